@@ -1,0 +1,1 @@
+//! The one wall between Agent Relay and the operating system.

@@ -1,0 +1,3 @@
+//! agent-relay-wrap
+
+fn main() {}

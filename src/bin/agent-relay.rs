@@ -1,0 +1,3 @@
+//! agent-relay
+
+fn main() {}
