@@ -1,5 +1,5 @@
-//! The house rules as tests. Each rule is checked on the whole repository and on a snippet that breaks
-//! it, so that a rule that no longer sees anything is noticed too.
+//! The house rules as tests. Each rule is checked on the whole repository and on a snippet that
+//! breaks it, so that a rule that no longer sees anything is noticed too.
 
 mod house;
 mod rules;
@@ -22,8 +22,9 @@ fn keeps(rule: Rule) {
 /// How often the rule fires on one file of a small house.
 fn fires(rule: Rule, path: &str, text: &str) -> usize {
     let house = House::new(
-        "```layers\nrouter protocol\nprotocol -\nclient protocol link platform\nlink -\ncli client\nbin cli\n\
-         platform -\n```\n```permissions\nclock client platform\nthreads link platform\nprint cli bin\n\
+        "```layers\nrouter protocol\nprotocol -\nclient protocol link platform\nlink -\ncli client\n\
+         bin cli\nplatform -\n```\n\
+         ```permissions\nclock client platform\nthreads link platform\nprint cli bin\n\
          exit cli\npure router client/session\n```",
     );
     rule(&Source::new(path, text), &house).len()
@@ -62,8 +63,10 @@ fn layers_use_only_what_the_table_allows() {
 #[test]
 fn systems_differ_only_in_platform() {
     keeps(rules::system);
-    let text = "use std::os::fd::AsFd; use std::{os, io}; #[cfg(unix)] fn a() { unsafe { libc::getpid() } }
-        #[cfg_attr(all(test, target_os = \"linux\"), x)] fn b() { if cfg!(windows) {} } #[cfg(test)] mod t {}";
+    let text = "use std::os::fd::AsFd; use std::{os, io};
+        #[cfg(unix)] fn a() { unsafe { libc::getpid() } }
+        #[cfg_attr(all(test, target_os = \"linux\"), x)] fn b() { if cfg!(windows) {} }
+        #[cfg(test)] mod t {}";
     assert_eq!(fires(rules::system, "src/cli.rs", text), 7);
     assert_eq!(fires(rules::system, "tests/it/x.rs", text), 7);
     assert_eq!(fires(rules::system, "platform/src/pty.rs", text), 0);
@@ -77,7 +80,8 @@ fn systems_differ_only_in_platform() {
 fn only_some_read_the_clock_start_threads_print_or_exit() {
     keeps(rules::permissions);
     let count = |path, text| fires(rules::permissions, path, text);
-    let clock = "use std::thread::{self, sleep}; fn f(t: Instant) { std::time::Instant::now(); t.elapsed(); }";
+    let clock = "use std::thread::{self, sleep};
+        fn f(t: Instant) { std::time::Instant::now(); t.elapsed(); }";
     assert_eq!([count("src/router.rs", clock), count("src/client.rs", clock)], [3, 0]);
     assert_eq!(count("src/client/session.rs", clock), 3);
     let threads = "fn f() { thread::spawn(g); std::thread::Builder::new(); }";
@@ -96,7 +100,8 @@ fn only_some_read_the_clock_start_threads_print_or_exit() {
 #[test]
 fn pure_layers_know_no_system() {
     keeps(rules::purity);
-    let text = "use std::{fs, io::Write, sync::{Arc, Mutex}, fmt}; use parking_lot::RwLock; fn f() { std::io::empty(); }";
+    let text = "use std::{fs, io::Write, sync::{Arc, Mutex}, fmt}; use parking_lot::RwLock;
+        fn f() { std::io::empty(); }";
     assert_eq!(fires(rules::purity, "src/router/roster.rs", text), 4);
     assert_eq!(fires(rules::purity, "src/client.rs", text), 0);
 }
@@ -143,8 +148,10 @@ fn twins_of_platform_offer_the_same() {
     };
     none(sources.iter().filter_map(|unix| Some(rules::twins(unix, twin(unix)?))).flatten());
 
-    let unix = "pub struct A; impl A { pub fn b(&self) {} pub(crate) const fn c() {} fn d() {} } pub const E: u8 = 1;";
-    let same = "pub enum A {} impl A { pub(super) fn b() {} pub fn c() {} } pub(crate) const E: u8 = 2; fn d() {}";
+    let unix = "pub struct A; pub const E: u8 = 1;
+        impl A { pub fn b(&self) {} pub(crate) const fn c() {} fn d() {} }";
+    let same = "pub enum A {} pub(crate) const E: u8 = 2; fn d() {}
+        impl A { pub(super) fn b() {} pub fn c() {} }";
     let other = "pub struct A; impl X for A { pub fn c() {} } pub fn b() {} pub static E: u8 = 1;";
     let twins = |windows| {
         rules::twins(&Source::new("x/unix.rs", unix), &Source::new("x/windows.rs", windows))

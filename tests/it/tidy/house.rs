@@ -54,8 +54,8 @@ fn table(text: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     rows
 }
 
-/// `src/router/outbox.rs` is in `router`, `src/bin/x.rs` in `bin`, all of `platform/` in `platform`.
-/// `src/lib.rs` and everything under `tests/` is in none.
+/// `src/router/outbox.rs` is in `router`, `src/bin/x.rs` in `bin`, all of `platform/` in
+/// `platform`. `src/lib.rs` and everything under `tests/` is in none.
 pub(super) fn layer(path: &str) -> Option<&str> {
     if path.starts_with("platform/") {
         return Some("platform");

@@ -191,7 +191,8 @@ fn without(source: &Source, permission: &Permission) -> Vec<Breach> {
     found
 }
 
-/// Pure layers know no system at all: no I/O, no locks, no randomness of their own. Their tests may.
+/// Pure layers know no system at all: no I/O, no locks, no randomness of their own. Their tests
+/// may.
 pub(super) fn purity(source: &Source, house: &House) -> Vec<Breach> {
     if !pure(source, house) {
         return Vec::new();
@@ -373,7 +374,8 @@ fn block(source: &Source, at: usize) -> Option<(usize, String)> {
     Some((source.closing(open), (*name).to_owned()))
 }
 
-/// Every file of test data is named in some Rust file: by its name, or in quotes without its extension.
+/// Every file of test data is named in some Rust file: by its name, or in quotes without its
+/// extension.
 pub(super) fn unused(data: &[String], sources: &[Source]) -> Vec<Breach> {
     let named = |path: &String| {
         let file = path.rsplit('/').next().unwrap_or(path);

@@ -1,5 +1,6 @@
-//! A Rust file as the rules see it: tokens without comments and without the insides of strings, each
-//! with its line and whether it is test code. Enough of the language for rules, far from all of it.
+//! A Rust file as the rules see it: tokens without comments and without the insides of strings,
+//! each with its line and whether it is test code. Enough of the language for rules, far from all
+//! of it.
 
 use std::path::Path;
 
@@ -19,8 +20,8 @@ pub(super) struct Token {
     pub(super) test: bool,
 }
 
-/// `a::b::c` as it stands in the code, each leaf of a `use` on its own. `self` and `super` are replaced
-/// by what they stand for, counted from `crate`.
+/// `a::b::c` as it stands in the code, each leaf of a `use` on its own. `self` and `super` are
+/// replaced by what they stand for, counted from `crate`.
 pub(super) struct Named {
     pub(super) segments: Vec<String>,
     pub(super) line: usize,
@@ -86,7 +87,8 @@ impl Source {
         None
     }
 
-    /// The modules that a file declares without a body under `#[cfg(test)]`: other files that are tests.
+    /// The modules that a file declares without a body under `#[cfg(test)]`: other files that are
+    /// tests.
     pub(super) fn test_files(&self) -> Vec<String> {
         let folder = match Path::new(&self.path).file_stem().and_then(|stem| stem.to_str()) {
             Some("lib" | "main" | "mod") => self.path.rsplit_once('/').map_or("", |(dir, _)| dir),
@@ -445,7 +447,8 @@ mod tests {
 
     #[test]
     fn paths_are_found_in_uses_and_in_code() {
-        let text = "use crate::{a::{self, B as C}, d::*}; use super::super::e; fn f() { g::h(); ::i::j; x.k(); }
+        let text = "use crate::{a::{self, B as C}, d::*}; use super::super::e;
+            fn f() { g::h(); ::i::j; x.k(); }
             mod m { use super::super::n; fn f() { self::o() } } use p;";
         let source = Source::new("src/router/outbox.rs", text);
         let paths: Vec<_> = source.paths().iter().map(|path| path.segments.join("::")).collect();
