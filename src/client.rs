@@ -3,6 +3,7 @@
 //! [`session`] is the pure machine that knows the protocol; a driver thread owns it and waits.
 
 mod message;
+pub mod session;
 
 pub use message::{Delivery, Ended, Event, Meta, Outgoing, SendId, State};
 

@@ -1,7 +1,7 @@
 //! What an application says and hears: the values that go in and out of a [`Client`](super::Client).
 
 use crate::protocol::{
-    code::{ErrorCode, NackCode, Violation},
+    code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
     payload::{Fault, Nack, Server, Spoken, Sync, Welcome},
@@ -273,9 +273,4 @@ impl fmt::Display for Ended {
             }
         }
     }
-}
-
-/// A NACK that the library itself gives.
-pub(super) fn own_nack(send_id: &SendId, code: NackCode, message: impl Into<String>) -> Nack {
-    Nack::new(send_id.0.clone(), code, message)
 }
