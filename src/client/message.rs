@@ -39,6 +39,9 @@ pub struct Outgoing {
     pub meta: Meta,
 }
 
+/// What a message counts beside its text.
+const OVERHEAD_BYTES: usize = 256;
+
 impl Outgoing {
     /// An at-least-once message for one agent.
     #[must_use]
@@ -49,6 +52,12 @@ impl Outgoing {
             meta: Meta { requires_ack: true, ..Meta::default() },
             ..Self::default()
         }
+    }
+
+    /// About what it takes while it is held.
+    pub(super) fn weight(&self) -> usize {
+        let data = self.data.as_deref().map_or(0, |data| data.get().len());
+        self.body.len() + data + OVERHEAD_BYTES
     }
 }
 
@@ -251,6 +260,8 @@ pub enum Ended {
         attempts: u32,
         /// The last one's reason.
         why: String,
+        /// Whether nobody listens there.
+        absent: bool,
     },
 }
 
@@ -267,8 +278,8 @@ impl fmt::Display for Ended {
         match self {
             Self::Closed => f.write_str("the connection was closed"),
             Self::Fault(fault) => write!(f, "{} ({})", fault.message, fault.code),
-            Self::GaveUp { attempts: 1, why } => f.write_str(why),
-            Self::GaveUp { attempts, why } => {
+            Self::GaveUp { attempts: 1, why, .. } => f.write_str(why),
+            Self::GaveUp { attempts, why, .. } => {
                 write!(f, "gave up after {attempts} attempts: {why}")
             }
         }

@@ -75,8 +75,13 @@ pub enum Input<'a> {
     Start,
     /// A stream is there.
     Connected,
-    /// No stream could be opened, in these words.
-    NotConnected(String),
+    /// No stream could be opened.
+    NotConnected {
+        /// The system's words.
+        why: String,
+        /// Whether nobody listens there.
+        absent: bool,
+    },
     /// One whole frame's JSON.
     Frame(&'a [u8]),
     /// The connection ended, in these words.
@@ -135,6 +140,8 @@ pub struct Session {
     attempts: u32,
     /// Waits in this cycle.
     waits: u32,
+    /// Whether the last try found nobody.
+    absent: bool,
     /// Good for one return.
     token: Option<String>,
     hold: Hold,
@@ -164,6 +171,7 @@ impl Session {
             joined: false,
             attempts: 0,
             waits: 0,
+            absent: false,
             token: None,
             hold: Hold::new(),
             heard: Heard::default(),
@@ -178,7 +186,11 @@ impl Session {
             Input::Start if self.phase == Phase::Disconnected => self.connect(out),
             Input::Start => {}
             Input::Connected => self.introduce(now, out),
-            Input::NotConnected(why) | Input::Disconnected(why) => self.lost(now, why, 0, out),
+            Input::NotConnected { why, absent } => {
+                self.absent = absent;
+                self.lost(now, why, 0, out);
+            }
+            Input::Disconnected(why) => self.lost(now, why, 0, out),
             Input::Frame(json) => self.frame(now, json, out),
             Input::Send(id, message, weight) => self.hold.add(now, id, &message, weight, out),
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
@@ -230,6 +242,7 @@ impl Session {
 
     fn introduce(&mut self, now: Now, out: &mut Vec<Output>) {
         self.phase = Phase::Handshaking { until: now.monotonic.plus(WELCOME_MS) };
+        self.absent = false;
         out.push(Output::Event(Event::State(State::Handshaking)));
         // A token is good for one return, so it is gone whatever becomes of this one.
         let session = self.token.take().map(|token| SessionClaim { resume_token: Some(token) });
@@ -261,7 +274,7 @@ impl Session {
             let wait_ms = self.dice.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
             return self.back_off(now, wait_ms, why, out);
         }
-        let gave_up = Ended::GaveUp { attempts: self.attempts, why };
+        let gave_up = Ended::GaveUp { attempts: self.attempts, why, absent: self.absent };
         (self.attempts, self.waits) = (0, 0);
         match self.identity.again_after_ms.filter(|_| self.joined) {
             Some(wait_ms) => self.back_off(now, wait_ms, gave_up.to_string(), out),

@@ -61,7 +61,9 @@ impl Script {
             match words[..] {
                 ["start"] => self.input(Input::Start),
                 ["connected"] => self.input(Input::Connected),
-                ["not-connected"] => self.input(Input::NotConnected("nobody there".to_owned())),
+                ["not-connected"] => {
+                    self.input(Input::NotConnected { why: "nobody there".to_owned(), absent: true })
+                }
                 ["gone"] => self.input(Input::Disconnected("the stream ended".to_owned())),
                 ["close"] => self.input(Input::Close),
                 ["welcome"] => self.say(WELCOME),
@@ -249,7 +251,7 @@ fn ten_attempts_then_an_error_that_says_so() {
         wait
           HangUp
           State(Disconnected)
-          Ended(GaveUp { attempts: 10, why: "the daemon did not say WELCOME within 10000 ms" })
+          Ended(GaveUp { attempts: 10, why: "the daemon did not say WELCOME within 10000 ms", absent: false })
     "#]].assert_eq(&script.text);
 }
 
@@ -268,7 +270,7 @@ fn the_first_join_tries_as_often_as_it_was_told() {
           Connect
         not-connected
           State(Disconnected)
-          Ended(GaveUp { attempts: 2, why: "nobody there" })
+          Ended(GaveUp { attempts: 2, why: "nobody there", absent: true })
     "#]]
     .assert_eq(&script.text);
 }
@@ -304,7 +306,7 @@ fn a_connection_that_never_lasts_is_given_up() {
         gone
           HangUp
           State(Disconnected)
-          Ended(GaveUp { attempts: 10, why: "the stream ended" })
+          Ended(GaveUp { attempts: 10, why: "the stream ended", absent: false })
     "#]]
     .assert_eq(&script.text);
 }
@@ -518,8 +520,10 @@ fn waits_double_up_to_thirty_seconds() {
 fn a_message_over_the_daemons_limit_is_refused_here() {
     let mut script = Script::joined();
     let message = Outgoing::message("Bob", "x".repeat(400));
+    script.text.push_str("a large message\n");
     script.input(Input::Send(SendId("m1".to_owned()), message, 10));
     expect![[r#"
+        a large message
           Released(10)
           Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "TOO_LARGE", message: "the message takes 525 bytes; the daemon's max_frame_bytes is 400", to: None, correlation_id: None, retry_after_ms: None } }
     "#]].assert_eq(&script.text);
@@ -594,10 +598,12 @@ fn doubles_are_dropped() {
 #[test]
 fn a_payload_that_cannot_be_read_is_given_back() {
     let mut script = Script::joined();
+    script.text.push_str("a body that is a number\n");
     script.say(
         r#"{"v":1,"type":"DELIVER","id":"d1","ts":1,"from":"Bob","to":"Ann","payload":{"body":7},"delivery":{"seq":1,"requires_ack":true}}"#,
     );
     expect![[r#"
+        a body that is a number
           > NACK #2 {"ack_id":"d1","code":"INVALID","message":"DELIVER: invalid type: integer `7`, expected a string"}
     "#]].assert_eq(&script.text);
 }
