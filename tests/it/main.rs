@@ -1,4 +1,5 @@
 //! Integration tests.
 
+mod document;
 mod everywhere;
 mod tidy;
