@@ -38,7 +38,7 @@ class Client:
         self.incoming, self.outgoing, self.typed = b"", b"", b""
         self.unanswered = {}  # SENDs by their id: [envelope, times BUSY, when to send it again]
         self.heard = collections.OrderedDict()
-        self.ready = self.leaving = self.left = False
+        self.ready = self.leaving = self.left = self.ended = False
         self.say("HELLO", {"agent": name})
 
     def say(self, kind, payload, **members):
@@ -56,7 +56,7 @@ class Client:
         while True:
             again = [due for _, _, due in self.unanswered.values() if due]
             # What waits behind a busy recipient keeps its order: nothing more is taken in meanwhile.
-            wants_input = self.ready and not (self.leaving or again or self.outgoing)
+            wants_input = self.ready and not (self.leaving or self.ended or again or self.outgoing)
             readers = [self.stream] + ([sys.stdin] if wants_input else [])
             timeout = max(0, min(again) - time.monotonic()) if again else None
             ready, writers, _ = select.select(readers, [self.stream] if self.outgoing else [], [], timeout)
@@ -70,7 +70,7 @@ class Client:
                 if held[2] and held[2] <= time.monotonic():
                     held[2] = None
                     self.write(held[0])
-            if self.leaving and not self.unanswered and not self.left:
+            if self.leaving and not (self.unanswered or self.left or self.ended):
                 self.left = True
                 self.say("BYE", {"reason": "done"})
 
@@ -113,6 +113,7 @@ class Client:
             self.unanswered.pop(payload["ack_id"], None)
         elif kind == "ERROR":
             self.unanswered.pop(payload.get("ref"), None)
+        self.ended |= kind == "BYE" or payload.get("fatal") is True
 
     def hear_message(self, envelope):
         answer = {"ack_id": envelope["id"]}

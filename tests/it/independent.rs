@@ -4,11 +4,12 @@ use crate::{
     raw::Raw,
     sandbox::{Sandbox, WATCHDOG, wait},
 };
+use platform::transport::Listener;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     process::{Child, ChildStdin, Stdio},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
 };
 
@@ -143,6 +144,65 @@ fn it_hears_when_the_daemon_stops_or_refuses() {
     assert_eq!(ann.expect("BYE")["payload"]["reason"], "stop");
     ann.expect_end_by_daemon();
     assert!(sandbox.await_daemon_end().success());
+}
+
+#[test]
+fn it_says_what_the_document_asks_for() {
+    let sandbox = Sandbox::empty();
+    let listener = Arc::new(Listener::bind(&sandbox.endpoint()).unwrap());
+    let accepting = Arc::clone(&listener);
+    let daemon = thread::spawn(move || {
+        let mut daemon = Raw::over(accepting.accept().ok()?);
+        let hello = daemon.expect("HELLO");
+        daemon.say(&said("WELCOME", json!({"session_id": "s-1", "agent": "Ann"})));
+        Some((daemon, hello))
+    });
+    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else {
+        listener.stop();
+        assert!(daemon.join().unwrap().is_none());
+        return;
+    };
+    let (mut daemon, hello) = daemon.join().unwrap().expect("she connected");
+    assert_eq!((&hello["v"], &hello["payload"]["agent"]), (&json!(1), &json!("Ann")));
+
+    daemon.answers_pings = false;
+    daemon.say(&said("PING", json!({"nonce": "0badcafe"})));
+    assert_eq!(daemon.expect("PONG")["payload"], json!({"nonce": "0badcafe"}));
+
+    let mut deliver = said("DELIVER", json!({"kind": "message", "body": "once"}));
+    deliver["from"] = json!("Bob");
+    deliver["delivery"] = json!({"seq": 7, "session_id": "s-1", "requires_ack": true});
+    for _ in 0..2 {
+        daemon.say(&deliver);
+        let ack = daemon.expect("ACK");
+        assert_eq!(ack["payload"], json!({"ack_id": "d-1", "seq": 7}));
+    }
+    assert_eq!(ann.expect("DELIVER"), deliver, "the double is acknowledged, and not heard");
+    deliver["id"] = json!("d-2");
+    deliver["payload"] = json!({"body": 7});
+    daemon.say(&deliver);
+    let nack = daemon.expect("NACK");
+    assert_eq!(
+        (&nack["payload"]["ack_id"], &nack["payload"]["code"]),
+        (&json!("d-2"), &json!("INVALID"))
+    );
+
+    ann.say("send Bob hi");
+    let send = daemon.expect("SEND");
+    daemon.say(&said("BUSY", json!({"ack_id": send["id"], "retry_after_ms": 1, "queue_depth": 1})));
+    ann.expect("BUSY");
+    assert_eq!(daemon.expect("SEND"), send, "the same again, with the same id");
+    drop(ann.commands.take());
+    daemon.say(&said("ACK", json!({"ack_id": send["id"], "state": "accepted"})));
+    ann.expect("ACK");
+    daemon.expect("BYE");
+    daemon.hang_up();
+    ann.leave();
+}
+
+/// What a daemon might say.
+fn said(kind: &str, payload: Value) -> Value {
+    json!({"v": 1, "type": kind, "id": "d-1", "ts": 0, "payload": payload})
 }
 
 /// Publishes at least once; gives back how many have it.
