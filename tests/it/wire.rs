@@ -14,7 +14,7 @@ fn beside_a_bystander(test: impl FnOnce(&Sandbox)) {
     let mut sandbox = Sandbox::new();
     let mut bystander = sandbox.join("Bystander");
     test(&sandbox);
-    bystander.send("Bystander", "still here", Value::Null.as_object().map_or(json!({}), |_| json!({})));
+    bystander.send("Bystander", "still here", json!({}));
     let mut heard = vec![];
     while heard.last().is_none_or(|last: &Value| last["type"] != "DELIVER") {
         heard.push(bystander.hear().expect("the bystander is still connected"));
