@@ -10,7 +10,7 @@ mod imp;
 use std::{fmt, io};
 
 #[cfg(windows)]
-pub(crate) use imp::{client_of, private_descriptor, owner_of_handle, Descriptor};
+pub(crate) use imp::{Descriptor, client_of, owner_of_handle, private_descriptor};
 
 /// The identity of the process at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -101,7 +101,9 @@ impl Stream {
         if !server.is_trusted_server() {
             return Err(refusal(
                 io::ErrorKind::PermissionDenied,
-                format!("what answers at {endpoint} is run by another user ({server}): choose another endpoint"),
+                format!(
+                    "what answers at {endpoint} is run by another user ({server}): choose another endpoint"
+                ),
             ));
         }
         Ok(Self::new(stream))

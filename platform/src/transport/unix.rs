@@ -54,7 +54,10 @@ impl Listener {
         // Where accept gives up its wait to look for a stop, it must not wait inside the call.
         socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(naming(listen()))?;
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
-            refusal(io::ErrorKind::NotFound, format!("{endpoint} was removed as it was made: try again"))
+            refusal(
+                io::ErrorKind::NotFound,
+                format!("{endpoint} was removed as it was made: try again"),
+            )
         })?);
         let (stop, stopped) = UnixStream::pair()?;
         Ok(Self { socket, endpoint: endpoint.clone(), file, stop, stopped })
@@ -179,7 +182,9 @@ fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
     if !there.file_type().is_socket() {
         return Err(refusal(
             io::ErrorKind::AlreadyExists,
-            format!("{endpoint} is there and is not a socket: move it away or choose another endpoint"),
+            format!(
+                "{endpoint} is there and is not a socket: move it away or choose another endpoint"
+            ),
         ));
     }
     let owner = User::of_uid(there.uid());
