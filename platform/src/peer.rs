@@ -9,9 +9,6 @@ mod imp;
 
 use std::{fmt, io};
 
-#[cfg(windows)]
-pub(crate) use imp::{Descriptor, client_of, owner_of_handle, private_descriptor};
-
 /// The identity of the process at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {

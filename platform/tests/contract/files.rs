@@ -88,16 +88,24 @@ pub(crate) fn private_files_are_replaced_whole() {
     let folder = Folder::new();
     let path = folder.path("file");
     paths::write_private_file(&path, b"old").unwrap();
+    paths::write_private_file(&path, b"newer").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"newer");
+    let error = paths::write_private_file(&folder.path("nowhere/file"), b"x").unwrap_err();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    let names: Vec<_> = fs::read_dir(folder.path("")).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+pub(crate) fn a_reader_keeps_what_it_opened() {
+    let folder = Folder::new();
+    let path = folder.path("file");
+    paths::write_private_file(&path, b"old").unwrap();
     let mut reader = fs::File::open(&path).unwrap();
     paths::write_private_file(&path, b"newer").unwrap();
     let mut seen = String::new();
     reader.read_to_string(&mut seen).unwrap();
     assert_eq!(seen, "old");
     assert_eq!(fs::read(&path).unwrap(), b"newer");
-    let error = paths::write_private_file(&folder.path("nowhere/file"), b"x").unwrap_err();
-    assert!(error.to_string().contains("nowhere"), "{error}");
-    let names: Vec<_> = fs::read_dir(folder.path("")).unwrap().collect();
-    assert_eq!(names.len(), 1, "{names:?}");
 }
 
 pub(crate) fn private_directories_are_private() {
@@ -142,19 +150,25 @@ pub(crate) fn a_detached_process_holds_nothing_open() {
     assert!(system::is_alive(pid.parse().unwrap()));
     let log = fs::read_to_string(folder.path("log")).unwrap();
     assert_eq!(log.lines().collect::<Vec<_>>(), ["from before", "a line for the log"]);
+    end_detached(&stream, &told);
 }
 
 pub(crate) fn a_detached_process_leaves_its_session() {
     let folder = Folder::new();
-    let (listener, started) = start_detached(&folder);
+    let (listener, _) = start_detached(&folder);
     let stream = listener.accept().unwrap();
     let told = line(&stream);
-    let starter = started.split_once(" from ").unwrap().1.trim();
     let log = folder.path("log");
     let here = log.parent().and_then(Path::file_name).unwrap();
     let expected = system::detached_session(told.split(' ').next().unwrap());
     assert!(told.contains(&format!(" in {expected} at {}", here.display())), "{told}");
-    assert_ne!(expected, starter);
+    end_detached(&stream, &told);
+}
+
+/// It has the folder open until it ends.
+fn end_detached(stream: &Stream, told: &str) {
+    stream.hang_up();
+    system::wait_for_end(told.split(' ').next().unwrap().parse().unwrap());
 }
 
 fn start_detached(folder: &Folder) -> (Listener, String) {

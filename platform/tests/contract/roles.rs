@@ -34,7 +34,8 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("echo", []) => echo(),
         ("size", []) => size(),
         ("raw", [ending]) => raw(ending),
-        ("signals", []) => signals(),
+        ("signals", []) => signals(false),
+        ("signals", ["self"]) => signals(true),
         ("wait", []) => wait(),
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
@@ -126,12 +127,15 @@ fn raw(ending: &str) {
     say(&format!("line={};", line.trim_end()));
 }
 
-/// Says each signal until one means to stop.
-fn signals() {
+/// Says each signal until one means to stop; which it may send itself.
+fn signals(interrupt: bool) {
     let (sender, told) = mpsc::channel();
     let listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
     assert_eq!(stop::listen(|_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     say("ready;");
+    if interrupt {
+        system::interrupt();
+    }
     loop {
         let signal = told.recv().unwrap();
         say(&format!("signal={signal:?};"));

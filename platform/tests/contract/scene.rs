@@ -33,7 +33,9 @@ impl Folder {
     pub(crate) fn new() -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let folder = env::temp_dir().join(format!("contract-{}-{number}", process::id()));
+        // Process ids come again, and short ones are for the limit on a socket's path.
+        let name = format!("c{}-{:x}-{number}", process::id(), platform::clock::unix_ms());
+        let folder = env::temp_dir().join(name);
         fs::create_dir(&folder).unwrap();
         Self(folder)
     }

@@ -33,16 +33,21 @@ pub(crate) fn a_mebibyte_both_ways_at_once() {
 }
 
 pub(crate) fn a_mebibyte_in_single_bytes() {
-    in_pieces_of(1);
+    in_pieces(MEBIBYTE, 1);
+}
+
+/// The same for where a write is slow.
+pub(crate) fn a_sixteenth_of_it_in_single_bytes() {
+    in_pieces(MEBIBYTE / 16, 1);
 }
 
 pub(crate) fn a_mebibyte_in_large_pieces() {
-    in_pieces_of(65536);
+    in_pieces(MEBIBYTE, 65536);
 }
 
-fn in_pieces_of(length: usize) {
+fn in_pieces(total: usize, length: usize) {
     let (client, server) = pair();
-    let bytes = pattern(MEBIBYTE);
+    let bytes = pattern(total);
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_exactly(&server, bytes.len()));
         for piece in bytes.chunks(length) {

@@ -54,6 +54,11 @@ pub(crate) fn signal(name: &str, pid: u32) {
     assert!(status.unwrap().success());
 }
 
+/// What Ctrl-C does, to this process.
+pub(crate) fn interrupt() {
+    imp::interrupt();
+}
+
 /// Whether the process is there.
 pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
@@ -153,6 +158,11 @@ mod imp {
         }
     }
 
+    pub(crate) fn interrupt() {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+    }
+
     pub(crate) fn is_alive(pid: u32) -> bool {
         // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -202,12 +212,20 @@ mod imp {
 
 #[cfg(windows)]
 mod imp {
-    use std::{ffi::OsString, path::Path, process::Command};
+    use std::{
+        ffi::OsString, os::windows::ffi::OsStrExt as _, path::Path, process::Command, ptr::null_mut,
+    };
 
     use windows_sys::Win32::{
-        Foundation::CloseHandle,
+        Foundation::{CloseHandle, LocalFree},
+        Security::{
+            Authorization::{
+                ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+            },
+            DACL_SECURITY_INFORMATION, SetFileSecurityW,
+        },
         System::{
-            Console::GetConsoleCP,
+            Console::{CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
             Threading::{GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION},
         },
@@ -239,9 +257,22 @@ mod imp {
     }
 
     pub(crate) fn let_everybody_in(path: &Path) {
-        let status =
-            Command::new("icacls").arg(path).args(["/grant", "*S-1-1-0:(R)"]).status().unwrap();
-        assert!(status.success());
+        let path: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+        let text: Vec<u16> = "D:P(A;;GA;;;WD)".encode_utf16().chain([0]).collect();
+        let mut descriptor = null_mut();
+        // SAFETY: both texts end with a zero; the pointer is to a pointer of ours, which the second
+        // call uses and the last one frees.
+        unsafe {
+            let made = ConvertStringSecurityDescriptorToSecurityDescriptorW(
+                text.as_ptr(),
+                SDDL_REVISION_1,
+                &mut descriptor,
+                null_mut(),
+            );
+            assert_ne!(made, 0);
+            assert_ne!(SetFileSecurityW(path.as_ptr(), DACL_SECURITY_INFORMATION, descriptor), 0);
+            LocalFree(descriptor);
+        }
     }
 
     pub(crate) struct CarelessUmask;
@@ -254,6 +285,12 @@ mod imp {
 
     impl Drop for CarelessUmask {
         fn drop(&mut self) {}
+    }
+
+    /// To all that share the console, which are the role and who launched it.
+    pub(crate) fn interrupt() {
+        // SAFETY: no pointers.
+        assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) }, 0);
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {
