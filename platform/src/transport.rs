@@ -116,13 +116,6 @@ impl Stream {
         self.0.hang_up();
     }
 
-    /// Ends the connection politely: the other side reads what was written and then the end, also on
-    /// a system whose hanging up throws away what was not read. May wait for the other side to read;
-    /// [`Stream::hang_up`] from another thread ends that wait.
-    pub fn finish(&self) {
-        self.0.finish();
-    }
-
     /// Writes as much as goes without waiting.
     ///
     /// # Errors

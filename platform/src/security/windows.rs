@@ -9,7 +9,6 @@ use std::{
         io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
     },
     path::Path,
-    process,
     ptr::{null, null_mut},
     slice,
     sync::OnceLock,
@@ -69,10 +68,8 @@ pub(crate) fn client_sid(pipe: RawHandle) -> io::Result<String> {
     let opened =
         checked(unsafe { OpenThreadToken(GetCurrentThread(), TOKEN_QUERY, 1, &mut token) });
     // SAFETY: no arguments.
-    if unsafe { RevertToSelf() } == 0 {
-        // This thread would go on as somebody else.
-        process::abort();
-    }
+    let reverted = unsafe { RevertToSelf() } != 0;
+    assert!(reverted, "this thread would go on as somebody else");
     opened?;
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     user_of(&unsafe { OwnedHandle::from_raw_handle(token) })

@@ -129,11 +129,6 @@ impl Stream {
         let _ = self.0.inner().shutdown(Shutdown::Both);
     }
 
-    pub(crate) fn finish(&self) {
-        // What the system took stays readable on the other side.
-        self.hang_up();
-    }
-
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<Written> {
         // Where there is no flag against SIGPIPE, Rust's own start-up code ignores the signal.
         #[cfg(target_os = "linux")]
