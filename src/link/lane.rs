@@ -127,7 +127,7 @@ pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl 
         }
         report(bytes);
     }
-    stream.finish();
+    stream.hang_up();
 }
 
 #[cfg(test)]
