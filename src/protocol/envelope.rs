@@ -128,6 +128,18 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// The type that a frame's JSON states, however wrong the rest of the envelope is.
+#[must_use]
+pub fn stated_kind(json: &[u8]) -> Option<Kind> {
+    #[derive(Deserialize)]
+    struct Stated<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    // Whatever is wrong with it was judged before.
+    serde_json::from_slice::<Stated<'_>>(json).ok().and_then(|stated| Kind::parse(&stated.kind))
+}
+
 /// What an envelope says before its payload, to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
@@ -339,12 +351,12 @@ fn is_too_deep(json: &[u8]) -> bool {
     openers(json) > DEPTH_MAX && depth(json) > DEPTH_MAX
 }
 
-/// How many `{` and `[` there are. Sums of bytes over short pieces, which compilers vectorize: every
-/// frame pays for this.
+/// Counts `{` and `[`, which differ in one bit; in pieces whose count fits a byte, which is what makes
+/// it many at a time.
 fn openers(json: &[u8]) -> usize {
-    let in_piece =
-        |piece: &[u8]| piece.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
-    json.chunks(128).map(|piece| usize::from(in_piece(piece))).sum()
+    let count =
+        |piece: &[u8]| piece.iter().fold(0_u8, |count, byte| count + u8::from(byte | 0x20 == b'{'));
+    json.chunks(u8::MAX as usize).map(|piece| usize::from(count(piece))).sum()
 }
 
 fn depth(json: &[u8]) -> usize {
@@ -562,6 +574,13 @@ mod tests {
         assert_eq!(envelope.payload, r#"{"reason":"stop"}"#);
         let envelope = Envelope::read(&bytes[first + 4..]).unwrap();
         assert_eq!((envelope.payload, envelope.delivery), ("{ }", Some("{\"seq\":1}")));
+    }
+
+    #[test]
+    fn a_type_is_found_in_a_wrong_envelope() {
+        assert_eq!(stated_kind(br#"{"v":"x","type":"HELLO","id":7}"#), Some(Kind::Hello));
+        assert_eq!(stated_kind(br#"{"v":1,"type":"hello"}"#), None);
+        assert_eq!(stated_kind(br#"{"v":1,"id":"i"}"#), None);
     }
 
     #[test]
