@@ -104,7 +104,7 @@ impl Config {
         let mut config = Self::default();
         for (key, value) in table.get_ref() {
             config.set(key.get_ref(), value).map_err(|(place, reason)| {
-                wrong(Some(place.unwrap_or(key.span().start)), reason)
+                wrong(Some(place.unwrap_or_else(|| key.span().start)), reason)
             })?;
         }
         config.check_together().map_err(|reason| wrong(None, reason))?;
