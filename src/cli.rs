@@ -3,6 +3,7 @@
 mod agents;
 mod argv;
 mod ask;
+mod bench;
 mod completions;
 mod doctor;
 mod down;
@@ -114,6 +115,8 @@ enum Command {
     Listen(listen::Listen),
     Tap(tap::Tap),
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    BenchFloor(bench::BenchFloor),
     Completions(completions::Completions),
 }
 
@@ -137,6 +140,8 @@ impl Top {
             Command::Listen(listen) => listen.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Doctor(doctor) => doctor.run(&asked),
+            Command::Bench(bench) => bench.run(&asked),
+            Command::BenchFloor(floor) => floor.run(),
             Command::Completions(completions) => completions.run(),
         }
     }

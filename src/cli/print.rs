@@ -70,7 +70,7 @@ pub(super) fn compact(json: &RawValue) -> String {
     json.get().replace(['\n', '\r'], " ")
 }
 
-fn has_colours(stream: Standard) -> bool {
+pub(super) fn has_colours(stream: Standard) -> bool {
     let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb");
     !refused && terminal::is_terminal(stream)

@@ -5,21 +5,25 @@ use super::{
     ask::guest,
     down,
     place::{Asked, Place},
-    print::{Out, foreign_line},
+    print::{self, Out, foreign_line},
 };
-use crate::client::{Client, ClientError, Settings};
+use crate::{
+    client::{Client, ClientError, Settings},
+    daemon,
+};
 use argh::{ArgsInfo, FromArgs};
-use platform::{clock, paths, process};
+use platform::{clock, endpoint::Endpoint, paths, process, terminal::Standard};
 use serde::Serialize;
 use std::{
     env,
     ffi::OsString,
     fs,
-    io::{Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
     path::Path,
     thread,
     time::Duration,
 };
+use tracing::level_filters::LevelFilter;
 
 /// The daemon's log in the home directory.
 const LOG: &str = "daemon.log";
@@ -99,8 +103,35 @@ impl Up {
 }
 
 fn foreground(place: Place) -> Result<i32, Failure> {
-    drop(place);
-    Err(Failure::failed("the daemon is not built yet"))
+    log_to_stderr()?;
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    let sources = &place.sources;
+    let said = sources.option.as_ref().or(sources.environment.as_ref()).or(sources.config.as_ref());
+    let endpoint = said.map(|text| Endpoint::parse(text.as_ref())).transpose();
+    let settings = daemon::Settings {
+        endpoint: endpoint.map_err(|error| failed(&error))?,
+        limits: place.config.limits(),
+        home: place.home,
+    };
+    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
+    Ok(DONE)
+}
+
+/// The log goes where errors go: to a terminal, or into the file that a detached daemon is given.
+fn log_to_stderr() -> Result<(), Failure> {
+    let level = match env::var("AGENT_RELAY_LOG") {
+        Ok(text) => text.parse().map_err(|_| {
+            Failure::usage("AGENT_RELAY_LOG is error, warn, info, debug or trace".to_owned())
+        })?,
+        Err(_) => LevelFilter::INFO,
+    };
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(print::has_colours(Standard::Error))
+        .with_max_level(level)
+        .with_target(false)
+        .init();
+    Ok(())
 }
 
 /// Starts a daemon on its own, and returns once it can be reached.
