@@ -343,6 +343,7 @@ impl Driver {
             }
             event @ (Event::Delivered(_)
             | Event::Accepted { .. }
+            | Event::Busy { .. }
             | Event::Complaint(_)
             | Event::State(_)) => self.unheard.push_back(event),
         }

@@ -201,6 +201,13 @@ pub enum Event {
         /// Code and sentence.
         nack: Nack,
     },
+    /// A recipient has no room now: the library sends the message again by itself.
+    Busy {
+        /// Which.
+        send_id: SendId,
+        /// After so long.
+        wait_ms: u64,
+    },
     /// The daemon answered a subscription.
     Subscribed {
         /// Its pattern.

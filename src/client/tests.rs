@@ -237,6 +237,7 @@ fn a_busy_recipients_message_goes_again() {
         assert_eq!(daemon.hear(Kind::Send).0, id);
         let busy = Busy { ack_id: id.clone(), retry_after_ms: 5, ..Busy::default() };
         daemon.say(Kind::Busy, &busy);
+        assert!(matches!(next(&client), Event::Busy { send_id, .. } if send_id.0 == id));
     }
     assert_eq!(daemon.hear(Kind::Send).0, id);
     daemon.accept(&id);

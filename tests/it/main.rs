@@ -1,5 +1,8 @@
-//! Integration tests.
+//! Integration tests: real processes, real sockets, real terminals. Each with a place of its own.
 
 mod document;
 mod everywhere;
+mod raw;
+mod sandbox;
 mod tidy;
+mod wire;

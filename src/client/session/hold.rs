@@ -201,8 +201,10 @@ impl Hold {
         }
         let first = busy.retry_after_ms.clamp(1, BACKOFF_MS_MAX);
         let wait = first.saturating_mul(1 << held.busy.min(20)).min(BACKOFF_MS_MAX);
+        let wait_ms = dice.jitter(wait);
         held.busy += 1;
-        held.retry_at = Some(now.monotonic.plus(dice.jitter(wait)));
+        held.retry_at = Some(now.monotonic.plus(wait_ms));
+        out.push(Output::Event(Event::Busy { send_id: held.id.clone(), wait_ms }));
         let place = self.waiting.partition_point(|other| other.order < held.order);
         self.waiting.insert(place, held);
     }

@@ -433,15 +433,18 @@ fn busy_holds_back_all_that_goes_to_the_same_recipient() {
             send m2 bob
               > SEND m2 bob
             daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m1"), wait_ms: 44 }
             send m3 BOB
             send m4 Cid
               > SEND m4 Cid
             send m5 *
             send m6 Cid
             daemon> BUSY {"ack_id":"m2","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m2"), wait_ms: 46 }
             wait
               > SEND m1 Bob
             daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m1"), wait_ms: 99 }
             wait
             daemon> ACK {"ack_id":"m1","state":"accepted"}
               Released(10)
@@ -467,6 +470,7 @@ fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
             send m1 *
               > SEND m1 *
             daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9,"busy":["Bob"]}
+              Busy { send_id: SendId("m1"), wait_ms: 44 }
             send m2 Cid
               > SEND m2 Cid
             send m3 bob
@@ -492,6 +496,7 @@ fn busy_about_an_at_most_once_message_sends_it_again_too() {
               > SEND m1 Bob
               Released(10)
             daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m1"), wait_ms: 44 }
             wait
               > SEND m1 Bob
             daemon> BUSY {"ack_id":"m0","retry_after_ms":50,"queue_depth":9}
