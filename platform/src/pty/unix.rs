@@ -8,20 +8,19 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read as _, Write as _},
-    net::Shutdown,
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::{fs::PermissionsExt as _, net::UnixStream, process::ExitStatusExt as _},
+        unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     },
     path::{Path, PathBuf},
     process,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use super::{has_directory, not_found};
-use crate::refusal;
+use crate::{poll::Stop, refusal};
 
 /// What [`super::Pty::end`] tries before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
@@ -31,9 +30,7 @@ pub(crate) struct Pty {
     master: Mutex<Box<dyn MasterPty + Send>>,
     child: Mutex<State>,
     pid: libc::pid_t,
-    /// Shut down by `close`; what waits watches the other end.
-    close: UnixStream,
-    closed: UnixStream,
+    closed: Arc<Stop>,
 }
 
 /// Until the child has been waited for, its pid is its own, and only then.
@@ -45,7 +42,7 @@ enum State {
 impl Pty {
     pub(crate) fn spawn(name: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
         let pair = native_pty_system().openpty(size).map_err(io_error)?;
-        let (close, closed) = UnixStream::pair()?;
+        let closed = Arc::new(Stop::new()?);
         let child: Box<dyn Child> = pair.slave.spawn_command(command).map_err(io_error)?;
         let child = child.downcast::<process::Child>().map_err(|_| {
             io::Error::other(format!("{} is a child of an unknown kind", name.display()))
@@ -55,7 +52,6 @@ impl Pty {
             master: Mutex::new(pair.master),
             child: Mutex::new(State::Running(child)),
             pid,
-            close,
             closed,
         };
         let master = pty.master()?;
@@ -70,11 +66,11 @@ impl Pty {
     }
 
     pub(crate) fn reader(&self) -> io::Result<Reader> {
-        Ok(Reader { terminal: self.master()?, closed: self.closed.try_clone()? })
+        Ok(Reader { terminal: self.master()?, closed: self.closed.clone() })
     }
 
     pub(crate) fn writer(&self) -> io::Result<Writer> {
-        Ok(Writer { terminal: self.master()?, closed: self.closed.try_clone()? })
+        Ok(Writer { terminal: self.master()?, closed: self.closed.clone() })
     }
 
     pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
@@ -132,8 +128,7 @@ impl Pty {
     }
 
     pub(crate) fn close(&self) {
-        // It fails only if it was done before.
-        let _ = self.close.shutdown(Shutdown::Both);
+        self.closed.stop();
     }
 
     fn hang_up(&self) -> io::Result<()> {
@@ -183,7 +178,7 @@ impl std::fmt::Debug for Pty {
 #[derive(Debug)]
 pub(crate) struct Reader {
     terminal: File,
-    closed: UnixStream,
+    closed: Arc<Stop>,
 }
 
 impl Reader {
@@ -194,7 +189,8 @@ impl Reader {
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait(&self.terminal, libc::POLLIN, &self.closed)? {
+                    // Ready goes first, so that what is left is read.
+                    if !self.closed.wait(&self.terminal, libc::POLLIN)?.ready {
                         return Ok(0);
                     }
                 }
@@ -208,7 +204,7 @@ impl Reader {
 #[derive(Debug)]
 pub(crate) struct Writer {
     terminal: File,
-    closed: UnixStream,
+    closed: Arc<Stop>,
 }
 
 impl Writer {
@@ -216,7 +212,7 @@ impl Writer {
         loop {
             match self.terminal.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait(&self.terminal, libc::POLLOUT, &self.closed)? {
+                    if self.closed.wait(&self.terminal, libc::POLLOUT)?.stopped {
                         return Err(refusal(io::ErrorKind::BrokenPipe, "the terminal is closed"));
                     }
                 }
@@ -252,26 +248,6 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
         ),
         None => not_found(name),
     })
-}
-
-/// Waits until the terminal is ready (`true`) or closed (`false`); ready goes first, so that what is
-/// left is read.
-fn wait(terminal: &File, event: libc::c_short, closed: &UnixStream) -> io::Result<bool> {
-    let mut polled = [
-        libc::pollfd { fd: terminal.as_raw_fd(), events: event, revents: 0 },
-        libc::pollfd { fd: closed.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-    ];
-    loop {
-        // SAFETY: the pointer and the count are those of one array, whose descriptors are open for
-        // as long as the two references live.
-        if unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) } >= 0 {
-            return Ok(polled[0].revents != 0);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
 }
 
 fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {

@@ -14,7 +14,7 @@ use platform::{
     lock::Lock,
     process::spawn_detached,
     stop,
-    terminal::{self, RawMode, Standard},
+    terminal::{self, Input, Output, RawMode, Standard},
     transport::{Listener, Stream},
 };
 
@@ -33,6 +33,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("surroundings", [variable, without]) => surroundings(variable, without),
         ("echo", []) => echo(),
         ("size", []) => size(),
+        ("keys", []) => keys(),
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
@@ -113,7 +114,7 @@ fn raw(ending: &str) {
         assert_eq!(RawMode::enter().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         say("ready;");
         let mut key = [0];
-        io::stdin().read_exact(&mut key).unwrap();
+        Input::new().unwrap().read_exact(&mut key).unwrap();
         say(&format!("key={};", key[0]));
         if ending == "panic" {
             std::mem::forget(raw);
@@ -125,6 +126,29 @@ fn raw(ending: &str) {
     let mut line = String::new();
     io::stdin().read_line(&mut line).unwrap();
     say(&format!("line={};", line.trim_end()));
+}
+
+/// Says what is typed, byte for byte, until that is an X; then reads until it is interrupted.
+fn keys() {
+    let _raw = RawMode::enter().unwrap();
+    let mut input = Input::new().unwrap();
+    let interrupter = input.interrupter();
+    let mut output = Output::new().unwrap();
+    output.write_all(b"ready;").unwrap();
+    let mut seen = Vec::new();
+    while seen.last() != Some(&b'X') {
+        let mut buffer = [0; 3];
+        let length = input.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..length]);
+    }
+    // In one piece: a console redraws each piece in a way of its own.
+    output.write_all(format!("keys={};", scene::hex(&seen)).as_bytes()).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| input.read(&mut [0; 16]).unwrap());
+        interrupter.interrupt();
+        output.write_all(format!("then={};", reader.join().unwrap()).as_bytes()).unwrap();
+    });
+    assert_eq!(input.read(&mut [0; 16]).unwrap(), 0);
 }
 
 /// Says each signal until one means to stop; which it may send itself.
