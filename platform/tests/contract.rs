@@ -49,7 +49,8 @@ tests! {
         last_bytes_before_a_hang_up_arrive, write_now_never_blocks;
     endings:
         hang_up_ends_a_blocked_read, hang_up_ends_a_blocked_write, hang_up_is_for_ever,
-        hang_up_is_heard_on_the_other_side, stop_ends_a_blocked_accept, a_stop_is_for_ever;
+        hang_up_is_heard_on_the_other_side, who_leaves_without_reading_is_heard,
+        stop_ends_a_blocked_accept, a_stop_is_for_ever;
     listeners:
         nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
         a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, a_removed_socket_is_noticed,

@@ -35,7 +35,11 @@ pub(crate) struct Pty {
 
 /// Until the child has been waited for, its pid is its own, and only then.
 enum State {
-    Running(Box<process::Child>),
+    Running {
+        child: Box<process::Child>,
+        /// What it has started is to end with it.
+        ending: bool,
+    },
     Ended(i32),
 }
 
@@ -50,7 +54,7 @@ impl Pty {
         let pid = child.id() as libc::pid_t;
         let pty = Self {
             master: Mutex::new(pair.master),
-            child: Mutex::new(State::Running(child)),
+            child: Mutex::new(State::Running { child, ending: false }),
             pid,
             closed,
         };
@@ -86,40 +90,39 @@ impl Pty {
             if let State::Ended(code) = *lock(&self.child) {
                 return Ok(code);
             }
-            // The child is waited for without its being taken away, so that nobody needs the lock
-            // meanwhile and the pid stays the child's.
-            // SAFETY: all-zero is a valid siginfo_t, and the pointer is to it.
-            let result = unsafe {
-                let mut told: libc::siginfo_t = std::mem::zeroed();
-                let flags = libc::WEXITED | libc::WNOWAIT;
-                libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut told, flags)
-            };
-            if result == 0 {
-                if let Some(code) = self.try_wait()? {
-                    return Ok(code);
+            match self.look(0) {
+                Ok(_) => {
+                    if let Some(code) = self.try_wait()? {
+                        return Ok(code);
+                    }
                 }
-                continue;
-            }
-            let error = io::Error::last_os_error();
-            // No such child: another thread has just waited for it.
-            let other = error.raw_os_error() == Some(libc::ECHILD)
-                && matches!(*lock(&self.child), State::Ended(_));
-            if !other && error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // No such child: another thread has just waited for it.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ECHILD)
+                        && matches!(*lock(&self.child), State::Ended(_)) => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
     pub(crate) fn try_wait(&self) -> io::Result<Option<i32>> {
         let mut state = lock(&self.child);
-        if let State::Running(child) = &mut *state {
+        if let State::Running { child, ending } = &mut *state {
+            if *ending {
+                if !self.has_ended()? {
+                    return Ok(None);
+                }
+                // As long as nobody has waited for the child, the group's name is its own.
+                self.signal_group(libc::SIGKILL)?;
+            }
             let Some(status) = child.try_wait()? else { return Ok(None) };
             let code = status.code().or(status.signal().map(|signal| 128 + signal));
             *state = State::Ended(code.unwrap_or(1));
         }
         match *state {
             State::Ended(code) => Ok(Some(code)),
-            State::Running(_) => Ok(None),
+            State::Running { .. } => Ok(None),
         }
     }
 
@@ -132,6 +135,9 @@ impl Pty {
     }
 
     fn hang_up(&self) -> io::Result<()> {
+        if let State::Running { ending, .. } = &mut *lock(&self.child) {
+            *ending = true;
+        }
         self.signal(libc::SIGHUP)
     }
 
@@ -143,9 +149,14 @@ impl Pty {
     /// on the terminal's foreground group by itself.
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let state = lock(&self.child);
-        if let State::Ended(_) = *state {
-            return Ok(());
+        match *state {
+            State::Ended(_) => Ok(()),
+            State::Running { .. } => self.signal_group(signal),
         }
+    }
+
+    /// Only while nobody has waited for the child.
+    fn signal_group(&self, signal: libc::c_int) -> io::Result<()> {
         // SAFETY: no pointers; the group is the child's, which has not been waited for.
         if unsafe { libc::kill(-self.pid, signal) } == 0 {
             return Ok(());
@@ -156,6 +167,22 @@ impl Pty {
             Some(libc::ESRCH | libc::EPERM) => Ok(()),
             _ => Err(error),
         }
+    }
+
+    /// Whether the child has ended; only while nobody has waited for it.
+    fn has_ended(&self) -> io::Result<bool> {
+        // SAFETY: the field is filled in, with zero if nothing has happened.
+        Ok(unsafe { self.look(libc::WNOHANG)?.si_pid() } != 0)
+    }
+
+    /// Looks after the child without taking it away, so that its pid stays its own.
+    fn look(&self, flags: libc::c_int) -> io::Result<libc::siginfo_t> {
+        // SAFETY: all-zero is a valid value of it.
+        let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = flags | libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: the pointer is to a value of ours.
+        let result = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut told, flags) };
+        if result == 0 { Ok(told) } else { Err(io::Error::last_os_error()) }
     }
 
     /// A handle of its own to the terminal.

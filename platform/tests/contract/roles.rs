@@ -40,6 +40,10 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("wait", []) => wait(),
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
+        ("deaf-wait", []) => {
+            let _listening = stop::listen(|_| ()).unwrap();
+            wait();
+        }
         ("leave-child", []) => leave_child(),
         ("starter", [log, endpoint]) => starter(log, endpoint),
         ("detached", [endpoint]) => detached(endpoint),
@@ -181,7 +185,7 @@ fn wait() {
 
 /// Has a child that waits in the same terminal, and waits too.
 fn parent() {
-    let mut child = scene::role("wait", &[]).spawn().unwrap();
+    let mut child = scene::role("deaf-wait", &[]).spawn().unwrap();
     say(&format!("pid={};", std::process::id()));
     child.wait().unwrap();
     wait();
