@@ -104,7 +104,7 @@ fn documents_come_back() {
     }
 }
 
-/// Documents as people and agents write them: some with one line a paragraph, some wrapped at 72 to 100.
+/// Documents as people and agents write them: some with one line a paragraph, some wrapped at 72 or 80.
 fn documents(count: usize) -> Vec<String> {
     let mut writer = Writer(0x9e37_79b9_7f4a_7c15);
     (0..count).map(|_| writer.document()).collect()
@@ -188,7 +188,7 @@ impl Writer {
     }
 
     fn document(&mut self) -> String {
-        let width = [None, None, None, Some(72), Some(100)][self.next(5)];
+        let width = [None, None, None, Some(72), Some(80)][self.next(5)];
         let mut parts = Vec::new();
         for _ in 0..1 + self.next(4) {
             let part = match self.next(7) {
