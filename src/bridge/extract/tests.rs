@@ -388,10 +388,12 @@ fn after_a_resize_what_is_shown_again_is_old() {
         Bob: "Hello\nBob"
     "#]]);
     for columns in [60, 100, 40, 80] {
-        live.resizes(columns, 20).waits(400).writes("\r\x1b[J").writes(MAIL).writes("> ");
+        live.resizes(columns, 20).waits(400).writes("\x1b[3A\r\x1b[J").writes(MAIL).writes("> ");
         live.waits(400).gave_nothing();
     }
-    live.writes("\n->relay:Bob <<< More>>>\n> ").waits(400).gave(expect![[""]]);
+    live.writes("\n->relay:Bob <<< More>>>\n> ").waits(400).gave(expect![[r#"
+        Bob: "More"
+    "#]]);
 }
 
 #[test]
@@ -413,7 +415,9 @@ fn after_a_change_of_screen_what_is_shown_again_is_old() {
         Bob: "Hello\nBob"
     "#]]);
     live.writes("\x1b[?1049h").writes(MAIL).writes("> ").waits(400).gave_nothing();
-    live.writes("\n->relay:Bob <<< New>>>\n> ").waits(400).gave(expect![[""]]);
+    live.writes("\n->relay:Bob <<< New>>>\n> ").waits(400).gave(expect![[r#"
+        Bob: "New"
+    "#]]);
     live.writes("\x1b[?1049l").waits(400).gave_nothing();
     live.writes("\n->relay:Bob <<< New>>>\n->relay:Bob <<< Newer>>>\n> ").waits(400).gave(expect![
         [r#"
