@@ -488,6 +488,7 @@ impl Reader {
         for row in self.still.rows() {
             page.row(row, &rules, &mut items);
         }
+        let opened = page.open_since();
         if look.all {
             page.end_turn(&rules, &mut items);
         }
@@ -500,6 +501,9 @@ impl Reader {
         match self.primary {
             Some(_) => self.judge_visible(items),
             None => self.judge_rows(items, look),
+        }
+        if let Some(opened) = opened.filter(|_| look.all) {
+            self.page.mark_end(opened, self.still.rows());
         }
     }
 
@@ -590,7 +594,6 @@ impl Reader {
     fn end_turn(&mut self, look: Look) {
         self.look(look);
         self.ended = look.now;
-        self.page.mark_end(self.still.rows());
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct Item {
 pub(super) struct Scanner {
     state: State,
     frame: Option<Frame>,
+    /// Where what is open began.
+    opened: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -75,8 +77,16 @@ impl Scanner {
         matches!(self.state, State::Text) && self.frame.is_none()
     }
 
+    /// The row where what is open began.
+    pub(super) fn open_since(&self) -> Option<u64> {
+        (!self.is_idle()).then_some(self.opened)
+    }
+
     /// Reads a line.
     pub(super) fn line(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        if self.is_idle() {
+            self.opened = line.first;
+        }
         if self.in_frame(&line.text, rules) {
             // A body may quote one; nothing in it opens or closes.
             if let State::Body(_, gathered) | State::Block(_, gathered) = &mut self.state {
@@ -144,6 +154,7 @@ impl Scanner {
     }
 
     fn open(&mut self, opener: Opener, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        self.opened = line.first;
         let ends = opener.inline || closes(&line.text[opener.body_at..]);
         let mut gathered = Gathered::default();
         gathered.push(line);
