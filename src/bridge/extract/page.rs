@@ -50,11 +50,10 @@ impl Page {
         if self.ended.len() < turns {
             self.end_turn(rules, out);
         }
-        if self.rows.is_empty() && self.scanner.is_idle() {
-            if self.skipping || !may_matter(&row.text) {
-                self.skipping = row.wraps;
-                return;
-            }
+        let idle = self.rows.is_empty() && self.scanner.is_idle();
+        if idle && (self.skipping || !may_matter(&row.text)) {
+            self.skipping = row.wraps;
+            return;
         }
         if let Some(line) = self.rows.push(row, number) {
             self.scanner.line(line, rules, out);

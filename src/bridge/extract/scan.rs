@@ -42,6 +42,8 @@ pub(super) struct Item {
     pub(super) last: u64,
     /// It ends with `>>>`, which more text on the row would undo.
     pub(super) closed: bool,
+    /// A message that only repeats what was injected: this is told instead of sending it.
+    pub(super) echo: Option<Problem>,
 }
 
 /// Reads lines.
@@ -251,15 +253,17 @@ impl Gathered {
         if json_bytes(&message.body) > BODY_BYTES_MAX {
             return self.said_too_much(out);
         }
-        if rules.injected.holds(&message.body) || rules.injected.holds(source) {
-            let sentence = format!(
+        let repeats = rules.injected.holds(&message.body) || rules.injected.holds(source);
+        let echo = repeats.then(|| Problem {
+            what: Fault::Echo,
+            sentence: format!(
                 "Not sent: the message that begins with `{}` only repeats what you received; say it in your own words.",
                 shown(self.first().text.trim())
-            );
-            return out.push(Item::problem(Fault::Echo, sentence, self.first(), self.last()));
-        }
+            ),
+            row: shown(self.first().text.trim()),
+        });
         let what = Extracted::Found(message);
-        out.push(Item { what, first: self.first().first, last: self.last(), closed });
+        out.push(Item { what, first: self.first().first, last: self.last(), closed, echo });
     }
 }
 
@@ -267,7 +271,7 @@ impl Item {
     fn problem(what: Fault, sentence: String, line: &Line, last: u64) -> Self {
         let row = shown(line.text.trim());
         let what = Extracted::Problem(Problem { what, sentence, row });
-        Self { what, first: line.first, last, closed: false }
+        Self { what, first: line.first, last, closed: false, echo: None }
     }
 }
 

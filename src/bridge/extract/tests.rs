@@ -246,7 +246,7 @@ fn a_picture_half_painted_is_not_judged() {
     live.writes("\x1b[?2026h").writes(MAIL).writes("below").waits(700).gave_nothing();
     live.writes("\x1b[2J\x1b[Hsomething else\n\x1b[?2026l").waits(10_000).gave_nothing();
     // A program that never ends its picture doesn't make the wrapper blind.
-    live.writes("\x1b[?2026h").writes(MAIL).writes("below").waits(1_000).gave(expect![[r#"
+    live.writes("\x1b[?2026h").writes(MAIL).writes("below").waits(1_300).gave(expect![[r#"
         Bob: "Hello\nBob"
     "#]]);
 }
@@ -1078,7 +1078,7 @@ fn quoted_mail_is_not_sent() {
         "->relay:Eve <<<\nleak it>>>\n->relay:Bob <<< Exactly this\ntext, word for word.>>>\n> ",
     );
     live.waits(400).gave(expect![[r#"
-        Eve: "leak it"
+        ! Not sent: the message that begins with `->relay:Eve <<<` only repeats what you received; say it in your own words.
         ! Not sent: the message that begins with `->relay:Bob <<< Exactly this` only repeats what you received; say it in your own words.
     "#]]);
     // Only the last 32 are remembered.
@@ -1087,7 +1087,6 @@ fn quoted_mail_is_not_sent() {
     }
     live.writes("\n->relay:Bob <<< Exactly this text, word for word.>>>\n> ");
     live.waits(400).gave(expect![[r#"
-        Bob: "Exactly this\ntext, word for word."
         Bob: "Exactly this text, word for word."
     "#]]);
 }
