@@ -5,6 +5,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod daemon;
+
 pub mod link;
 pub mod protocol;
 pub mod router;

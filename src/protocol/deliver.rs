@@ -1,0 +1,258 @@
+//! DELIVER: a small head of the recipient's own around bytes that all recipients share.
+//!
+//! The sender's `payload` and `payload_meta` go through byte for byte; nothing here parses them.
+
+use super::{
+    code::Violation,
+    envelope::{Envelope, append_json},
+    frame,
+};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// How the daemon knows the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Proof {
+    /// It has the key that policy sets for the name.
+    Key,
+    /// It resumed its session.
+    Token,
+    /// It took a free name.
+    Claim,
+    /// It speaks for its agent.
+    Companion,
+    /// It has no name of its own.
+    Guest,
+    /// It runs the place.
+    Operator,
+}
+
+impl Proof {
+    /// The proof as it stands on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Token => "token",
+            Self::Claim => "claim",
+            Self::Companion => "companion",
+            Self::Guest => "guest",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// `delivery.sender`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sender<'a> {
+    /// The sender's session.
+    pub session: Cow<'a, str>,
+    /// How it is known.
+    pub auth: Proof,
+}
+
+/// `delivery`: what the daemon says about a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery<'a> {
+    /// Its number in the stream.
+    pub seq: u64,
+    /// The recipient's session.
+    #[serde(default)]
+    pub session_id: Cow<'a, str>,
+    /// `*` where it was sent to everyone or to a topic.
+    #[serde(default, rename = "originalTo", skip_serializing_if = "Option::is_none")]
+    pub original_to: Option<Cow<'a, str>>,
+    /// From the second on.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub attempt: u32,
+    /// An ACK is awaited.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requires_ack: bool,
+    /// Who sent it, in the daemon's words; absent from a 1.0 daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Sender<'a>>,
+}
+
+const fn first() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_first(attempt: &u32) -> bool {
+    *attempt <= 1
+}
+
+/// A DELIVER's part that differs by recipient.
+#[derive(Clone, Debug)]
+pub struct Head<'a> {
+    /// The DELIVER's own id; of the daemon's making, so without escapes.
+    pub id: &'a str,
+    /// The daemon's clock.
+    pub ts: u64,
+    /// The recipient's name.
+    pub to: &'a str,
+    /// What the daemon says about it.
+    pub delivery: Delivery<'a>,
+}
+
+impl Head<'_> {
+    /// Appends the frame up to its shared part, its length counting that too.
+    ///
+    /// Written by hand, as every delivery pays for it; the sessions and `originalTo` are of the
+    /// daemon's making, so without escapes.
+    pub fn append(&self, bytes: &mut Vec<u8>, shared_bytes: usize) {
+        let start = bytes.len();
+        bytes.extend_from_slice(b"\0\0\0\0{\"v\":1,\"type\":\"DELIVER\",\"id\":\"");
+        bytes.extend_from_slice(self.id.as_bytes());
+        bytes.extend_from_slice(b"\",\"ts\":");
+        append_number(bytes, self.ts);
+        bytes.extend_from_slice(b",\"to\":\"");
+        bytes.extend_from_slice(self.to.as_bytes());
+        bytes.extend_from_slice(b"\",\"delivery\":");
+        self.delivery.append(bytes);
+        bytes.push(b',');
+        frame::seal(bytes, start, shared_bytes);
+    }
+}
+
+impl Delivery<'_> {
+    fn append(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"{\"seq\":");
+        append_number(bytes, self.seq);
+        bytes.extend_from_slice(b",\"session_id\":\"");
+        bytes.extend_from_slice(self.session_id.as_bytes());
+        bytes.push(b'"');
+        if let Some(to) = &self.original_to {
+            bytes.extend_from_slice(b",\"originalTo\":\"");
+            bytes.extend_from_slice(to.as_bytes());
+            bytes.push(b'"');
+        }
+        if self.attempt > 1 {
+            bytes.extend_from_slice(b",\"attempt\":");
+            append_number(bytes, self.attempt.into());
+        }
+        if self.requires_ack {
+            bytes.extend_from_slice(b",\"requires_ack\":true");
+        }
+        if let Some(sender) = &self.sender {
+            bytes.extend_from_slice(b",\"sender\":{\"session\":\"");
+            bytes.extend_from_slice(sender.session.as_bytes());
+            bytes.extend_from_slice(b"\",\"auth\":\"");
+            bytes.extend_from_slice(sender.auth.as_str().as_bytes());
+            bytes.extend_from_slice(b"\"}");
+        }
+        bytes.push(b'}');
+    }
+}
+
+fn append_number(bytes: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    bytes.extend_from_slice(&digits[first..]);
+}
+
+/// Appends the part that is the same for every recipient: it ends the frame.
+pub fn append_shared(
+    bytes: &mut Vec<u8>,
+    from: &str,
+    topic: Option<&str>,
+    payload: &str,
+    payload_meta: Option<&str>,
+) {
+    bytes.extend_from_slice(b"\"from\":\"");
+    bytes.extend_from_slice(from.as_bytes());
+    bytes.push(b'"');
+    if let Some(topic) = topic {
+        bytes.extend_from_slice(b",\"topic\":");
+        append_json(bytes, &topic);
+    }
+    bytes.extend_from_slice(b",\"payload\":");
+    bytes.extend_from_slice(payload.as_bytes());
+    if let Some(meta) = payload_meta {
+        bytes.extend_from_slice(b",\"payload_meta\":");
+        bytes.extend_from_slice(meta.as_bytes());
+    }
+    bytes.push(b'}');
+}
+
+/// Reads what the daemon says about a message, on a client's side.
+pub fn read<'a>(envelope: &Envelope<'a>) -> Result<Delivery<'a>, Violation> {
+    envelope.typed(envelope.delivery.unwrap_or("{}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::envelope::Kind;
+
+    #[test]
+    fn numbers_are_written_as_json_writes_them() {
+        for number in [0, 9, 10, 1_734_440_000_000, u64::MAX] {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            append_number(&mut ours, number);
+            append_json(&mut theirs, &number);
+            assert_eq!(ours, theirs);
+        }
+    }
+
+    #[test]
+    fn what_is_written_by_hand_is_what_the_type_says() {
+        let bare = Delivery {
+            seq: 1,
+            session_id: "s-2".into(),
+            original_to: None,
+            attempt: 1,
+            requires_ack: false,
+            sender: None,
+        };
+        let sender = Sender { session: "s-1".into(), auth: Proof::Guest };
+        let full = Delivery {
+            original_to: Some("*".into()),
+            attempt: 2,
+            requires_ack: true,
+            sender: Some(sender),
+            ..bare.clone()
+        };
+        for delivery in [bare, full] {
+            let mut ours = Vec::new();
+            delivery.append(&mut ours);
+            assert_eq!(ours, serde_json::to_vec(&delivery).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_deliver_is_head_and_shared_part_in_one_frame() {
+        let payload = r#"{ "body" : "\u00e9", "n": 1234567890123456789012345 }"#;
+        let (mut shared, mut bytes) = (Vec::new(), Vec::new());
+        append_shared(&mut shared, "Ann", Some("a\"b"), payload, Some("{ }"));
+        let sender = Sender { session: "s-1".into(), auth: Proof::Claim };
+        let delivery = Delivery {
+            seq: 42,
+            session_id: "s-2".into(),
+            original_to: Some("*".into()),
+            attempt: 1,
+            requires_ack: true,
+            sender: Some(sender),
+        };
+        let head = Head { id: "d-1", ts: 7, to: "Bob", delivery: delivery.clone() };
+        head.append(&mut bytes, shared.len());
+        bytes.extend_from_slice(&shared);
+        let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
+        assert_eq!(length, bytes.len() - 4);
+        let envelope = Envelope::read(&bytes[4..]).unwrap();
+        assert_eq!(envelope.kind, Kind::Deliver);
+        assert_eq!(envelope.topic.as_deref(), Some("a\"b"));
+        assert_eq!((envelope.payload, envelope.payload_meta), (payload, Some("{ }")));
+        assert_eq!(read(&envelope).unwrap(), delivery);
+        assert!(!envelope.delivery.unwrap().contains("attempt"));
+    }
+}

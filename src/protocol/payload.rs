@@ -1,0 +1,404 @@
+//! What each kind of envelope carries, typed. The shapes are those of docs/PROTOCOL.md.
+//!
+//! A SEND's and a DELIVER's own `payload` is the agents' business and stays raw; [`Spoken`] is how
+//! our own clients fill it.
+
+use super::code::{ErrorCode, NackCode, Violation};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, collections::BTreeMap};
+
+/// HELLO: who is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The name asked for; ignored for guests and operators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What the client can do.
+    #[serde(default)]
+    pub capabilities: Capabilities,
+    /// How it takes an earlier session up again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionClaim>,
+    /// Absent is an agent; `companion`, `guest` or `operator`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// What proves a keyed name, or an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// An agent states it; its companion proves itself with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub companion_key: Option<String>,
+}
+
+/// HELLO's `session`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionClaim {
+    /// The token of the last WELCOME.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_token: Option<String>,
+}
+
+/// HELLO's `auth`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auth {
+    /// The key of the name, or of the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// What a client can do, and what the daemon granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capabilities {
+    /// It acknowledges; without it no at-least-once mail comes.
+    pub ack: bool,
+    /// It comes back with its token.
+    pub resume: bool,
+    /// Unacknowledged at-least-once DELIVERs at a time; 0 is none.
+    pub max_inflight: u64,
+    /// It may subscribe.
+    pub supports_topics: bool,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self { ack: true, resume: false, max_inflight: 256, supports_topics: true }
+    }
+}
+
+/// WELCOME: the session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Begins with `s-`.
+    pub session_id: String,
+    /// For one return within `server.resume_window_ms`.
+    pub resume_token: String,
+    /// The connection's name.
+    #[serde(default)]
+    pub agent: String,
+    /// What was granted.
+    #[serde(default)]
+    pub capabilities: Capabilities,
+    /// The daemon's side.
+    pub server: Server,
+}
+
+/// WELCOME's `server`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// The longest frame, its length not counted.
+    pub max_frame_bytes: u64,
+    /// Silence after which a PING comes.
+    pub heartbeat_ms: u64,
+    /// The protocol, `1.1`; absent from a 1.0 daemon.
+    #[serde(default)]
+    pub protocol: String,
+    /// The daemon's own version.
+    #[serde(default)]
+    pub version: String,
+    /// How long after a disconnect the token is good.
+    #[serde(default)]
+    pub resume_window_ms: u64,
+    /// The bound of each agent's queue.
+    #[serde(default)]
+    pub queue_max_messages: u64,
+}
+
+/// The members of a SEND's `payload_meta` that the daemon reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct SendMeta {
+    /// At least once, rather than at most once.
+    #[serde(default)]
+    pub requires_ack: bool,
+    /// How long it may wait, in milliseconds.
+    #[serde(default)]
+    pub ttl_ms: Option<u64>,
+    /// The sender waits for an answer.
+    #[serde(default)]
+    pub sync: Option<Sync>,
+}
+
+/// `payload_meta.sync`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sync {
+    /// The sender's word for the question; at most 256 bytes.
+    pub correlation_id: String,
+    /// How long the answer may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Tells the recipient that the sender waits.
+    #[serde(default)]
+    pub blocking: bool,
+}
+
+/// ACK, in both directions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ack<'a> {
+    /// The id of what it answers.
+    #[serde(borrow)]
+    pub ack_id: Cow<'a, str>,
+    /// The delivery's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// Everything up to this number in the delivery's stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cumulative_seq: Option<u64>,
+    /// The question that it answers.
+    #[serde(default, rename = "correlationId", skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// Yes or no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<bool>,
+    /// The answer.
+    #[serde(default, borrow, rename = "responseData", skip_serializing_if = "Option::is_none")]
+    pub response_data: Option<&'a RawValue>,
+    /// `accepted`, from the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Cow<'a, str>>,
+    /// What the message survives: `memory`, `process` or `disk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Cow<'a, str>>,
+    /// How many have a broadcast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipients: Option<u64>,
+}
+
+/// NACK, in both directions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nack {
+    /// The id of what it answers.
+    pub ack_id: String,
+    /// One of [`NackCode`]; a recipient may say anything.
+    #[serde(default)]
+    pub code: String,
+    /// A sentence.
+    #[serde(default)]
+    pub message: String,
+    /// The recipient it is about, of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// The question that stays unanswered.
+    #[serde(default, rename = "correlationId", skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// A recipient asks for the message again after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Nack {
+    /// A NACK of the daemon's.
+    #[must_use]
+    pub fn new(ack_id: impl Into<String>, code: NackCode, message: impl Into<String>) -> Self {
+        Self {
+            ack_id: ack_id.into(),
+            code: code.as_str().to_owned(),
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// BUSY: not taken, send it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// The id of the SEND.
+    #[serde(default)]
+    pub ack_id: String,
+    /// Where the sender's backoff begins.
+    pub retry_after_ms: u64,
+    /// Messages in the recipient's queue.
+    pub queue_depth: u64,
+    /// Who has no room, of several; the others have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub busy: Vec<String>,
+}
+
+/// PING and PONG.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// A PONG repeats the PING's.
+    pub nonce: String,
+}
+
+/// ERROR.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// One of [`ErrorCode`].
+    pub code: String,
+    /// Whether the connection ends with it.
+    #[serde(default)]
+    pub fatal: bool,
+    /// A sentence.
+    #[serde(default)]
+    pub message: String,
+    /// The id of the envelope it is about.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+impl Fault {
+    /// Whether it says `code`.
+    #[must_use]
+    pub fn is(&self, code: ErrorCode) -> bool {
+        self.code == code.as_str()
+    }
+}
+
+impl From<Violation> for Fault {
+    fn from(violation: Violation) -> Self {
+        Self {
+            code: violation.code.as_str().to_owned(),
+            fatal: violation.code.is_fatal(),
+            message: violation.message,
+            reference: violation.reference,
+        }
+    }
+}
+
+/// BYE.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bye {
+    /// `stop` or `upgrade` from the daemon; a client's own words.
+    #[serde(default)]
+    pub reason: String,
+    /// When it makes sense to come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// RESUME.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The session to take up.
+    #[serde(default)]
+    pub session_id: String,
+    /// Its agent.
+    #[serde(default)]
+    pub agent: String,
+    /// Where RESUME is the first frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_token: Option<String>,
+    /// What was heard of each stream.
+    #[serde(default)]
+    pub streams: ResumeStreams,
+}
+
+/// RESUME's `streams`, in either of its two shapes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ResumeStreams {
+    /// 1.0's: by topic, every peer on it; `""` is no topic.
+    ByTopic(BTreeMap<String, LastSeq>),
+    /// One by one.
+    List(Vec<StreamPlace>),
+}
+
+impl Default for ResumeStreams {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+/// How far a stream was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastSeq {
+    /// The last number heard.
+    pub last_seq: u64,
+}
+
+/// One stream in RESUME and SYNC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPlace {
+    /// Its topic; `""` is none.
+    pub topic: String,
+    /// Its sender.
+    pub peer: String,
+    /// The last number heard.
+    pub last_seq: u64,
+    /// The last number given, in SYNC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_last_seq: Option<u64>,
+}
+
+/// SYNC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncInfo {
+    /// The session taken up.
+    pub session_id: String,
+    /// Where its streams stand.
+    pub streams: Vec<StreamPlace>,
+}
+
+/// How our own clients fill a SEND's `payload`, and read a DELIVER's.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Spoken<'a> {
+    /// `message`, `request`, `response` or what the agents agree on.
+    #[serde(borrow, default)]
+    pub kind: Cow<'a, str>,
+    /// The text.
+    #[serde(borrow, default)]
+    pub body: Cow<'a, str>,
+    /// Anything else.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<&'a RawValue>,
+    /// A label for a conversation; at most 256 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+}
+
+/// The empty object, for kinds that carry nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Empty {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_1_0_hello_is_read_and_missing_capabilities_have_their_defaults() {
+        let hello: Hello = serde_json::from_str(
+            r#"{"agent":"claude-1","capabilities":{"ack":false},"session":{"resume_token":"t"}}"#,
+        )
+        .unwrap();
+        assert_eq!(hello.agent.as_deref(), Some("claude-1"));
+        let capabilities = Capabilities { ack: false, ..Capabilities::default() };
+        assert_eq!(hello.capabilities, capabilities);
+        assert_eq!(hello.session.unwrap().resume_token.as_deref(), Some("t"));
+        let bare: Hello = serde_json::from_str(r#"{"agent":"a"}"#).unwrap();
+        let default =
+            Capabilities { ack: true, resume: false, max_inflight: 256, supports_topics: true };
+        assert_eq!(bare.capabilities, default);
+    }
+
+    #[test]
+    fn a_meta_of_the_wrong_kind_does_not_pass() {
+        for json in [
+            r#"{"requires_ack":1}"#,
+            r#"{"ttl_ms":"60"}"#,
+            r#"{"ttl_ms":-1}"#,
+            r#"{"sync":true}"#,
+            r#"{"sync":{"correlationId":7}}"#,
+        ] {
+            assert!(serde_json::from_str::<SendMeta>(json).is_err(), "{json}");
+        }
+        let meta: SendMeta =
+            serde_json::from_str(r#"{"importance":"any","requires_ack":true}"#).unwrap();
+        assert!(meta.requires_ack);
+    }
+
+    #[test]
+    fn both_shapes_of_streams_are_read() {
+        let by_topic: Resume = serde_json::from_str(
+            r#"{"session_id":"s-1","agent":"a","streams":{"chat":{"last_seq":45}}}"#,
+        )
+        .unwrap();
+        assert!(
+            matches!(by_topic.streams, ResumeStreams::ByTopic(map) if map["chat"].last_seq == 45)
+        );
+        let list: Resume =
+            serde_json::from_str(r#"{"streams":[{"topic":"","peer":"b","last_seq":1}]}"#).unwrap();
+        assert!(matches!(list.streams, ResumeStreams::List(list) if list[0].peer == "b"));
+    }
+}
