@@ -1,0 +1,33 @@
+//! Whom a message may name.
+
+use super::Target;
+use crate::protocol::name::{EVERYONE, Name};
+use crate::protocol::topic;
+
+impl Target {
+    /// Reads what stands after the arrow or in a block's `to`; the sentence says why not.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if text == EVERYONE {
+            return Ok(Self::Everyone);
+        }
+        if let Some(topic) = text.strip_prefix('#') {
+            return match topic::check(topic) {
+                Ok(()) => Ok(Self::Topic(topic.to_owned())),
+                Err(_) => Err(format!("`{}` is no topic one can send to", shown(text))),
+            };
+        }
+        match Name::parse(text) {
+            Ok(name) => Ok(Self::Agent(name.as_str().to_owned())),
+            Err(_) => Err(format!("`{}` is no agent's name", shown(text))),
+        }
+    }
+}
+
+/// Foreign text for a sentence: short, and on one line.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

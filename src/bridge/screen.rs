@@ -1,0 +1,1008 @@
+//! What the child's bytes paint: a terminal's grid without a terminal.
+//!
+//! [`Screen`] feeds bytes, in pieces of any size, through alacritty's parser to its grid and tells a
+//! [`Watch`], in order and at the very operation, which rows leave the top and what else breaks the
+//! thread of the text. So nothing depends on how the bytes were cut, and no row is read twice.
+//! Everything a program can make grow is bounded: size, history, control strings, marks on a cell, answers.
+
+use std::io::Write;
+use std::time::Duration;
+
+use alacritty_terminal::event::VoidListener;
+use alacritty_terminal::grid::{Dimensions, Grid};
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::{Config, Term, TermMode};
+use alacritty_terminal::vte::ansi::{
+    Attr, CharsetIndex, ClearMode, Handler, LineClearMode, Mode, NamedPrivateMode, PrivateMode,
+    Processor, StandardCharset, TabulationClearMode, Timeout,
+};
+use unicode_width::UnicodeWidthChar;
+
+/// Sizes beyond these are clamped: nobody reads such a terminal, and its cells cost memory.
+const COLUMNS_MIN: usize = 2;
+const COLUMNS_MAX: usize = 600;
+const ROWS_MAX: usize = 250;
+
+/// Rows of history after which it is emptied; they are read at once, so this only says how often.
+const HISTORY_ROWS_KEPT: usize = 64;
+
+/// Rows of history there is room for: what one operation can scroll off, a narrower screen's rows included.
+const HISTORY_ROWS_MAX: usize = 4096;
+
+/// Bytes of a control string that reach the parser, which keeps them all. No string means anything here.
+const STRING_BYTES_MAX: usize = 256;
+
+/// Digits of a control sequence's number that reach the parser: who repeats a character more often than
+/// 999 times only wants to keep it busy.
+const NUMBER_DIGITS_MAX: usize = 3;
+
+/// Combining characters on one cell.
+const MARKS_MAX: usize = 16;
+
+/// Bytes of answers that wait; later questions go unanswered until they are taken.
+const ANSWER_BYTES_MAX: usize = 1024;
+
+/// A row as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Row {
+    /// Its text, without the blanks at its end unless it wraps.
+    pub text: String,
+    /// How many columns the text fills.
+    pub width: usize,
+    /// The terminal itself broke the line here: it goes on in the next row.
+    pub wraps: bool,
+}
+
+/// Where the cursor stands; 0, 0 is the top left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    /// The row.
+    pub row: usize,
+    /// The column.
+    pub column: usize,
+    /// The program has not hidden it.
+    pub visible: bool,
+}
+
+/// One column of a row, for those who look at a CLI's composer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The character, a blank where nothing was written or the second half of a wide one stands.
+    pub character: char,
+    /// Faint, as ghost suggestions are.
+    pub dim: bool,
+    /// Colours exchanged, as selected entries and drawn cursors are.
+    pub inverse: bool,
+}
+
+/// What breaks the thread between the rows before and the rows after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Break {
+    /// The whole screen was erased; the history stays.
+    ScreenCleared,
+    /// The history was erased.
+    HistoryCleared,
+    /// The terminal was reset.
+    Reset,
+    /// The size changed.
+    Resized {
+        /// As it is now.
+        columns: usize,
+        /// As they are now.
+        rows: usize,
+    },
+    /// The alternate screen is shown from here on, empty.
+    AlternateShown,
+    /// The primary screen is shown again, as it was left.
+    PrimaryShown,
+    /// The alternate screen is painted from its top again, or scrolled back.
+    TopPainted,
+}
+
+/// Who reads along.
+pub trait Watch {
+    /// A row left the top of the screen for good.
+    fn scrolled_off(&mut self, row: &Row);
+
+    /// The alternate screen is about to be left; this is its last picture.
+    fn leaving_alternate(&mut self, screen: View<'_>);
+
+    /// The thread broke; rows that scroll off from here on come after it.
+    fn broken(&mut self, cause: Break);
+}
+
+/// The visible rows of a screen.
+#[derive(Clone, Copy)]
+pub struct View<'a>(&'a Term<VoidListener>);
+
+impl View<'_> {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.0.screen_lines()
+    }
+
+    /// Reads a visible row into `row`.
+    pub fn read(&self, index: usize, row: &mut Row) {
+        read_row(self.0.grid(), Line(index as i32), row);
+    }
+}
+
+/// A grid and the parser that paints it.
+pub struct Screen {
+    term: Term<VoidListener>,
+    parser: Processor<Unbuffered>,
+    characters: WholeCharacters,
+    limit: Limit,
+    notes: Notes,
+}
+
+/// What the painter keeps beside the grid.
+#[derive(Default)]
+struct Notes {
+    /// How many rows of the grid's history were handed to the watch.
+    seen: usize,
+    synchronizing: bool,
+    answers: Vec<u8>,
+    row: Row,
+}
+
+impl Screen {
+    /// An empty screen of this size, clamped to what is sane.
+    pub fn new(columns: usize, rows: usize) -> Self {
+        let size = Size::clamped(columns, rows);
+        let config = Config { scrolling_history: HISTORY_ROWS_MAX, ..Config::default() };
+        Self {
+            term: Term::new(config, &size, VoidListener),
+            parser: Processor::new(),
+            characters: WholeCharacters::default(),
+            limit: Limit::default(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// Paints `bytes`, and tells `watch` what happens on the way.
+    pub fn feed(&mut self, bytes: &[u8], watch: &mut impl Watch) {
+        let Self { term, parser, characters, limit, notes } = self;
+        let mut painter = Painter { term, notes, watch };
+        characters.pass(bytes, |whole| {
+            limit.pass(whole, |piece| parser.advance(&mut painter, piece));
+        });
+    }
+
+    /// Changes the size; rows that no longer fit scroll off.
+    pub fn resize(&mut self, columns: usize, rows: usize, watch: &mut impl Watch) {
+        let size = Size::clamped(columns, rows);
+        if (size.columns, size.rows) == self.size() {
+            return;
+        }
+        self.forget_history();
+        self.term.resize(size);
+        watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
+        Painter { term: &mut self.term, notes: &mut self.notes, watch }.read_history();
+    }
+
+    /// Leaves the alternate screen, as a terminal does when its program is gone.
+    pub fn leave_alternate(&mut self, watch: &mut impl Watch) {
+        Painter { term: &mut self.term, notes: &mut self.notes, watch }.show_primary();
+    }
+
+    /// The visible rows.
+    pub fn view(&self) -> View<'_> {
+        View(&self.term)
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> (usize, usize) {
+        (self.term.columns(), self.term.screen_lines())
+    }
+
+    /// Where the cursor stands.
+    pub fn cursor(&self) -> Cursor {
+        let point = self.term.grid().cursor.point;
+        Cursor {
+            row: usize::try_from(point.line.0).unwrap_or(0),
+            column: point.column.0,
+            visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
+        }
+    }
+
+    /// A full-screen program's screen is shown.
+    pub fn alternate(&self) -> bool {
+        self.term.mode().contains(TermMode::ALT_SCREEN)
+    }
+
+    /// The program wants pastes marked.
+    pub fn bracketed_paste(&self) -> bool {
+        self.term.mode().contains(TermMode::BRACKETED_PASTE)
+    }
+
+    /// The program is in the middle of a picture (DEC 2026).
+    pub fn synchronizing(&self) -> bool {
+        self.notes.synchronizing
+    }
+
+    /// A visible row; an empty one below the last.
+    pub fn row(&self, index: usize) -> Row {
+        let mut row = Row::default();
+        if index < self.term.screen_lines() {
+            self.view().read(index, &mut row);
+        }
+        row
+    }
+
+    /// The columns of a visible row.
+    pub fn look(&self, index: usize) -> Vec<Look> {
+        if index >= self.term.screen_lines() {
+            return Vec::new();
+        }
+        let row = &self.term.grid()[Line(index as i32)];
+        (0..self.term.columns())
+            .map(|column| &row[Column(column)])
+            .map(|cell| Look {
+                character: if cell.c < ' ' { ' ' } else { cell.c },
+                dim: cell.flags.contains(Flags::DIM),
+                inverse: cell.flags.contains(Flags::INVERSE),
+            })
+            .collect()
+    }
+
+    /// The visible rows, each ended by a newline.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for index in 0..self.term.screen_lines() {
+            text.push_str(self.row(index).text.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What a terminal owes its child by now: device attributes, cursor position, size; digits and
+    /// nothing that stood on the screen. Only for a wrapper without a real terminal, which answers itself.
+    pub fn take_answers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.notes.answers)
+    }
+
+    fn forget_history(&mut self) {
+        self.term.grid_mut().clear_history();
+        self.notes.seen = 0;
+    }
+}
+
+/// A sane size.
+#[derive(Clone, Copy)]
+struct Size {
+    columns: usize,
+    rows: usize,
+}
+
+impl Size {
+    fn clamped(columns: usize, rows: usize) -> Self {
+        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), rows: rows.clamp(1, ROWS_MAX) }
+    }
+}
+
+impl Dimensions for Size {
+    fn total_lines(&self) -> usize {
+        self.rows
+    }
+
+    fn screen_lines(&self) -> usize {
+        self.rows
+    }
+
+    fn columns(&self) -> usize {
+        self.columns
+    }
+}
+
+/// Synchronized updates are painted as they come: holding bytes back would make what is seen depend on
+/// how they were cut. Who judges rows waits for the end of the picture instead.
+#[derive(Default)]
+struct Unbuffered;
+
+impl Timeout for Unbuffered {
+    fn set_timeout(&mut self, _: Duration) {}
+
+    fn clear_timeout(&mut self) {}
+
+    fn pending_timeout(&self) -> bool {
+        false
+    }
+}
+
+/// Keeps a character that was cut in two until it is whole. The parser has a way of its own for that,
+/// which swallows what follows where another one is cut within the next four bytes.
+#[derive(Default)]
+struct WholeCharacters {
+    bytes: [u8; 4],
+    length: usize,
+}
+
+impl WholeCharacters {
+    fn pass(&mut self, mut bytes: &[u8], mut parse: impl FnMut(&[u8])) {
+        while self.length > 0 {
+            let Some((&next, rest)) = bytes.split_first() else { return };
+            self.bytes[self.length] = next;
+            match std::str::from_utf8(&self.bytes[..=self.length]) {
+                Ok(character) => parse(character.as_bytes()),
+                Err(error) if error.error_len().is_none() => {
+                    self.length += 1;
+                    bytes = rest;
+                    continue;
+                }
+                Err(_) => {
+                    parse("\u{fffd}".as_bytes());
+                    self.length = 0;
+                    continue;
+                }
+            }
+            self.length = 0;
+            bytes = rest;
+        }
+        let (whole, cut) = bytes.split_at(bytes.len() - Self::cut(bytes));
+        self.bytes[..cut.len()].copy_from_slice(cut);
+        self.length = cut.len();
+        parse(whole);
+    }
+
+    /// How many bytes at the end begin a character and do not end it.
+    fn cut(bytes: &[u8]) -> usize {
+        let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
+        (1..=bytes.len().min(3))
+            .find(begins)
+            .filter(|&length| {
+                std::str::from_utf8(&bytes[bytes.len() - length..])
+                    .is_err_and(|error| error.error_len().is_none())
+            })
+            .unwrap_or(0)
+    }
+}
+
+/// Cuts what a program may make as long as it likes before it reaches the parser: operating system
+/// commands, and the numbers of control sequences (not those that name a private mode).
+#[derive(Default)]
+enum Limit {
+    #[default]
+    Text,
+    Escape,
+    String(usize),
+    Number(usize),
+    Private,
+}
+
+impl Limit {
+    fn pass(&mut self, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
+        let (mut start, mut at) = (0, 0);
+        while at < bytes.len() {
+            if matches!(self, Self::Text) {
+                match bytes[at..].iter().position(|&byte| byte == 0x1b) {
+                    Some(offset) => at += offset,
+                    None => break,
+                }
+            }
+            let (next, keeps) = self.after(bytes[at]);
+            *self = next;
+            if !keeps {
+                parse(&bytes[start..at]);
+                start = at + 1;
+            }
+            at += 1;
+        }
+        parse(&bytes[start..]);
+    }
+
+    /// What comes after a byte, and whether the parser gets it.
+    fn after(&self, byte: u8) -> (Self, bool) {
+        match (self, byte) {
+            (_, 0x1b) => (Self::Escape, true),
+            (_, 0x18 | 0x1a) | (Self::Text, _) => (Self::Text, true),
+            (Self::Escape, b']') => (Self::String(0), true),
+            (Self::Escape, b'[') => (Self::Number(0), true),
+            (Self::Escape, 0x20..=0x7e) => (Self::Text, true),
+            (Self::Escape, _) => (Self::Escape, true),
+            (Self::String(_), 0x07) => (Self::Text, true),
+            (&Self::String(length), _) => {
+                (Self::String(length.saturating_add(1)), length < STRING_BYTES_MAX)
+            }
+            (Self::Number(_) | Self::Private, 0x40..=0x7e) => (Self::Text, true),
+            (Self::Number(_) | Self::Private, 0x3c..=0x3f) | (Self::Private, _) => {
+                (Self::Private, true)
+            }
+            (Self::Number(0), b'0') => (Self::Number(0), true),
+            (&Self::Number(digits), b'0'..=b'9') => {
+                (Self::Number(digits.saturating_add(1)), digits < NUMBER_DIGITS_MAX)
+            }
+            (Self::Number(_), b':' | b';') => (Self::Number(0), true),
+            (&Self::Number(digits), _) => (Self::Number(digits), true),
+        }
+    }
+}
+
+/// Reads one row of a grid; `line` may lie in its history.
+fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
+    let columns = grid.columns();
+    let cells = &grid[line];
+    row.text.clear();
+    row.wraps = cells[Column(columns - 1)].flags.contains(Flags::WRAPLINE);
+    let blank = |cell: &Cell| matches!(cell.c, ' ' | '\t' | '\0') && cell.zerowidth().is_none();
+    let end = match row.wraps {
+        true => columns,
+        false => (0..columns).rev().find(|&c| !blank(&cells[Column(c)])).map_or(0, |c| c + 1),
+    };
+    let wide = end > 0 && cells[Column(end - 1)].flags.contains(Flags::WIDE_CHAR);
+    row.width = end + usize::from(wide);
+    let mut column = 0;
+    while column < end {
+        let cell = &cells[Column(column)];
+        column += 1;
+        if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
+            continue;
+        }
+        row.text.push(if cell.c == '\0' { ' ' } else { cell.c });
+        if cell.c == '\t' {
+            // A tab stands in its first column; the blanks up to the next stop are its own.
+            while column < end && column % 8 != 0 && cells[Column(column)].c == ' ' {
+                column += 1;
+            }
+        }
+        if let Some(marks) = cell.zerowidth() {
+            row.text.extend(marks);
+        }
+    }
+}
+
+/// Paints for the parser, and watches what the grid does.
+struct Painter<'a, W> {
+    term: &'a mut Term<VoidListener>,
+    notes: &'a mut Notes,
+    watch: &'a mut W,
+}
+
+impl<W: Watch> Painter<'_, W> {
+    /// Hands over the rows that went into the grid's history, and keeps room for a screenful more.
+    #[inline]
+    fn read_history(&mut self) {
+        let size = self.term.grid().history_size();
+        if size == self.notes.seen {
+            return;
+        }
+        for line in (1..=(size - self.notes.seen) as i32).rev() {
+            read_row(self.term.grid(), Line(-line), &mut self.notes.row);
+            self.watch.scrolled_off(&self.notes.row);
+        }
+        self.notes.seen = size;
+        if size > HISTORY_ROWS_KEPT {
+            self.skip_history();
+        }
+    }
+
+    /// What went into the history did not scroll off: it was deleted.
+    fn skip_history(&mut self) {
+        self.term.grid_mut().clear_history();
+        self.notes.seen = 0;
+    }
+
+    fn show_alternate(&mut self) {
+        if self.term.mode().contains(TermMode::ALT_SCREEN) {
+            return;
+        }
+        self.skip_history();
+        self.term.swap_alt();
+        // The alternate grid has no history of its own; it gets one so that its rows, too, are seen to leave.
+        self.term.grid_mut().update_history(HISTORY_ROWS_MAX);
+        self.watch.broken(Break::AlternateShown);
+    }
+
+    fn show_primary(&mut self) {
+        if !self.term.mode().contains(TermMode::ALT_SCREEN) {
+            return;
+        }
+        self.watch.leaving_alternate(View(self.term));
+        self.skip_history();
+        self.term.swap_alt();
+        self.watch.broken(Break::PrimaryShown);
+        self.read_history();
+    }
+
+    /// An alternate screen that is written from the top again shows a new picture.
+    fn top_painted(&mut self) {
+        if self.term.mode().contains(TermMode::ALT_SCREEN)
+            && self.term.grid().cursor.point.line == Line(0)
+        {
+            self.watch.broken(Break::TopPainted);
+        }
+    }
+
+    fn answer(&mut self, answer: std::fmt::Arguments<'_>) {
+        if self.notes.answers.len() < ANSWER_BYTES_MAX {
+            self.notes.answers.write_fmt(answer).expect("writing to memory cannot fail");
+        }
+    }
+
+    /// Whether `c` only adds to a cell that has enough of such.
+    fn one_mark_too_many(&self, c: char) -> bool {
+        if c.is_ascii() || c.width() != Some(0) {
+            return false;
+        }
+        let cursor = &self.term.grid().cursor;
+        let row = &self.term.grid()[cursor.point.line];
+        let full = |back: usize| {
+            let column = Column(cursor.point.column.0.saturating_sub(back));
+            row[column].zerowidth().is_some_and(|marks| marks.len() >= MARKS_MAX)
+        };
+        full(0) || full(1) || full(2)
+    }
+}
+
+/// Everything that paints goes on to the grid. Left out, as it would only grow or answer with text of
+/// the screen's own: titles, clipboard, colours, hyperlinks, keyboard modes, mode reports, pixel sizes.
+impl<W: Watch> Handler for Painter<'_, W> {
+    #[inline]
+    fn input(&mut self, c: char) {
+        if self.one_mark_too_many(c) {
+            return;
+        }
+        self.term.input(c);
+        // Only a character that began a row can have scrolled.
+        if self.term.grid().cursor.point.column.0 <= 2 {
+            self.read_history();
+        }
+    }
+
+    #[inline]
+    fn linefeed(&mut self) {
+        self.term.linefeed();
+        self.read_history();
+    }
+
+    fn newline(&mut self) {
+        self.term.newline();
+        self.read_history();
+    }
+
+    fn scroll_up(&mut self, lines: usize) {
+        self.term.scroll_up(lines);
+        self.read_history();
+    }
+
+    fn delete_lines(&mut self, lines: usize) {
+        self.term.delete_lines(lines);
+        if self.term.grid().history_size() != self.notes.seen {
+            self.skip_history();
+        }
+    }
+
+    fn scroll_down(&mut self, lines: usize) {
+        self.term.scroll_down(lines);
+        if self.term.mode().contains(TermMode::ALT_SCREEN) {
+            self.watch.broken(Break::TopPainted);
+        }
+    }
+
+    fn reverse_index(&mut self) {
+        self.top_painted();
+        self.term.reverse_index();
+    }
+
+    fn insert_blank_lines(&mut self, lines: usize) {
+        self.top_painted();
+        self.term.insert_blank_lines(lines);
+    }
+
+    fn goto(&mut self, line: i32, column: usize) {
+        self.term.goto(line, column);
+        self.top_painted();
+    }
+
+    fn goto_line(&mut self, line: i32) {
+        self.term.goto_line(line);
+        self.top_painted();
+    }
+
+    fn put_tab(&mut self, count: u16) {
+        self.term.put_tab(count);
+        self.read_history();
+    }
+
+    fn clear_screen(&mut self, mode: ClearMode) {
+        match mode {
+            // The grid's own way would push the rows into the history, where they'd look like final ones.
+            ClearMode::All => {
+                self.term.grid_mut().reset_region(..);
+                self.watch.broken(Break::ScreenCleared);
+            }
+            ClearMode::Saved => {
+                self.skip_history();
+                self.watch.broken(Break::HistoryCleared);
+            }
+            ClearMode::Above => {
+                let line = self.term.grid().cursor.point.line;
+                if line > Line(0) {
+                    self.term.grid_mut().reset_region(..line);
+                }
+                self.term.clear_screen(mode);
+            }
+            ClearMode::Below => {
+                let point = self.term.grid().cursor.point;
+                self.term.clear_screen(mode);
+                if point.line == Line(0) && point.column == Column(0) {
+                    self.watch.broken(Break::ScreenCleared);
+                }
+            }
+        }
+    }
+
+    fn reset_state(&mut self) {
+        self.show_primary();
+        self.term.reset_state();
+        self.notes.seen = 0;
+        self.notes.synchronizing = false;
+        self.watch.broken(Break::Reset);
+    }
+
+    fn set_private_mode(&mut self, mode: PrivateMode) {
+        match mode {
+            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
+            | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = true,
+            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
+        }
+    }
+
+    fn unset_private_mode(&mut self, mode: PrivateMode) {
+        match mode {
+            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
+            | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = false,
+            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
+        }
+    }
+
+    fn identify_terminal(&mut self, intermediate: Option<char>) {
+        if intermediate.is_none() {
+            self.answer(format_args!("\x1b[?6c"));
+        }
+    }
+
+    fn device_status(&mut self, what: usize) {
+        if what == 6 {
+            let point = self.term.grid().cursor.point;
+            self.answer(format_args!("\x1b[{};{}R", point.line + 1, point.column + 1));
+        }
+    }
+
+    fn text_area_size_chars(&mut self) {
+        let (rows, columns) = (self.term.screen_lines(), self.term.columns());
+        self.answer(format_args!("\x1b[8;{rows};{columns}t"));
+    }
+
+    fn goto_col(&mut self, column: usize) {
+        self.term.goto_col(column);
+    }
+
+    fn insert_blank(&mut self, count: usize) {
+        self.term.insert_blank(count);
+    }
+
+    fn move_up(&mut self, rows: usize) {
+        self.term.move_up(rows);
+    }
+
+    fn move_down(&mut self, rows: usize) {
+        self.term.move_down(rows);
+    }
+
+    fn move_forward(&mut self, columns: usize) {
+        self.term.move_forward(columns);
+    }
+
+    fn move_backward(&mut self, columns: usize) {
+        self.term.move_backward(columns);
+    }
+
+    fn move_down_and_cr(&mut self, rows: usize) {
+        self.term.move_down_and_cr(rows);
+    }
+
+    fn move_up_and_cr(&mut self, rows: usize) {
+        self.term.move_up_and_cr(rows);
+    }
+
+    fn backspace(&mut self) {
+        self.term.backspace();
+    }
+
+    fn carriage_return(&mut self) {
+        self.term.carriage_return();
+    }
+
+    fn set_horizontal_tabstop(&mut self) {
+        self.term.set_horizontal_tabstop();
+    }
+
+    fn erase_chars(&mut self, count: usize) {
+        self.term.erase_chars(count);
+    }
+
+    fn delete_chars(&mut self, count: usize) {
+        self.term.delete_chars(count);
+    }
+
+    fn move_backward_tabs(&mut self, count: u16) {
+        self.term.move_backward_tabs(count);
+    }
+
+    fn move_forward_tabs(&mut self, count: u16) {
+        self.term.move_forward_tabs(count);
+    }
+
+    fn save_cursor_position(&mut self) {
+        self.term.save_cursor_position();
+    }
+
+    fn restore_cursor_position(&mut self) {
+        self.term.restore_cursor_position();
+    }
+
+    fn clear_line(&mut self, mode: LineClearMode) {
+        self.term.clear_line(mode);
+    }
+
+    fn clear_tabs(&mut self, mode: TabulationClearMode) {
+        self.term.clear_tabs(mode);
+    }
+
+    fn set_tabs(&mut self, interval: u16) {
+        self.term.set_tabs(interval);
+    }
+
+    #[inline]
+    fn terminal_attribute(&mut self, attribute: Attr) {
+        self.term.terminal_attribute(attribute);
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.term.set_mode(mode);
+    }
+
+    fn unset_mode(&mut self, mode: Mode) {
+        self.term.unset_mode(mode);
+    }
+
+    fn set_scrolling_region(&mut self, top: usize, bottom: Option<usize>) {
+        self.term.set_scrolling_region(top, bottom);
+    }
+
+    fn set_keypad_application_mode(&mut self) {
+        self.term.set_keypad_application_mode();
+    }
+
+    fn unset_keypad_application_mode(&mut self) {
+        self.term.unset_keypad_application_mode();
+    }
+
+    fn set_active_charset(&mut self, index: CharsetIndex) {
+        self.term.set_active_charset(index);
+    }
+
+    fn configure_charset(&mut self, index: CharsetIndex, charset: StandardCharset) {
+        self.term.configure_charset(index, charset);
+    }
+
+    fn decaln(&mut self) {
+        // A screen full of E, for adjusting a tube, costs too much to paint.
+        self.clear_screen(ClearMode::All);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes down what happens.
+    #[derive(Default, Debug, PartialEq)]
+    struct Log(Vec<String>);
+
+    impl Watch for Log {
+        fn scrolled_off(&mut self, row: &Row) {
+            self.0.push(row.text.clone());
+        }
+
+        fn leaving_alternate(&mut self, screen: View<'_>) {
+            let mut row = Row::default();
+            screen.read(0, &mut row);
+            self.0.push(format!("leaving {}", row.text));
+        }
+
+        fn broken(&mut self, cause: Break) {
+            self.0.push(format!("{cause:?}"));
+        }
+    }
+
+    fn painted(bytes: &[u8]) -> (Screen, Log) {
+        let (mut screen, mut log) = (Screen::new(10, 3), Log::default());
+        screen.feed(bytes, &mut log);
+        (screen, log)
+    }
+
+    fn log(bytes: &str) -> Vec<String> {
+        painted(bytes.as_bytes()).1.0
+    }
+
+    #[test]
+    fn rows_are_seen_to_leave_once_and_in_order() {
+        assert_eq!(log("a\r\nb\r\nc\r\nd\r\ne"), ["a", "b"]);
+        assert_eq!(log("a\r\nb\r\nc\x1b[2S"), ["a", "b"]);
+        assert_eq!(log("0123456789abcdefghij0123456789x"), ["0123456789"]);
+        assert_eq!(log("a\r\nb\r\nfixed\x1b[1;2r\x1b[2;1H\nx\ny"), ["a", "b"]);
+        let many: String = (0..5000).map(|n| format!("{n}\r\n")).collect();
+        assert_eq!(log(&many).len(), 4998);
+        assert_eq!(log("a\x1b[65535b").len(), 656 / 10 - 2);
+    }
+
+    #[test]
+    fn what_is_erased_or_deleted_does_not_leave() {
+        assert_eq!(log("a\r\nb\x1b[2J"), ["ScreenCleared"]);
+        assert_eq!(log("a\r\nb\x1b[H\x1b[J"), ["ScreenCleared"]);
+        assert_eq!(log("a\r\nb\x1b[H\x1b[2Mx"), Vec::<String>::new());
+        assert_eq!(log("a\r\nb\x1b[1J"), Vec::<String>::new());
+        assert_eq!(painted(b"a\r\nb\x1b[1Jc").0.text(), "\n c\n\n");
+        assert_eq!(log("a\x1b[3J\x1bc"), ["HistoryCleared", "Reset"]);
+    }
+
+    #[test]
+    fn the_alternate_screen_comes_and_goes() {
+        let events = log("a\x1b[?1049h\x1b[Hb\r\nc\r\nd\r\ne\x1b[?1049l");
+        assert_eq!(events, ["AlternateShown", "TopPainted", "b", "leaving c", "PrimaryShown"]);
+        let (screen, _) = painted(b"a\x1b[?1049hb");
+        assert!(screen.alternate());
+        let (screen, _) = painted(b"a\x1b[?1049hb\x1bc");
+        assert!(!screen.alternate());
+        assert_eq!(screen.text(), "\n\n\n");
+    }
+
+    #[test]
+    fn a_row_tells_how_it_was_broken() {
+        let (screen, _) = painted("0123456 89ab\r\n字字字字 字x".as_bytes());
+        let row = |text: &str, width, wraps| Row { text: text.to_owned(), width, wraps };
+        assert_eq!(screen.row(0), row("ab", 2, false));
+        assert_eq!(screen.row(1), row("字字字字 ", 10, true));
+        assert_eq!(screen.row(2), row("字x", 3, false));
+        let (screen, _) = painted("\tx\r\ne\u{301}a\u{200d}".as_bytes());
+        assert_eq!(screen.row(0), row("\tx", 9, false));
+        assert_eq!(screen.row(1), row("e\u{301}a\u{200d}", 2, false));
+    }
+
+    #[test]
+    fn characters_cut_in_two_are_whole_again() {
+        let text = "éx🎉字é🎉xé\u{1b}[1m字";
+        for cut in 1..8 {
+            let (mut screen, mut log) = (Screen::new(40, 3), Log::default());
+            text.as_bytes().chunks(cut).for_each(|piece| screen.feed(piece, &mut log));
+            assert_eq!(screen.row(0).text, "éx🎉字é🎉xé字", "{cut}");
+        }
+        for broken in
+            [&b"\xe2a\xe2\x82b\xf0\x9f\x98\xc3\xa9\xff\xe2\x1b[mc"[..], b"\xe2\xe2\xe2\x82\xacd"]
+        {
+            let (mut screen, mut log) = (Screen::new(40, 3), Log::default());
+            screen.feed(broken, &mut log);
+            let whole = screen.row(0);
+            for cut in 1..5 {
+                let (mut screen, mut log) = (Screen::new(40, 3), Log::default());
+                broken.chunks(cut).for_each(|piece| screen.feed(piece, &mut log));
+                assert_eq!(screen.row(0), whole, "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_harmless_questions_are_answered() {
+        let (mut screen, _) = painted(b"x\x1b[c\x1b[6n\x1b[18t");
+        assert_eq!(screen.take_answers(), b"\x1b[?6c\x1b[1;2R\x1b[8;3;10t");
+        let nasty = b"\x1b]0;rm -rf\x07\x1b[21t\x1b]52;c;?\x07\x1b]10;?\x07\x1bP$qm\x1b\\\x1b[?u\x1b[?2026$p\x1b[14t\x1b[>c";
+        assert_eq!(painted(nasty).0.take_answers(), b"");
+        let flood = b"\x1b[6n".repeat(100_000);
+        assert!(painted(&flood).0.take_answers().len() < 2 * ANSWER_BYTES_MAX);
+    }
+
+    #[test]
+    fn modes_and_looks_are_told() {
+        let (screen, _) = painted(b"\x1b[?2004h\x1b[?25l\x1b[?2026h\x1b[2mgh\x1b[0;7mi");
+        assert!(screen.bracketed_paste() && screen.synchronizing());
+        assert_eq!(screen.cursor(), Cursor { row: 0, column: 3, visible: false });
+        let look = screen.look(0);
+        assert!(look[0].dim && !look[0].inverse && look[2].inverse && !look[2].dim);
+        assert_eq!((look[2].character, look.len()), ('i', 10));
+    }
+
+    #[test]
+    fn sizes_are_clamped() {
+        let (mut screen, mut log) = painted(b"abc");
+        for (columns, rows) in [(0, 0), (usize::MAX, usize::MAX), (1, 1), (80, 24)] {
+            screen.resize(columns, rows, &mut log);
+            screen.feed("字text\r\n".repeat(30).as_bytes(), &mut log);
+        }
+        assert_eq!(screen.size(), (80, 24));
+    }
+
+    #[test]
+    fn a_narrower_screen_loses_no_rows() {
+        let (mut screen, mut log) = (Screen::new(80, 24), Log::default());
+        let rows: String = (0..24).map(|n| format!("{n:02}{}\r\n", "x".repeat(70))).collect();
+        screen.feed(rows.as_bytes(), &mut log);
+        screen.resize(4, 5, &mut log);
+        screen.feed(b"\r\n".repeat(10).as_slice(), &mut log);
+        let text: String = log.0.concat();
+        for n in 0..24 {
+            assert!(text.contains(&format!("{n:02}xx")), "row {n} is gone");
+        }
+    }
+
+    #[test]
+    fn strings_and_marks_that_never_end_cost_nothing() {
+        let (mut screen, mut log) = (Screen::new(80, 24), Log::default());
+        screen.feed(b"\x1b]0;", &mut log);
+        for _ in 0..200 {
+            screen.feed(&[b'x'; 65536], &mut log);
+            screen.feed(b";\x9d\x9c", &mut log);
+        }
+        assert!(matches!(screen.limit, Limit::String(n) if n > 13_000_000));
+        screen.feed(b"\x07seen\x1b]8;;http://x\x1b\\link", &mut log);
+        screen.feed("\u{301}".repeat(100_000).as_bytes(), &mut log);
+        assert!(screen.row(0).text.starts_with("seenlink"));
+        assert!(screen.row(0).text.len() < 100);
+    }
+
+    #[test]
+    fn a_long_string_leaves_what_follows_alone() {
+        for length in [0, 1, 250, 255, 256, 257, 258, 300, 5000] {
+            for end in ["\x07", "\x1b\\", "\x18", "\x1a"] {
+                let bytes = format!("a\x1b]0;{}{end}b\r\n", "x".repeat(length));
+                for cut in [1, 3, 100, 10_000] {
+                    let (mut screen, mut log) = (Screen::new(10, 3), Log::default());
+                    bytes.as_bytes().chunks(cut).for_each(|piece| screen.feed(piece, &mut log));
+                    assert_eq!(screen.text(), "ab\n\n\n", "{length} {end:?} {cut}");
+                }
+            }
+        }
+    }
+
+    /// Bytes as terminals see them: text, controls, and sequences of all kinds, whole and broken.
+    fn noise() -> impl Strategy<Value = Vec<u8>> {
+        let text = prop_oneof![
+            "[a-z ]{0,12}",
+            "\\PC{0,6}",
+            Just("\r\n".to_owned()),
+            Just("\t".to_owned()),
+            Just("\u{1b}[2J".to_owned()),
+            Just("\u{1b}[3J".to_owned()),
+            Just("\u{1b}[?1049h".to_owned()),
+            Just("\u{1b}[?1049l".to_owned()),
+            Just("\u{1b}c".to_owned()),
+            Just("\u{1b}M".to_owned()),
+            "\u{1b}\\[[0-9;?]{0,8}[A-Za-z@`]",
+            "\u{1b}\\][0-9];[a-z]{0,300}\u{7}",
+        ];
+        let piece = prop_oneof![8 => text.prop_map(String::into_bytes), 1 => prop::collection::vec(any::<u8>(), 0..20)];
+        prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+        #[test]
+        fn noise_never_panics(bytes in noise(), sizes in prop::collection::vec((0usize..40, 0usize..12), 1..5)) {
+            let (mut screen, mut log) = (Screen::new(7, 3), Log::default());
+            for (piece, (columns, rows)) in std::iter::zip(bytes.chunks(37), sizes.into_iter().cycle()) {
+                screen.feed(piece, &mut log);
+                screen.resize(columns, rows, &mut log);
+                let answers = screen.take_answers();
+                prop_assert!(answers.iter().all(|b| b"\x1b[?0123456789;cRt".contains(b)));
+            }
+            screen.text();
+        }
+    }
+}
