@@ -59,7 +59,23 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 
 fn parse(words: &Words) -> Result<Top, Failure> {
     let own: Vec<_> = words.own.iter().map(String::as_str).collect();
-    Top::from_args(&["agent-relay"], &own).map_err(Failure::early)
+    Top::from_args(&["agent-relay"], &own).map_err(|exit| match &words.command_word {
+        Some(word) if exit.status.is_err() && !commands().any(|name| name == *word) => {
+            unknown_command(word)
+        }
+        word => Failure::early(exit, word.as_deref()),
+    })
+}
+
+fn commands() -> impl Iterator<Item = String> {
+    Top::get_args_info().commands.into_iter().map(|subcommand| subcommand.name.to_owned())
+}
+
+fn unknown_command(word: &str) -> Failure {
+    let nearest = ask::closest(word, commands());
+    let advice = nearest.map(|name| format!("did you mean `agent-relay {name}`?"));
+    let advice = advice.unwrap_or_else(|| "`agent-relay help` lists the commands".to_owned());
+    Failure::usage(format!("no command {}: {advice}", foreign_line(word)))
 }
 
 fn end(result: Result<i32, Failure>) -> i32 {
@@ -167,13 +183,20 @@ impl Failure {
     }
 
     /// The parser's own end: help that was asked for, or a usage that means nothing.
-    fn early(exit: argh::EarlyExit) -> Self {
+    fn early(exit: argh::EarlyExit, command: Option<&str>) -> Self {
         match exit.status {
             Ok(()) => {
                 let printed = io::stdout().write_all(exit.output.as_bytes());
                 printed.map_or_else(Self::from, |()| Self { code: DONE, words: None })
             }
-            Err(()) => Self::usage(foreign_line(exit.output.trim_end())),
+            Err(()) => {
+                let words = exit.output.split_whitespace().collect::<Vec<_>>().join(" ");
+                let help = command.map(|name| format!(" {name}")).unwrap_or_default();
+                Self::usage(format!(
+                    "{}: `agent-relay help{help}` shows how",
+                    foreign_line(words.trim_end_matches('.'))
+                ))
+            }
         }
     }
 }

@@ -111,6 +111,14 @@ impl Place {
         }
     }
 
+    /// Where a daemon of this place listens.
+    pub(super) fn to_listen_at(&self) -> Result<String, Failure> {
+        let endpoint = self.sources.asked_for().or(self.sources.defaults.first().map(|it| &**it));
+        endpoint.map(str::to_owned).ok_or_else(|| {
+            Failure::failed("the system says nothing about who you are: choose an --endpoint")
+        })
+    }
+
     /// Reads again what a daemon that was started since has left.
     pub(super) fn look_again(&mut self) -> Result<(), Failure> {
         self.sources.left = left_in(&self.home)?;

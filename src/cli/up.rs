@@ -99,8 +99,9 @@ impl Up {
 }
 
 fn foreground(place: Place) -> Result<i32, Failure> {
-    drop(place);
-    Err(Failure::failed("the daemon is not built yet"))
+    let endpoint = place.to_listen_at()?;
+    let limits = place.config.limits();
+    Err(Failure::failed(format!("nothing listens at {endpoint} yet ({limits:?})")))
 }
 
 /// Starts a daemon on its own, and returns once it can be reached.
