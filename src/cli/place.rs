@@ -113,7 +113,8 @@ impl Place {
 
     /// Where a daemon of this place listens.
     pub(super) fn to_listen_at(&self) -> Result<String, Failure> {
-        let endpoint = self.sources.asked_for().or(self.sources.defaults.first().map(|it| &**it));
+        let endpoint =
+            self.sources.asked_for().or_else(|| self.sources.defaults.first().map(|it| &**it));
         endpoint.map(str::to_owned).ok_or_else(|| {
             Failure::failed("the system says nothing about who you are: choose an --endpoint")
         })
