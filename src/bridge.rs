@@ -1,1 +1,4 @@
 //! (to come)
+
+pub mod extract;
+pub mod screen;
