@@ -1,4 +1,5 @@
 //! (to come)
 
 pub mod extract;
+pub mod inject;
 pub mod screen;
