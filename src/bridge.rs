@@ -2,4 +2,5 @@
 
 pub mod extract;
 pub mod inject;
+pub mod recipe;
 pub mod screen;
