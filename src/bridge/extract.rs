@@ -80,11 +80,11 @@ pub struct Extractor {
 impl Extractor {
     /// For a child that runs: rows are final when they scroll off or have stood for 300 ms.
     pub fn live(_columns: usize, _rows: usize) -> Self {
-        Self { screen: Screen {} }
+        Self { screen: Screen::new(_columns, _rows) }
     }
     /// For recorded bytes: rows are final when they scroll off, when their alternate screen is left, at the end.
     pub fn offline(_columns: usize, _rows: usize) -> Self {
-        Self { screen: Screen {} }
+        Self { screen: Screen::new(_columns, _rows) }
     }
     /// The one-line form `->relay:Bob hello` counts as well (off by default).
     pub fn allow_inline(&mut self) {}
