@@ -133,32 +133,32 @@ impl Recipe {
     /// The form in which something may be typed now, or why nothing may.
     ///
     /// `foreground` is whether the terminal's foreground is the command itself, where the system says.
-    pub fn form(&self, view: &View, foreground: Option<bool>) -> Result<Form, Obstacle> {
-        if view.synchronizing {
+    pub fn form(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
+        if spot.synchronizing {
             return Err(Obstacle::Printing);
         }
         match self.reads {
             Reads::OtherShell => Err(Obstacle::Shell),
-            _ if view.alternate => self.on_alternate_screen(view, foreground),
-            _ if view.is_python() => Ok(Form::Comment),
+            _ if spot.alternate => self.on_alternate_screen(spot, foreground),
+            _ if spot.is_python() => Ok(Form::Comment),
             _ if foreground == Some(false) => Err(Obstacle::OtherProgram),
-            Reads::Text if view.cursor_visible && view.ends_like_a_shell() => Err(Obstacle::Shell),
+            Reads::Text if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
             Reads::Text => Ok(Form::Plain),
-            Reads::Shell if view.is_shell(foreground) => Ok(Form::HereDocument),
+            Reads::Shell if spot.is_shell(foreground) => Ok(Form::HereDocument),
             Reads::Shell | Reads::Python => Err(Obstacle::NoPrompt),
         }
     }
 
     /// Whether the program has finished what it was told, as far as its look says; most don't say.
     #[must_use]
-    pub fn looks_idle(&self, view: &View, foreground: Option<bool>) -> bool {
-        self.reads != Reads::Text && self.form(view, foreground).is_ok()
+    pub fn looks_idle(&self, spot: &Spot, foreground: Option<bool>) -> bool {
+        self.reads != Reads::Text && self.form(spot, foreground).is_ok()
     }
 
     /// A full screen that doesn't want pastes marked takes keys as commands: a pager, an editor.
-    fn on_alternate_screen(&self, view: &View, foreground: Option<bool>) -> Result<Form, Obstacle> {
+    fn on_alternate_screen(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
         let agent = self.reads == Reads::Text && foreground != Some(false);
-        if agent && view.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
+        if agent && spot.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
     }
 }
 
@@ -192,9 +192,9 @@ fn base_name(command: &str) -> String {
         .to_owned()
 }
 
-/// What of the screen a recipe looks at.
+/// The spot where something would be typed: what of the screen a recipe looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct Spot {
     /// The cursor's row, up to the cursor.
     pub before: String,
     /// The character at the cursor.
@@ -209,7 +209,7 @@ pub struct View {
     pub synchronizing: bool,
 }
 
-impl View {
+impl Spot {
     /// Looks at a screen.
     #[must_use]
     pub fn of(screen: &Screen) -> Self {
@@ -337,18 +337,18 @@ mod tests {
         Recipe::choose(&[command.to_owned()])
     }
 
-    fn at(before: &str) -> View {
-        View { before: before.to_owned(), at: ' ', cursor_visible: true, ..View::default() }
+    fn at(before: &str) -> Spot {
+        Spot { before: before.to_owned(), at: ' ', cursor_visible: true, ..Spot::default() }
     }
 
     #[track_caller]
     fn judged(
         command: &str,
-        view: &View,
+        spot: &Spot,
         foreground: Option<bool>,
         expected: Result<Form, Obstacle>,
     ) {
-        assert_eq!(recipe(command).form(view, foreground), expected, "{command} {view:?}");
+        assert_eq!(recipe(command).form(spot, foreground), expected, "{command} {spot:?}");
     }
 
     #[test]
@@ -361,12 +361,12 @@ mod tests {
         for none in ["", "$ ls", "> ", "quote> ", "Password: ", "mysql> "] {
             judged("bash", &at(none), None, Err(Obstacle::NoPrompt));
         }
-        let reads = |before| View { bracketed_paste: true, ..at(before) };
+        let reads = |before| Spot { bracketed_paste: true, ..at(before) };
         judged("zsh", &reads("➜  ~ git:(main) "), Some(true), Ok(Form::HereDocument));
         judged("zsh", &reads("➜  ~ git:(main) "), None, Err(Obstacle::NoPrompt));
         judged("zsh", &reads("heredoc> "), Some(true), Err(Obstacle::NoPrompt));
         judged("zsh", &reads("  "), Some(true), Err(Obstacle::NoPrompt));
-        judged("bash", &View { at: 'x', ..at("$ ") }, Some(true), Err(Obstacle::NoPrompt));
+        judged("bash", &Spot { at: 'x', ..at("$ ") }, Some(true), Err(Obstacle::NoPrompt));
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
         for before in ["", "> ", "│ > ", "100%", "Say $"] {
             judged("claude", &at(before), None, Ok(Form::Plain));
         }
-        judged("claude", &View { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
+        judged("claude", &Spot { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
         judged("claude", &at("> "), Some(false), Err(Obstacle::OtherProgram));
         judged("fish", &at("> "), None, Err(Obstacle::Shell));
         judged("fish", &at(">>> "), None, Err(Obstacle::Shell));
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_full_screen_takes_text_only_if_it_is_the_agents_and_says_so() {
-        let full = |bracketed_paste| View { alternate: true, bracketed_paste, ..at("") };
+        let full = |bracketed_paste| Spot { alternate: true, bracketed_paste, ..at("") };
         judged("claude", &full(true), None, Ok(Form::Plain));
         judged("claude", &full(true), Some(true), Ok(Form::Plain));
         judged("claude", &full(false), None, Err(Obstacle::OtherScreen));
@@ -405,11 +405,11 @@ mod tests {
         judged("bash", &full(true), None, Err(Obstacle::OtherScreen));
         judged(
             "python3",
-            &View { alternate: true, ..at(">>> ") },
+            &Spot { alternate: true, ..at(">>> ") },
             None,
             Err(Obstacle::OtherScreen),
         );
-        let picture = View { synchronizing: true, ..at("> ") };
+        let picture = Spot { synchronizing: true, ..at("> ") };
         judged("claude", &picture, None, Err(Obstacle::Printing));
     }
 }

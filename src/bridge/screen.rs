@@ -753,9 +753,16 @@ mod tests {
     #[test]
     fn speed() {
         for (name, text) in [
-            ("plain", "The quick brown fox jumps over the lazy dog and runs away from there.\r\n".to_owned()),
+            (
+                "plain",
+                "The quick brown fox jumps over the lazy dog and runs away from there.\r\n"
+                    .to_owned(),
+            ),
             ("long", "x".repeat(8000) + "\r\n"),
-            ("colour", "\x1b[32mok\x1b[0m some test name that passed in \x1b[1m12ms\x1b[0m\r\n".to_owned()),
+            (
+                "colour",
+                "\x1b[32mok\x1b[0m some test name that passed in \x1b[1m12ms\x1b[0m\r\n".to_owned(),
+            ),
             ("short", "y\r\n".to_owned()),
         ] {
             let block = text.repeat((1 << 16) / text.len());
