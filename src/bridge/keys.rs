@@ -52,6 +52,12 @@ impl Line {
         }
     }
 
+    /// Whether nothing is begun, whatever the screen shows.
+    #[must_use]
+    pub fn is_known_empty(&self) -> bool {
+        self.begun.is_none()
+    }
+
     /// Whether nothing is begun, given what stands before the cursor.
     #[must_use]
     pub fn is_empty(&self, before: &str) -> bool {

@@ -134,9 +134,6 @@ impl Recipe {
     ///
     /// `foreground` is whether the terminal's foreground is the command itself, where the system says.
     pub fn form(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
-        if spot.synchronizing {
-            return Err(Obstacle::Printing);
-        }
         match self.reads {
             Reads::OtherShell => Err(Obstacle::Shell),
             _ if spot.alternate => self.on_alternate_screen(spot, foreground),
@@ -149,10 +146,16 @@ impl Recipe {
         }
     }
 
-    /// Whether the program has finished what it was told, as far as its look says; most don't say.
+    /// Whether its look says when the program has finished what it was told.
+    #[must_use]
+    pub fn shows_idle(&self) -> bool {
+        matches!(self.reads, Reads::Shell | Reads::Python)
+    }
+
+    /// Whether the program has finished what it was told, by its look.
     #[must_use]
     pub fn looks_idle(&self, spot: &Spot, foreground: Option<bool>) -> bool {
-        self.reads != Reads::Text && self.form(spot, foreground).is_ok()
+        self.shows_idle() && self.form(spot, foreground).is_ok()
     }
 
     /// A full screen that doesn't want pastes marked takes keys as commands: a pager, an editor.
@@ -409,7 +412,5 @@ mod tests {
             None,
             Err(Obstacle::OtherScreen),
         );
-        let picture = Spot { synchronizing: true, ..at("> ") };
-        judged("claude", &picture, None, Err(Obstacle::Printing));
     }
 }
