@@ -40,7 +40,7 @@ const MARKS_MAX: usize = 16;
 const ANSWER_BYTES_MAX: usize = 1024;
 
 /// A row as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Row {
     /// Its text, without the blanks at its end unless it wraps.
     pub text: String,
@@ -82,7 +82,12 @@ pub enum Break {
     /// The terminal was reset.
     Reset,
     /// The size changed.
-    Resized,
+    Resized {
+        /// As it is now.
+        columns: usize,
+        /// As they are now.
+        rows: usize,
+    },
     /// The alternate screen is shown from here on, empty.
     AlternateShown,
     /// The primary screen is shown again, as it was left.
@@ -165,7 +170,7 @@ impl Screen {
         }
         self.forget_history();
         self.term.resize(size);
-        watch.broken(Break::Resized);
+        watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
         Painter { term: &mut self.term, notes: &mut self.notes, watch }.read_history();
     }
 
