@@ -5,19 +5,16 @@
 //! arrives for the agent waits here until the terminal is free, is typed by [`inject`] as its
 //! [`recipe`] wants it, and is acknowledged only then. The machine never waits and reads no clock.
 
+pub mod dialog;
 pub mod extract;
 pub mod inject;
 pub mod keys;
 pub mod recipe;
 pub mod screen;
+mod typing;
 
-use crate::protocol::{
-    Moment,
-    deliver::Proof,
-    name::{EVERYONE, NAME_BYTES_MAX},
-};
+use crate::protocol::{Moment, deliver::Proof, name::EVERYONE};
 use extract::{Extracted, Extractor, Message, Target};
-use inject::{Entry, Frame, Origin};
 use keys::Line;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -215,6 +212,8 @@ struct Injection {
     /// The count of bytes at which the terminal has all of this stage.
     until: u64,
     stage: Stage,
+    /// The program asks something meanwhile: the person has to answer before the Enter comes.
+    asked: bool,
 }
 
 #[derive(Debug)]
@@ -309,7 +308,10 @@ impl Bridge {
     #[must_use]
     pub fn state(&self) -> State {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
-        let why = self.state.why.filter(|_| waiting > 0);
+        let why = match self.injection {
+            Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
+            None => self.state.why.filter(|_| waiting > 0),
+        };
         State { waiting, why, ..self.state.clone() }
     }
 
@@ -325,24 +327,24 @@ impl Bridge {
             self.write(answers, out);
         }
         if !self.line.is_known_empty() {
-            self.line.see(&Spot::of(self.extractor.screen()).before);
+            self.line.see(&recipe::before(self.extractor.screen()));
         }
         self.extracted(found, out);
     }
 
     fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
         self.retry_at = None;
-        let before = Spot::of(self.extractor.screen()).before;
+        let before = recipe::before(self.extractor.screen());
         if self.line.press(bytes, &before) {
             self.touched_at = Some(now);
         } else if self.held_keys.is_empty() {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
         }
-        // What is being typed must be submitted before anything else is.
+        // What is being typed is submitted before anything else is typed.
         match self.injection {
-            Some(_) => self.held_keys.extend_from_slice(bytes),
-            None => self.write(bytes.to_vec(), out),
+            Some(Injection { asked: false, .. }) => self.held_keys.extend_from_slice(bytes),
+            _ => self.write(bytes.to_vec(), out),
         }
     }
 
@@ -419,7 +421,7 @@ impl Bridge {
             self.extractor.turn_over(now.0, &mut found);
         }
         self.extracted(found, out);
-        self.submit_when_due(now, out);
+        self.submit_when_due(now, &spot, out);
         self.inject_when_free(now, &spot, foreground, out);
     }
 }
@@ -495,167 +497,6 @@ impl Bridge {
     }
 }
 
-/// Injection: what the agent hears.
-impl Bridge {
-    /// When the next message may be typed at the earliest, if one waits.
-    fn inject_at(&self) -> Option<Moment> {
-        if self.injection.is_some() || !self.has_something_to_type() {
-            return None;
-        }
-        let start = self.started.filter(|_| self.printed_at.is_none());
-        let free = [
-            start.map(|start| start.plus(self.recipe.start_ms)),
-            self.printed_at.map(|at| at.plus(self.recipe.quiet_ms)),
-            self.submitted_at.map(|at| at.plus(self.recipe.quiet_ms)),
-            self.touched_at.map(|at| at.plus(self.recipe.untouched_ms)),
-            self.retry_at,
-        ];
-        free.into_iter().flatten().max()
-    }
-
-    fn has_something_to_type(&self) -> bool {
-        !self.mail.is_empty() || self.may_tell()
-    }
-
-    fn may_tell(&self) -> bool {
-        !self.turn.told && !self.turn.complaints.is_empty()
-    }
-
-    fn inject_when_free(
-        &mut self,
-        now: Moment,
-        spot: &Spot,
-        foreground: Option<bool>,
-        out: &mut Vec<Output>,
-    ) {
-        if self.injection.is_some() || !self.has_something_to_type() {
-            return;
-        }
-        match self.free_form(now, spot, foreground) {
-            Ok(form) => {
-                self.state.why = None;
-                self.line.remember_empty(&spot.before);
-                self.inject(form, spot, out);
-            }
-            Err(obstacle) => {
-                self.state.why = Some(obstacle);
-                if self.inject_at().is_none_or(|at| at <= now) {
-                    self.retry_at = Some(now.plus(RETRY_MS));
-                }
-            }
-        }
-    }
-
-    fn free_form(
-        &self,
-        now: Moment,
-        spot: &Spot,
-        foreground: Option<bool>,
-    ) -> Result<inject::Form, Obstacle> {
-        let within = |at: Option<Moment>, ms| at.is_some_and(|at| now.since(at) < ms);
-        if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
-            return Err(Obstacle::Starting);
-        }
-        if [self.printed_at, self.submitted_at].iter().any(|&at| within(at, self.recipe.quiet_ms)) {
-            return Err(Obstacle::Printing);
-        }
-        if within(self.touched_at, self.recipe.untouched_ms) {
-            return Err(Obstacle::Typing);
-        }
-        if self.unwritten() > 0 {
-            return Err(Obstacle::NotReading);
-        }
-        if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
-            return Err(Obstacle::Printing);
-        }
-        let form = self.recipe.form(spot, foreground)?;
-        if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }
-    }
-
-    /// Types the next message; the relay's own words go first, since they are about what was just said.
-    fn inject(&mut self, form: inject::Form, spot: &Spot, out: &mut Vec<Output>) {
-        let item = if self.may_tell() {
-            Item::Complaints
-        } else {
-            let Some(mail) = self.mail.pop_front() else { return };
-            self.mail_bytes -= mail.body.len();
-            Item::Mail(mail)
-        };
-        let (origin, body) = match &item {
-            Item::Mail(mail) => {
-                let auth = shown_auth(&mut self.senders, mail);
-                let Mail { from, id, attempt, .. } = mail;
-                (Origin::Delivery { from, id, again: *attempt > 1, auth }, mail.body.clone())
-            }
-            Item::Complaints => (Origin::Relay, self.turn.tell()),
-        };
-        let hex = inject::draw(&mut self.random, &body);
-        let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
-        let bytes = Frame { hex: &hex, origin, body: &body }.bytes(form, entry);
-        self.extractor.remember_injected(&hex, &inject::clean(&body));
-        self.write(bytes, out);
-        self.injection = Some(Injection { item, until: self.handed_out, stage: Stage::Text });
-    }
-
-    fn was_written(&mut self, now: Moment, bytes: usize, out: &mut Vec<Output>) {
-        self.written += bytes as u64;
-        self.retry_at = None;
-        let Some(injection) = &mut self.injection else { return };
-        if self.written < injection.until {
-            return;
-        }
-        match injection.stage {
-            Stage::Text => injection.stage = Stage::Guard(now),
-            Stage::Guard(_) => {}
-            Stage::Submit => self.submitted(now, out),
-        }
-    }
-
-    fn enter_at(&self, since: Moment) -> Moment {
-        let guard_ms = self.recipe.guard_ms;
-        let settled = self.printed_at.map_or(since, |at| at.max(since)).plus(guard_ms);
-        settled.min(since.plus(self.recipe.guard_ms_max))
-    }
-
-    fn submit_when_due(&mut self, now: Moment, out: &mut Vec<Output>) {
-        let Some(Injection { stage: Stage::Guard(since), .. }) = self.injection else { return };
-        if now < self.enter_at(since) {
-            return;
-        }
-        self.write(b"\r".to_vec(), out);
-        if let Some(injection) = &mut self.injection {
-            injection.until = self.handed_out;
-            injection.stage = Stage::Submit;
-        }
-    }
-
-    fn submitted(&mut self, now: Moment, out: &mut Vec<Output>) {
-        self.submitted_at = Some(now);
-        let item = self.injection.take().map(|injection| injection.item);
-        if let Some(Item::Mail(mail)) = item {
-            self.state.typed += 1;
-            if self.typed.len() == TYPED_MAX {
-                self.typed.pop_front();
-            }
-            self.typed.push_back(mail.id.clone());
-            out.push(Output::Acknowledge(mail.id));
-        }
-        let held = std::mem::take(&mut self.held_keys);
-        if !held.is_empty() {
-            self.write(held, out);
-        }
-    }
-
-    fn unwritten(&self) -> u64 {
-        self.handed_out - self.written
-    }
-
-    fn write(&mut self, bytes: Vec<u8>, out: &mut Vec<Output>) {
-        self.handed_out += bytes.len() as u64;
-        out.push(Output::Write(bytes));
-    }
-}
-
 impl Injection {
     fn is_of(&self, id: &str) -> bool {
         matches!(&self.item, Item::Mail(mail) if mail.id == id)
@@ -676,52 +517,7 @@ impl Turn {
     }
 }
 
-/// How the sender is known, where that is news: a name that was heard before from another session was
-/// taken anew. Keys, tokens and the sessions already heard need no word.
-fn shown_auth(senders: &mut VecDeque<(String, String)>, mail: &Mail) -> Option<Proof> {
-    let auth = mail.auth.filter(|auth| !matches!(auth, Proof::Key | Proof::Token))?;
-    if auth != Proof::Claim {
-        return Some(auth);
-    }
-    let name = mail.from.get(..NAME_BYTES_MAX).unwrap_or(&mail.from).to_ascii_lowercase();
-    let session = mail.session.clone().unwrap_or_default();
-    let known = senders.iter().position(|(known, _)| *known == name);
-    let before = known.and_then(|place| senders.remove(place)).map(|(_, session)| session);
-    if senders.len() == SENDERS_MAX {
-        senders.pop_front();
-    }
-    let anew = before.is_some_and(|before| before != session);
-    senders.push_back((name, session));
-    anew.then_some(Proof::Claim)
-}
-
+#[cfg(test)]
+mod tests;
 #[cfg(test)]
 mod transcript;
-
-#[cfg(test)]
-mod tests {
-    use super::transcript::play;
-    use expect_test::{Expect, expect};
-
-    #[track_caller]
-    fn check(command: &str, script: &str, expected: Expect) {
-        expected.assert_eq(&play(command, script));
-    }
-
-    #[test]
-    fn a_message_is_typed_submitted_and_then_acknowledged() {
-        check(
-            "claude",
-            r"
-            0 prints \e[?2004h>\s
-            5000 mail Ann: Your turn\nto play
-            9000 ends
-            ",
-            expect![[r#"
-                5000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nYour turn\nto play\n[/relay 789200]
-                5150 types \r
-                5150 acknowledges 11111111-2222
-            "#]],
-        );
-    }
-}

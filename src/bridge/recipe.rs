@@ -3,7 +3,11 @@
 //! A recipe decides from what the screen shows whether something may be typed now, and in which form.
 //! Where it is in doubt it says no: the message waits, and the reason is shown.
 
-use super::{inject::Form, screen::Screen};
+use super::{
+    dialog,
+    inject::Form,
+    screen::{Look, Screen},
+};
 use std::fmt;
 
 /// What a program of one kind needs.
@@ -136,6 +140,7 @@ impl Recipe {
     pub fn form(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
         match self.reads {
             Reads::OtherShell => Err(Obstacle::Shell),
+            _ if spot.asking => Err(Obstacle::Dialog),
             _ if spot.alternate => self.on_alternate_screen(spot, foreground),
             _ if spot.is_python() => Ok(Form::Comment),
             _ if foreground == Some(false) => Err(Obstacle::OtherProgram),
@@ -210,6 +215,19 @@ pub struct Spot {
     pub bracketed_paste: bool,
     /// The program is in the middle of a picture.
     pub synchronizing: bool,
+    /// The program asks something that an Enter would answer.
+    pub asking: bool,
+}
+
+/// What stands on the cursor's row, up to the cursor.
+#[must_use]
+pub fn before(screen: &Screen) -> String {
+    let cursor = screen.cursor();
+    text(&screen.look(cursor.row), cursor.column)
+}
+
+fn text(row: &[Look], end: usize) -> String {
+    row.iter().take(end).map(|look| look.character).collect()
 }
 
 impl Spot {
@@ -218,8 +236,11 @@ impl Spot {
     pub fn of(screen: &Screen) -> Self {
         let cursor = screen.cursor();
         let row = screen.look(cursor.row);
+        let before = text(&row, cursor.column);
+        let rows: Vec<_> = (0..screen.size().1).map(|index| screen.row(index).text).collect();
         Self {
-            before: row.iter().take(cursor.column).map(|look| look.character).collect(),
+            asking: dialog::is_asking(&rows, &before),
+            before,
             at: row.get(cursor.column).map_or(' ', |look| look.character),
             cursor_visible: cursor.visible,
             alternate: screen.alternate(),
@@ -274,6 +295,8 @@ pub enum Obstacle {
     OtherScreen,
     /// Another program has the terminal's foreground.
     OtherProgram,
+    /// The program asks its person something.
+    Dialog,
     /// The shell or interpreter shows no prompt.
     NoPrompt,
     /// What is typed would be run.
@@ -290,6 +313,7 @@ impl fmt::Display for Obstacle {
             Self::NotReading => "the program does not read what is typed",
             Self::OtherScreen => "a full-screen program is shown that takes keys, not text",
             Self::OtherProgram => "another program is in the terminal's foreground",
+            Self::Dialog => "the program asks something, which an Enter would answer",
             Self::NoPrompt => "there is no prompt",
             Self::Shell => "what is typed would be run by a shell",
         })

@@ -58,7 +58,7 @@ impl Stage {
     fn act(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.replace("\\e", "\x1b").replace("\\r", "\r").replace("\\n", "\n");
-        let rest = rest.replace("\\s", " ");
+        let rest = rest.replace("\\s", " ").replace("\\x7f", "\x7f").replace("\\x08", "\x08");
         match verb {
             "prints" => self.input(Input::Printed(rest.as_bytes())),
             "keys" => self.input(Input::Keys(rest.as_bytes())),
