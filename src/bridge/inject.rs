@@ -173,7 +173,7 @@ fn pieces(line: &str) -> impl Iterator<Item = &str> {
         }
         let end = line.floor_char_boundary(TYPED_LINE_BYTES_MAX);
         let end = line[..end].rfind(' ').filter(|&blank| blank > 0).unwrap_or(end);
-        rest = Some(line[end..].strip_prefix(' ').unwrap_or(&line[end..]));
+        rest = Some(line[end..].strip_prefix(' ').unwrap_or_else(|| &line[end..]));
         Some(&line[..end])
     })
 }

@@ -88,7 +88,8 @@ impl Stage {
             "gone" => self.input(Input::ChildGone),
             "why" => {
                 let State { waiting, why, typed, .. } = self.bridge.state();
-                let why = why.map_or("nothing in the way".to_owned(), |why| why.to_string());
+                let why =
+                    why.map_or_else(|| "nothing in the way".to_owned(), |why| why.to_string());
                 self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
             }
             "ends" => {}
