@@ -1,1 +1,35 @@
 //! The one wall between Agent Relay and the operating system.
+//!
+//! Everything that differs between Linux, macOS and Windows is here and nowhere else, and all
+//! `unsafe` is here. The crate is cut by feature; inside a feature, `unix.rs` and `windows.rs` are
+//! twins: the same items in the same order, so that they can be read side by side. The documentation
+//! of what both promise is in the feature's own file, and `tests/contract.rs` checks it on every
+//! system.
+//!
+//! What is not here: framing, retries, limits, logging, policy. Nothing in this crate knows what an
+//! envelope or an agent is.
+//!
+//! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
+
+pub mod clock;
+pub mod endpoint;
+pub mod lock;
+pub mod paths;
+pub mod peer;
+pub mod process;
+pub mod pty;
+pub mod stop;
+pub mod terminal;
+pub mod transport;
+
+use std::{fmt::Display, io};
+
+/// Puts what was tried, and on what, in front of the system's words. Keeps the kind.
+pub(crate) fn naming(what: impl Display) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// An error of our own, as one sentence.
+pub(crate) fn refusal(kind: io::ErrorKind, sentence: impl Into<String>) -> io::Error {
+    io::Error::new(kind, sentence.into())
+}

@@ -133,6 +133,18 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Frames that were appended by this crate's own writers.
+    #[must_use]
+    pub const fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
+    /// The frames as they go over a stream.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Bytes in all, prefixes counted.
     #[must_use]
     pub const fn bytes(&self) -> usize {

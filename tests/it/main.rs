@@ -1,1 +1,4 @@
 //! Integration tests.
+
+mod everywhere;
+mod tidy;

@@ -1,0 +1,16 @@
+# Sourced. `packages NAME…` installs the Debian packages that are not there yet, and only then asks apt.
+packages() {
+    local missing=() name
+    for name in "$@"; do
+        dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q '^install ok installed' \
+            || missing+=("$name")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    if [ "$(id -u)" != 0 ]; then
+        echo "missing packages: run as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+        return 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -q update
+    apt-get -q install -y --no-install-recommends "${missing[@]}"
+}

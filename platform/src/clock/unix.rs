@@ -1,0 +1,16 @@
+//! Unix: the kernel's clock that counts sleep.
+
+/// Linux's name for it; its CLOCK_MONOTONIC stops during sleep.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+/// macOS: the same counter as `mach_continuous_time`.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
+pub(crate) fn monotonic_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours, which the call only fills in.
+    let result = unsafe { libc::clock_gettime(CLOCK, &mut time) };
+    assert!(result == 0, "clock_gettime fails only for a clock that does not exist");
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}

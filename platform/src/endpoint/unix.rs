@@ -1,0 +1,44 @@
+//! Unix: the path of a socket.
+
+use std::{io, mem::offset_of, os::unix::fs::MetadataExt, path};
+
+use super::Endpoint;
+use crate::{naming, peer::User, refusal};
+
+/// What an endpoint looks like here, for error sentences.
+pub(crate) const FORM: &str = "the path of a socket";
+/// The endpoint of whoever comes first.
+pub(crate) const SHARED: &str = "/tmp/agent-relay.sock";
+/// The kernel's field for the path, less the zero that ends it: 107 on Linux, 103 on macOS.
+const PATH_BYTES_MAX: usize =
+    size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
+
+pub(crate) fn parse(text: &str) -> io::Result<String> {
+    // Absolute, because the other side may run in another directory.
+    let path = path::absolute(text).map_err(naming(format!("the endpoint {text}")))?;
+    let path = path.to_str().map(str::to_owned).ok_or_else(|| {
+        refusal(io::ErrorKind::InvalidInput, format!("the endpoint {text} is in a directory whose name is not UTF-8: give an absolute path"))
+    })?;
+    if path.len() > PATH_BYTES_MAX {
+        return Err(refusal(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "the endpoint {path} has {} bytes, and this system's limit for a socket's path is {PATH_BYTES_MAX}: choose a shorter one",
+                path.len()
+            ),
+        ));
+    }
+    Ok(path)
+}
+
+pub(crate) fn per_user(user: &User) -> String {
+    format!("/tmp/agent-relay-{user}.sock")
+}
+
+pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
+    match std::fs::symlink_metadata(endpoint.as_text()) {
+        Ok(metadata) => Ok(User::of_uid(metadata.uid()) != User::me()?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(naming(endpoint)(error)),
+    }
+}

@@ -1,0 +1,99 @@
+//! The lock that makes one process the only one of its kind.
+//!
+//! The system takes the lock away from a process that ends, however it ends; so a held lock *is* the
+//! holder's being alive, and there is nothing to clean up after a crash. The file itself means
+//! nothing and stays: whoever removed it would let a second process lock a second file of the same
+//! name.
+
+#[cfg(unix)]
+#[path = "lock/unix.rs"]
+mod imp;
+#[cfg(windows)]
+#[path = "lock/windows.rs"]
+mod imp;
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use crate::{naming, paths};
+
+/// A look ([`Lock::is_held`]) holds the lock for some microseconds; whoever takes it in just that
+/// time tries again before he believes that it is another's.
+const TRIES: u32 = 10;
+const RETRY: Duration = Duration::from_millis(5);
+
+/// The lock, held until this value is dropped or the process ends.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock at `path`, making the file (readable by its owner only) if it is not there;
+    /// the directory must exist. `None`: somebody holds it, perhaps this same process.
+    ///
+    /// # Errors
+    /// If the file cannot be made, opened or locked (some network file systems have no locks).
+    pub fn take(path: &Path) -> io::Result<Option<Self>> {
+        for _ in 0..TRIES {
+            let file = paths::open_private_file(path)?;
+            match file.try_lock() {
+                Ok(()) => {
+                    let lock = Self { file, path: path.to_owned() };
+                    // Somebody may have put another file there after we opened this one.
+                    if lock.is_current()? {
+                        return Ok(Some(lock));
+                    }
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(RETRY),
+                Err(TryLockError::Error(error)) => return Err(cannot_lock(path, error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether somebody holds the lock at `path`. A file that is not there is held by nobody.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or locked.
+    pub fn is_held(path: &Path) -> io::Result<bool> {
+        let file = match File::options().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(naming(format!("open {}", path.display()))(error)),
+        };
+        // Shared, so that many who look at once do not take one another for a holder.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(cannot_lock(path, error)),
+        }
+    }
+
+    /// Whether the file that is locked still is the one at the path. If it is not, another process
+    /// can take "the same" lock, and the holder should give up what it protects.
+    ///
+    /// # Errors
+    /// If the system does not let us look.
+    pub fn is_current(&self) -> io::Result<bool> {
+        let there = match File::open(&self.path) {
+            Ok(there) => there,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(naming(format!("open {}", self.path.display()))(error)),
+        };
+        let same = imp::identity(&there)
+            .and_then(|there| Ok(there == imp::identity(&self.file)?))
+            .map_err(naming(format!("look at {}", self.path.display())))?;
+        Ok(same)
+    }
+}
+
+fn cannot_lock(path: &Path, error: io::Error) -> io::Error {
+    naming(format!("lock {}", path.display()))(error)
+}

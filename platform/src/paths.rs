@@ -1,0 +1,99 @@
+//! Where a program keeps its data, and how it keeps them from other users.
+
+#[cfg(unix)]
+#[path = "paths/unix.rs"]
+mod imp;
+#[cfg(windows)]
+#[path = "paths/windows.rs"]
+mod imp;
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::{naming, refusal};
+
+/// The directory for what Agent Relay keeps between runs, by each system's convention:
+/// `$XDG_STATE_HOME/agent-relay` or `~/.local/state/agent-relay`;
+/// `~/Library/Application Support/agent-relay`; `%LOCALAPPDATA%\agent-relay`. It may not exist yet.
+///
+/// # Errors
+/// If the system does not say where this user's home is.
+pub fn home() -> io::Result<PathBuf> {
+    Ok(imp::data_directory()?.join("agent-relay"))
+}
+
+/// Makes a directory (and its parents) that only this user can read or enter. One that is there
+/// already is accepted only if it is so, and never changed: it may be somebody's own.
+///
+/// # Errors
+/// If it cannot be made; `PermissionDenied` as [`check_private`].
+pub fn make_private_dir(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => check_private(path),
+        Ok(_) => Err(refusal(
+            io::ErrorKind::NotADirectory,
+            format!("{} is not a directory: choose another, or move it away", path.display()),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            imp::make_dir(path).map_err(naming(format!("make {}", path.display())))?;
+            check_private(path)
+        }
+        Err(error) => Err(naming(path.display())(error)),
+    }
+}
+
+/// Makes a new file that only this user can read or write, whatever the umask.
+///
+/// # Errors
+/// `AlreadyExists` if something of that name is there.
+pub fn create_private_file(path: &Path) -> io::Result<File> {
+    imp::create_file(path).map_err(naming(format!("make {}", path.display())))
+}
+
+/// Opens a file of this user's for reading and writing, making it if it is not there.
+///
+/// # Errors
+/// If it cannot be made or opened.
+pub fn open_private_file(path: &Path) -> io::Result<File> {
+    imp::open_file(path).map_err(naming(format!("open {}", path.display())))
+}
+
+/// Puts `bytes` into a file that only this user can read or write, all or nothing: a reader sees the
+/// old content or the new, and so does whoever looks after a crash.
+///
+/// # Errors
+/// If it cannot be written; the old content is there then.
+pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let Some(name) = path.file_name() else {
+        return Err(refusal(
+            io::ErrorKind::InvalidInput,
+            format!("{} is not the name of a file", path.display()),
+        ));
+    };
+    let mut new = name.to_owned();
+    new.push(format!(".{}-{}.new", process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+    let new = path.with_file_name(new);
+    let written = create_private_file(&new)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        // The first error is the one to tell; a leftover of ours is no reason for another.
+        let _ = fs::remove_file(&new);
+    }
+    written.map_err(naming(format!("write {}", path.display())))
+}
+
+/// Checks that a file or directory belongs to this user (or the system) and that nobody else can
+/// read or change it.
+///
+/// # Errors
+/// `PermissionDenied` with a sentence that says how to make it so; or if it is not there.
+pub fn check_private(path: &Path) -> io::Result<()> {
+    imp::check_private(path)
+}

@@ -1,0 +1,76 @@
+//! Unix: owner and mode.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{naming, peer::User, refusal};
+
+pub(crate) fn data_directory() -> io::Result<PathBuf> {
+    #[cfg(not(target_os = "macos"))]
+    if let Some(state) = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from)
+        && state.is_absolute()
+    {
+        return Ok(state);
+    }
+    let home = std::env::home_dir().filter(|home| home.is_absolute()).ok_or_else(|| {
+        refusal(
+            io::ErrorKind::NotFound,
+            "this user has no home directory: set HOME, or name a directory",
+        )
+    })?;
+    #[cfg(target_os = "macos")]
+    let below = "Library/Application Support";
+    #[cfg(not(target_os = "macos"))]
+    let below = ".local/state";
+    Ok(home.join(below))
+}
+
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    let file = options().create_new(true).open(path)?;
+    // The umask can only take away from the mode a file is made with; this gives the owner his due.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    match create_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options().open(path),
+        made => made,
+    }
+}
+
+pub(crate) fn check_private(path: &Path) -> io::Result<()> {
+    let metadata = path.metadata().map_err(naming(path.display()))?;
+    let owner = User::of_uid(metadata.uid());
+    if !owner.is_trusted_server() {
+        return Err(refusal(
+            io::ErrorKind::PermissionDenied,
+            format!("{} belongs to the user with id {owner}: choose another", path.display()),
+        ));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(refusal(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{0} is open to other users (mode {1:o}): run chmod go= '{0}'",
+                path.display(),
+                metadata.mode() & 0o7777
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options
+}

@@ -1,0 +1,56 @@
+//! Starting a process that outlives this one.
+
+#[cfg(unix)]
+#[path = "process/unix.rs"]
+mod imp;
+#[cfg(windows)]
+#[path = "process/windows.rs"]
+mod imp;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use crate::{naming, paths};
+
+/// A process on its own. Dropping this does nothing to it.
+#[derive(Debug)]
+pub struct Detached(Child);
+
+impl Detached {
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Its exit code if it has ended, which a process that should go on running has only if it failed.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn exited(&mut self) -> io::Result<Option<i32>> {
+        let status = self.0.try_wait().map_err(naming("look after the process"))?;
+        Ok(status.map(imp::code))
+    }
+}
+
+/// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
+/// none of this process's files or pipes open: nothing on standard input, and both outputs at the end
+/// of the file `log` (made for this user only). It runs in the log's directory.
+///
+/// # Errors
+/// If the log cannot be opened or the program not started.
+pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<Detached> {
+    paths::open_private_file(log)?;
+    let output = File::options().append(true).open(log).map_err(naming(log.display()))?;
+    let mut command = Command::new(exe);
+    command.args(args).stdin(Stdio::null());
+    command.stdout(output.try_clone()?).stderr(output);
+    if let Some(directory) = log.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        command.current_dir(directory);
+    }
+    imp::spawn(&mut command).map(Detached).map_err(naming(format!("start {}", exe.display())))
+}

@@ -1,0 +1,215 @@
+//! Pseudo-terminals: a command that believes it runs in a terminal, which is us.
+
+#[cfg(unix)]
+#[path = "pty/unix.rs"]
+mod imp;
+#[cfg(windows)]
+#[path = "pty/windows.rs"]
+mod imp;
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io::{self, Read, Write},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use portable_pty::{CommandBuilder, PtySize};
+
+use crate::{naming, refusal};
+
+/// How often [`Pty::end`] looks whether the command has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A terminal's size in character cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Columns.
+    pub cols: u16,
+}
+
+/// A command in a pseudo-terminal. Clones are the same one, for use by several threads.
+///
+/// Dropping the last clone (and its reader and writer) closes the terminal, which ends most commands,
+/// but waits for nothing.
+#[derive(Clone, Debug)]
+pub struct Pty(Arc<imp::Pty>);
+
+impl Pty {
+    /// Starts `command` (name and arguments) in a new pseudo-terminal.
+    ///
+    /// It gets this process's environment with `env` set (or, with `None`, taken out), and runs in
+    /// `cwd`, or in this process's directory.
+    ///
+    /// # Errors
+    /// `NotFound` with the command's name if there is no such command, `PermissionDenied` if it is not
+    /// executable; `NotFound` with the directory's name if that is missing; and what the system says.
+    pub fn spawn(
+        command: &[OsString],
+        env: &[(OsString, Option<OsString>)],
+        cwd: Option<&Path>,
+        size: Size,
+    ) -> io::Result<Self> {
+        let Some((name, arguments)) = command.split_first() else {
+            return Err(refusal(io::ErrorKind::InvalidInput, "there is no command to run"));
+        };
+        let cwd = match cwd {
+            Some(cwd) if !cwd.is_dir() => {
+                return Err(refusal(
+                    io::ErrorKind::NotFound,
+                    format!("the directory {} does not exist", cwd.display()),
+                ));
+            }
+            Some(cwd) => cwd.to_owned(),
+            None => env::current_dir().map_err(naming("look for this process's directory"))?,
+        };
+        // Everything is given explicitly: what is left out, portable-pty fills in by itself (the
+        // home directory for one, the registry's environment for another).
+        let mut builder = CommandBuilder::new(name);
+        builder.env_clear();
+        for (key, value) in env::vars_os() {
+            builder.env(key, value);
+        }
+        for (key, value) in env {
+            match value {
+                Some(value) => builder.env(key, value),
+                None => builder.env_remove(key),
+            }
+        }
+        let program = imp::find(name, &builder, &cwd)?;
+        builder.get_argv_mut()[0] = program.into_os_string();
+        builder.args(arguments);
+        builder.cwd(&cwd);
+        let pty = imp::Pty::spawn(name, builder, size.into())
+            .map_err(naming(format!("run {}", name.display())))?;
+        Ok(Self(Arc::new(pty)))
+    }
+
+    /// What the command prints. Several readers share the output between them.
+    ///
+    /// # Errors
+    /// If the system has no handles left.
+    pub fn reader(&self) -> io::Result<Reader> {
+        self.0.reader().map(Reader).map_err(naming("read from the terminal"))
+    }
+
+    /// What the command reads as typed.
+    ///
+    /// # Errors
+    /// If the system has no handles left.
+    pub fn writer(&self) -> io::Result<Writer> {
+        self.0.writer().map(Writer).map_err(naming("write to the terminal"))
+    }
+
+    /// Gives the terminal another size; the command is told.
+    ///
+    /// # Errors
+    /// If the system refuses, or the terminal is closed.
+    pub fn resize(&self, size: Size) -> io::Result<()> {
+        self.0.resize(size.into()).map_err(naming("resize the terminal"))
+    }
+
+    /// The command's process.
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// Waits until the command has ended, and says its exit code: 128 + n if signal n ended it. May
+    /// be called often and by several threads.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn wait(&self) -> io::Result<i32> {
+        self.0.wait().map_err(naming("wait for the command"))
+    }
+
+    /// The exit code if the command has ended.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn try_wait(&self) -> io::Result<Option<i32>> {
+        self.0.try_wait().map_err(naming("look after the command"))
+    }
+
+    /// Makes the command and what it started end: first by the terminal's hanging up, after `grace` by
+    /// a request to terminate (Unix), after another `grace` by force. Waits for it. Somebody must go
+    /// on reading what it prints meanwhile.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn end(&self, grace: Duration) -> io::Result<i32> {
+        for insist in imp::GENTLE {
+            insist(&self.0).map_err(naming("end the command"))?;
+            let given_up = Instant::now() + grace;
+            while Instant::now() < given_up {
+                if let Some(code) = self.try_wait()? {
+                    return Ok(code);
+                }
+                thread::sleep(LOOK);
+            }
+        }
+        self.kill()?;
+        self.wait()
+    }
+
+    /// Ends the command and what it started by force, without waiting.
+    ///
+    /// # Errors
+    /// If the system refuses. That it has ended already is none.
+    pub fn kill(&self) -> io::Result<()> {
+        self.0.kill().map_err(naming("kill the command"))
+    }
+
+    /// Closes the terminal, once the command has ended: readers get what is still in it and then the
+    /// end, even if something the command left behind keeps it open; writers get an error.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Reads what the command prints; `Ok(0)` is the end. Read in large pieces.
+#[derive(Debug)]
+pub struct Reader(imp::Reader);
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+/// Types into the terminal. Nothing is held back, and nothing is typed when it is dropped.
+#[derive(Debug)]
+pub struct Writer(imp::Writer);
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl From<Size> for PtySize {
+    fn from(size: Size) -> Self {
+        Self { rows: size.rows.max(1), cols: size.cols.max(1), pixel_width: 0, pixel_height: 0 }
+    }
+}
+
+/// Whether a name says where the command is, so that it is not to be looked for.
+fn has_directory(name: &OsStr) -> bool {
+    Path::new(name).components().count() > 1 || Path::new(name).is_absolute()
+}
+
+fn not_found(name: &OsStr) -> io::Error {
+    refusal(
+        io::ErrorKind::NotFound,
+        format!("there is no command {}: check its name and PATH", name.display()),
+    )
+}

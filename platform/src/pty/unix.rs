@@ -1,0 +1,287 @@
+//! Unix: portable-pty's terminal and child, our own reading, writing and waiting.
+//!
+//! The terminal's descriptor does not block; who has to wait does so in poll, together with a
+//! descriptor that tells of [`Pty::close`]. portable-pty's own writer would type an end-of-file into
+//! the terminal when it is dropped, and its reader cannot be ended.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read as _, Write as _},
+    net::Shutdown,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::{fs::PermissionsExt as _, net::UnixStream, process::ExitStatusExt as _},
+    },
+    path::{Path, PathBuf},
+    process,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use super::{has_directory, not_found};
+use crate::refusal;
+
+/// What [`super::Pty::end`] tries before force.
+pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
+
+/// The terminal and its command.
+pub(crate) struct Pty {
+    master: Mutex<Box<dyn MasterPty + Send>>,
+    child: Mutex<State>,
+    pid: libc::pid_t,
+    /// Shut down by `close`; what waits watches the other end.
+    close: UnixStream,
+    closed: UnixStream,
+}
+
+/// Until the child has been waited for, its pid is its own, and only then.
+enum State {
+    Running(Box<process::Child>),
+    Ended(i32),
+}
+
+impl Pty {
+    pub(crate) fn spawn(name: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
+        let pair = native_pty_system().openpty(size).map_err(io_error)?;
+        let (close, closed) = UnixStream::pair()?;
+        let child: Box<dyn Child> = pair.slave.spawn_command(command).map_err(io_error)?;
+        let child = child.downcast::<process::Child>().map_err(|_| {
+            io::Error::other(format!("{} is a child of an unknown kind", name.display()))
+        })?;
+        let pid = child.id() as libc::pid_t;
+        let pty = Self {
+            master: Mutex::new(pair.master),
+            child: Mutex::new(State::Running(child)),
+            pid,
+            close,
+            closed,
+        };
+        let master = pty.master()?;
+        // SAFETY: the descriptor is open, and the request has no pointers.
+        if unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFL, libc::O_RDWR | libc::O_NONBLOCK) }
+            != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(pty)
+    }
+
+    pub(crate) fn reader(&self) -> io::Result<Reader> {
+        Ok(Reader { terminal: self.master()?, closed: self.closed.try_clone()? })
+    }
+
+    pub(crate) fn writer(&self) -> io::Result<Writer> {
+        Ok(Writer { terminal: self.master()?, closed: self.closed.try_clone()? })
+    }
+
+    pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
+        lock(&self.master).resize(size).map_err(io_error)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    pub(crate) fn wait(&self) -> io::Result<i32> {
+        loop {
+            if let State::Ended(code) = *lock(&self.child) {
+                return Ok(code);
+            }
+            // The child is waited for without its being taken away, so that nobody needs the lock
+            // meanwhile and the pid stays the child's.
+            // SAFETY: all-zero is a valid siginfo_t, and the pointer is to it.
+            let result = unsafe {
+                let mut told: libc::siginfo_t = std::mem::zeroed();
+                let flags = libc::WEXITED | libc::WNOWAIT;
+                libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut told, flags)
+            };
+            if result == 0 {
+                if let Some(code) = self.try_wait()? {
+                    return Ok(code);
+                }
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            // No such child: another thread has just waited for it.
+            let other = error.raw_os_error() == Some(libc::ECHILD)
+                && matches!(*lock(&self.child), State::Ended(_));
+            if !other && error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    pub(crate) fn try_wait(&self) -> io::Result<Option<i32>> {
+        let mut state = lock(&self.child);
+        if let State::Running(child) = &mut *state {
+            let Some(status) = child.try_wait()? else { return Ok(None) };
+            let code = status.code().or(status.signal().map(|signal| 128 + signal));
+            *state = State::Ended(code.unwrap_or(1));
+        }
+        match *state {
+            State::Ended(code) => Ok(Some(code)),
+            State::Running(_) => Ok(None),
+        }
+    }
+
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        self.signal(libc::SIGKILL)
+    }
+
+    pub(crate) fn close(&self) {
+        // It fails only if it was done before.
+        let _ = self.close.shutdown(Shutdown::Both);
+    }
+
+    fn hang_up(&self) -> io::Result<()> {
+        self.signal(libc::SIGHUP)
+    }
+
+    fn terminate(&self) -> io::Result<()> {
+        self.signal(libc::SIGTERM)
+    }
+
+    /// To the whole process group, which the child leads. When the leader ends, the kernel hangs up
+    /// on the terminal's foreground group by itself.
+    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        let state = lock(&self.child);
+        if let State::Ended(_) = *state {
+            return Ok(());
+        }
+        // SAFETY: no pointers; the group is the child's, which has not been waited for.
+        if unsafe { libc::kill(-self.pid, signal) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // Nobody left but the dead child itself; macOS says EPERM then.
+        match error.raw_os_error() {
+            Some(libc::ESRCH | libc::EPERM) => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// A handle of its own to the terminal.
+    fn master(&self) -> io::Result<File> {
+        let master = lock(&self.master);
+        let fd = master.as_raw_fd().ok_or(io::ErrorKind::Unsupported)?;
+        // SAFETY: the descriptor is the master's, which the lock keeps open while it is borrowed.
+        let fd: OwnedFd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
+        Ok(File::from(fd))
+    }
+}
+
+impl std::fmt::Debug for Pty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pty").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// The terminal's output.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    terminal: File,
+    closed: UnixStream,
+}
+
+impl Reader {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.terminal.read(buffer) {
+                // Linux's word for: nobody has the other side open any more.
+                Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !wait(&self.terminal, libc::POLLIN, &self.closed)? {
+                        return Ok(0);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// The terminal's input.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    terminal: File,
+    closed: UnixStream,
+}
+
+impl Writer {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.terminal.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !wait(&self.terminal, libc::POLLOUT, &self.closed)? {
+                        return Err(refusal(io::ErrorKind::BrokenPipe, "the terminal is closed"));
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Looks for the command as the shell does: a name with a directory is taken as it is, another is
+/// looked for in PATH.
+pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Result<PathBuf> {
+    let mut refused = None;
+    let candidates: Vec<PathBuf> = if has_directory(name) {
+        vec![cwd.join(name)]
+    } else {
+        let path = command.get_env("PATH").unwrap_or_default();
+        std::env::split_paths(path).map(|directory| cwd.join(directory).join(name)).collect()
+    };
+    for candidate in candidates {
+        match candidate.metadata() {
+            Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {
+                return Ok(candidate);
+            }
+            Ok(_) => refused = refused.or(Some(candidate)),
+            Err(_) => {}
+        }
+    }
+    Err(match refused {
+        Some(there) => refusal(
+            io::ErrorKind::PermissionDenied,
+            format!("{} is not an executable file: check the command", there.display()),
+        ),
+        None => not_found(name),
+    })
+}
+
+/// Waits until the terminal is ready (`true`) or closed (`false`); ready goes first, so that what is
+/// left is read.
+fn wait(terminal: &File, event: libc::c_short, closed: &UnixStream) -> io::Result<bool> {
+    let mut polled = [
+        libc::pollfd { fd: terminal.as_raw_fd(), events: event, revents: 0 },
+        libc::pollfd { fd: closed.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+    ];
+    loop {
+        // SAFETY: the pointer and the count are those of one array, whose descriptors are open for
+        // as long as the two references live.
+        if unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) } >= 0 {
+            return Ok(polled[0].revents != 0);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    let error = error.into();
+    match error.downcast::<io::Error>() {
+        Ok(error) => *error,
+        Err(error) => io::Error::other(error),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds it can leave it half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,89 @@
+//! What the system tells a process from outside: to stop, that its terminal hung up, that the
+//! window has another size.
+
+#[cfg(unix)]
+#[path = "stop/unix.rs"]
+mod imp;
+#[cfg(windows)]
+#[path = "stop/windows.rs"]
+mod imp;
+
+use std::{
+    io,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use crate::refusal;
+
+/// What was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Stop: Ctrl-C, SIGTERM; on Windows also the closing of the console, logging off, shutting down.
+    Stop,
+    /// SIGHUP: the terminal is gone. To a process that has none it means, by old custom, to read its
+    /// configuration again. Not on Windows.
+    HangUp,
+    /// The terminal has another size; [`crate::terminal::size`] has it.
+    Resize,
+}
+
+type Listener = Box<dyn Fn(Signal) + Send>;
+
+/// Who is told. There is one for the whole process, as there is one set of signals.
+static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+
+/// Being told; ends when dropped. The signals do not get their old meaning back then: they do
+/// nothing any more.
+#[derive(Debug)]
+pub struct Listening {
+    _watch: imp::Watch,
+}
+
+/// Has `told` called for every signal, one at a time, in threads named "ctrl-c" (the ctrlc library's,
+/// started once for the process) and "signals" (ended when the result is dropped). It should hand the
+/// news over and return.
+///
+/// # Errors
+/// `AlreadyExists` if somebody listens; and what the system says.
+pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
+    {
+        let mut listener = lock();
+        if listener.is_some() {
+            return Err(refusal(io::ErrorKind::AlreadyExists, "the signals have a listener already"));
+        }
+        *listener = Some(Box::new(told));
+    }
+    match catch_ctrl_c().and_then(|()| imp::watch()) {
+        Ok(watch) => Ok(Listening { _watch: watch }),
+        Err(error) => {
+            *lock() = None;
+            Err(error)
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        *lock() = None;
+    }
+}
+
+/// Called by the watches.
+fn tell(signal: Signal) {
+    if let Some(listener) = &*lock() {
+        listener(signal);
+    }
+}
+
+/// ctrlc takes one handler a process, for ever.
+fn catch_ctrl_c() -> io::Result<()> {
+    static CAUGHT: OnceLock<Result<(), String>> = OnceLock::new();
+    let caught = CAUGHT.get_or_init(|| {
+        ctrlc::set_handler(|| tell(Signal::Stop)).map_err(|error| format!("listen for Ctrl-C: {error}"))
+    });
+    caught.clone().map_err(io::Error::other)
+}
+
+fn lock() -> MutexGuard<'static, Option<Listener>> {
+    LISTENER.lock().unwrap_or_else(PoisonError::into_inner)
+}

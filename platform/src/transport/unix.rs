@@ -1,0 +1,261 @@
+//! Unix sockets.
+
+use std::{
+    fs::{self, Metadata},
+    io::{self, Read as _, Write as _},
+    net::Shutdown,
+    os::{
+        fd::{AsFd as _, AsRawFd as _},
+        unix::{
+            fs::{FileTypeExt as _, MetadataExt as _},
+            net::UnixStream,
+        },
+    },
+    path::Path,
+};
+
+use interprocess::{
+    local_socket::{
+        GenericFilePath, Listener as AnyListener, ListenerNonblockingMode, ListenerOptions,
+        Stream as AnyStream, ToFsName as _,
+        traits::{Listener as _, Stream as _, StreamCommon as _},
+    },
+    os::unix::uds_local_socket as uds,
+};
+
+use super::{Place, Written};
+use crate::{
+    endpoint::Endpoint,
+    naming,
+    peer::{Peer, User},
+    refusal,
+};
+
+/// The listening socket, and which file it is.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: uds::Listener,
+    endpoint: Endpoint,
+    file: FileId,
+    /// Closed by `stop`; what waits watches the other end.
+    stop: UnixStream,
+    stopped: UnixStream,
+}
+
+/// Device and inode: the kernel keeps a bound socket's inode from being used again.
+#[derive(Debug, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl Listener {
+    pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+        clear_the_way(endpoint)?;
+        let listen = || format!("listen at {endpoint}");
+        let AnyListener::UdSocket(socket) = options(endpoint)?.map_err(naming(listen()))?;
+        // Where accept gives up its wait to look for a stop, it must not wait inside the call.
+        socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(naming(listen()))?;
+        let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
+            refusal(io::ErrorKind::NotFound, format!("{endpoint} was removed as it was made: try again"))
+        })?);
+        let (stop, stopped) = UnixStream::pair()?;
+        Ok(Self { socket, endpoint: endpoint.clone(), file, stop, stopped })
+    }
+
+    pub(crate) fn accept(&self) -> io::Result<Stream> {
+        loop {
+            if wait_readable(&self.socket, &self.stopped)? {
+                return Err(refusal(
+                    io::ErrorKind::Interrupted,
+                    format!("listening at {} was stopped", self.endpoint),
+                ));
+            }
+            match self.socket.accept() {
+                Ok(stream) => {
+                    // BSD's accepted sockets do not block either if the listener does not.
+                    stream.set_nonblocking(false)?;
+                    return Ok(Stream(stream));
+                }
+                // Whoever it was has gone again.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(naming(format!("accept at {}", self.endpoint))(error)),
+            }
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        // It fails only if it was done before.
+        let _ = self.stop.shutdown(Shutdown::Both);
+    }
+
+    pub(crate) fn place(&self) -> io::Result<Place> {
+        Ok(match look(&self.endpoint)? {
+            None => Place::Gone,
+            Some(metadata) if FileId::of(&metadata) == self.file => Place::Mine,
+            Some(_) => Place::Foreign,
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // What cannot be looked at or removed stays; the next to listen takes it over.
+        if matches!(self.place(), Ok(Place::Mine)) {
+            let _ = fs::remove_file(self.endpoint.as_text());
+        }
+    }
+}
+
+impl FileId {
+    fn of(metadata: &Metadata) -> Self {
+        Self(metadata.dev(), metadata.ino())
+    }
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) struct Stream(uds::Stream);
+
+impl Stream {
+    pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
+        let AnyStream::UdSocket(socket) =
+            AnyStream::connect(Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?)?;
+        Ok(Self(socket))
+    }
+
+    pub(crate) fn hang_up(&self) {
+        // It fails only if the connection has ended already.
+        let _ = self.0.inner().shutdown(Shutdown::Both);
+    }
+
+    pub(crate) fn finish(&self) {
+        // What the system took stays readable on the other side.
+        self.hang_up();
+    }
+
+    pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<Written> {
+        // Where there is no flag against SIGPIPE, Rust's own start-up code ignores the signal.
+        #[cfg(target_os = "linux")]
+        const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        #[cfg(not(target_os = "linux"))]
+        const FLAGS: i32 = libc::MSG_DONTWAIT;
+        loop {
+            // SAFETY: the pointer and the length are those of one slice, which the call only reads.
+            let sent = unsafe {
+                libc::send(self.0.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), FLAGS)
+            };
+            if let Ok(sent) = usize::try_from(sent) {
+                return Ok(Written::Bytes(sent));
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => return Ok(Written::Bytes(0)),
+                _ => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
+        let credentials = self.0.peer_creds()?;
+        let uid = credentials.euid().ok_or(io::ErrorKind::Unsupported)?;
+        let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok());
+        Ok(Peer { user: User::of_uid(uid), pid })
+    }
+
+    pub(crate) fn server(&self) -> io::Result<User> {
+        Ok(self.peer()?.user)
+    }
+
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match (&self.0).read(buffer) {
+            // The other side left without reading all of ours: an end like any other.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+            result => result,
+        }
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.0).write(bytes)
+    }
+}
+
+/// Removes a socket of ours that nobody listens to any more, and refuses anything else.
+fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
+    let Some(there) = look(endpoint)? else { return Ok(()) };
+    if !there.file_type().is_socket() {
+        return Err(refusal(
+            io::ErrorKind::AlreadyExists,
+            format!("{endpoint} is there and is not a socket: move it away or choose another endpoint"),
+        ));
+    }
+    let owner = User::of_uid(there.uid());
+    if owner != User::me()? {
+        return Err(refusal(
+            io::ErrorKind::PermissionDenied,
+            format!("{endpoint} belongs to the user with id {owner}: choose another endpoint"),
+        ));
+    }
+    match Stream::connect(endpoint) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(endpoint.as_text()).map_err(naming(format!("remove {endpoint}")))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Connected, or too busy to take us, or not ours to enter: alive, for all we know.
+        _ => Err(refusal(
+            io::ErrorKind::AddrInUse,
+            format!("somebody listens at {endpoint} already: stop it or choose another endpoint"),
+        )),
+    }
+}
+
+/// What stands at the path itself, links not followed.
+fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(endpoint.as_text()) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(naming(format!("look at {endpoint}"))(error)),
+    }
+}
+
+/// Binds with mode 0600 from the first moment on.
+#[cfg(target_os = "linux")]
+fn options(endpoint: &Endpoint) -> io::Result<io::Result<AnyListener>> {
+    use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
+    Ok(base_options(endpoint)?.mode(0o600).create_sync())
+}
+
+/// Binds with mode 0600 from the first moment on. There is no mode to give here, so that the umask
+/// has to do it; whatever another thread makes in this moment is only more private than meant.
+#[cfg(not(target_os = "linux"))]
+fn options(endpoint: &Endpoint) -> io::Result<io::Result<AnyListener>> {
+    let options = base_options(endpoint)?;
+    // SAFETY: umask has no memory of ours to touch and cannot fail.
+    let before = unsafe { libc::umask(0o177) };
+    let listener = options.create_sync();
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    Ok(listener)
+}
+
+/// interprocess would remove the path at the end whoever's it is by then; `Listener` looks first.
+fn base_options(endpoint: &Endpoint) -> io::Result<ListenerOptions<'_>> {
+    let name = Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?;
+    Ok(ListenerOptions::new().name(name).reclaim_name(false))
+}
+
+/// Waits until somebody connects, or (`true`) the listener is stopped.
+fn wait_readable(socket: &uds::Listener, stopped: &UnixStream) -> io::Result<bool> {
+    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polled = [watch(socket.as_fd().as_raw_fd()), watch(stopped.as_raw_fd())];
+    loop {
+        // SAFETY: the pointer and the count are those of one array, whose descriptors are open for
+        // as long as the two references live.
+        let result = unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
+        if result >= 0 {
+            return Ok(polled[1].revents != 0);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(naming("wait for connections")(error));
+        }
+    }
+}
