@@ -1,1 +1,363 @@
-//! (to come)
+//! The client library: join, send, hear, acknowledge. Blocking, over one connection that comes back.
+//!
+//! [`session`] is the pure machine that knows the protocol; a driver thread owns it and waits.
+
+mod driver;
+mod message;
+pub mod session;
+
+pub use driver::Connect;
+pub use message::{Delivery, Ended, Event, Meta, Outgoing, SendId, State};
+
+use crate::{
+    link::Connection,
+    protocol::{
+        code::NackCode,
+        name::RELAY,
+        payload::{Capabilities, Nack, Welcome},
+    },
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use driver::{Account, Command, Driver};
+use platform::{endpoint::Endpoint, transport::Stream};
+use serde_json::value::RawValue;
+use session::{Identity, Session};
+use std::{
+    fmt,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The longest frame that a daemon may send: more than any configuration allows it.
+const FRAME_BYTES_BOUND: usize = 80 * 1024 * 1024;
+
+/// Events that wait for the application in its channel.
+const EVENTS_MAX: usize = 1024;
+
+/// Commands of the application that wait for the driver.
+const COMMANDS_MAX: usize = 1024;
+
+/// How long [`Client::request`] and [`Client::subscribe`] wait.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who joins, where, and how patient it is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The daemon's address: a path, or a pipe's name.
+    pub endpoint: String,
+    /// As whom.
+    pub mode: Mode,
+    /// What HELLO says it can do.
+    pub capabilities: Capabilities,
+    /// What proves a keyed name.
+    pub key: Option<String>,
+    /// What this agent's companions will prove themselves with.
+    pub companion_key: Option<String>,
+    /// Tries before [`Client::join`] fails.
+    pub first_attempts: u32,
+    /// After section 10's ten attempts, begin anew after this time rather than end.
+    pub again_after_ms: Option<u64>,
+}
+
+/// As whom a client joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// An agent of this name.
+    Agent(String),
+    /// Nobody in particular: it sends and gets answers.
+    Guest,
+}
+
+impl Settings {
+    /// An agent that tries once, and once joined comes back by section 10.
+    #[must_use]
+    pub fn agent(endpoint: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::new(endpoint.into(), Mode::Agent(name.into()))
+    }
+
+    /// A guest that tries once.
+    #[must_use]
+    pub fn guest(endpoint: impl Into<String>) -> Self {
+        Self::new(endpoint.into(), Mode::Guest)
+    }
+
+    fn new(endpoint: String, mode: Mode) -> Self {
+        Self {
+            endpoint,
+            mode,
+            capabilities: Capabilities { resume: true, ..Capabilities::default() },
+            key: None,
+            companion_key: None,
+            first_attempts: 1,
+            again_after_ms: None,
+        }
+    }
+
+    fn identity(self, seed: [u8; 32]) -> Identity {
+        let (agent, mode) = match self.mode {
+            Mode::Agent(name) => (Some(name), None),
+            Mode::Guest => (None, Some("guest".to_owned())),
+        };
+        Identity {
+            agent,
+            mode,
+            capabilities: self.capabilities,
+            key: self.key,
+            companion_key: self.companion_key,
+            first_attempts: self.first_attempts,
+            again_after_ms: self.again_after_ms,
+            seed,
+        }
+    }
+}
+
+/// A joined client. All its methods may be called from any thread; dropping it says BYE.
+#[derive(Debug)]
+pub struct Client {
+    welcome: Welcome,
+    events: Receiver<Event>,
+    commands: Sender<Command>,
+    account: Arc<Account>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Client {
+    /// Connects and says HELLO; returns once the daemon has said WELCOME.
+    pub fn join(settings: Settings) -> Result<Self, ClientError> {
+        let address = Endpoint::parse(settings.endpoint.as_ref())
+            .map_err(|error| ClientError::System(error.to_string()))?;
+        let connect = move || {
+            let stream = Stream::connect(&address)?;
+            Connection::over(stream, "client", FRAME_BYTES_BOUND)
+        };
+        Self::over(settings, Box::new(connect))
+    }
+
+    /// Joins over whatever `connect` opens, at first and after every loss.
+    pub fn over(settings: Settings, connect: Connect) -> Result<Self, ClientError> {
+        let system = |error: &dyn fmt::Display| ClientError::System(error.to_string());
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| system(&error))?;
+        let endpoint = settings.endpoint.clone();
+        let session = Session::new(settings.identity(seed));
+        let (events_sender, events) = bounded(EVENTS_MAX);
+        let (commands, commands_receiver) = bounded(COMMANDS_MAX);
+        let account = Arc::new(Account::default());
+        let driver =
+            Driver::new(session, connect, commands_receiver, events_sender, Arc::clone(&account));
+        let thread = thread::Builder::new()
+            .name("client".to_owned())
+            .spawn(move || driver.run())
+            .map_err(|error| system(&error))?;
+        match wait_for_welcome(&events, endpoint) {
+            Ok(welcome) => Ok(Self { welcome, events, commands, account, thread: Some(thread) }),
+            Err(error) => {
+                drop(commands);
+                // Its own panic was reported by the panic hook; there is nothing left to end.
+                drop(thread.join());
+                Err(error)
+            }
+        }
+    }
+
+    /// The connection's name, as the daemon says it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.welcome.agent
+    }
+
+    /// The first WELCOME.
+    #[must_use]
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// What happens, in order. Whoever leaves it unread stops hearing the daemon after a while.
+    #[must_use]
+    pub fn events(&self) -> &Receiver<Event> {
+        &self.events
+    }
+
+    /// Hands a message over. Never waits: it is held while the daemon is away or the recipient busy.
+    ///
+    /// An at-least-once message is answered by [`Event::Accepted`] or [`Event::Refused`]; any other
+    /// only if it can't be routed.
+    pub fn send(&self, message: Outgoing) -> Result<SendId, ClientError> {
+        let weight = message.weight();
+        self.account.open(weight)?;
+        let id = new_id()?;
+        self.tell(Command::Send(id.clone(), message, weight))?;
+        Ok(id)
+    }
+
+    /// Says that the delivery is done. Unknown ids, and those that need none, are ignored.
+    pub fn acknowledge(&self, delivery_id: &str) {
+        self.tell_if_there(Command::Acknowledge(delivery_id.to_owned()));
+    }
+
+    /// Gives the delivery back: again after `retry_after_ms`, or for good without it.
+    pub fn give_back(
+        &self,
+        delivery_id: &str,
+        code: NackCode,
+        message: &str,
+        retry_after_ms: Option<u64>,
+    ) {
+        self.tell_if_there(Command::GiveBack {
+            id: delivery_id.to_owned(),
+            code,
+            message: message.to_owned(),
+            retry_after_ms,
+        });
+    }
+
+    /// Asks for a topic, now and after every reconnect; returns once the daemon has answered.
+    pub fn subscribe(&self, pattern: &str) -> Result<(), ClientError> {
+        let (reply, answer) = bounded(1);
+        self.tell(Command::Subscribe(pattern.to_owned(), reply))?;
+        self.wait(&answer, || format!("the subscription of {pattern}"))
+    }
+
+    /// Takes a subscription back.
+    pub fn unsubscribe(&self, pattern: &str) {
+        self.tell_if_there(Command::Unsubscribe(pattern.to_owned()));
+    }
+
+    /// Asks the daemon something (`status`, `agents` …) and waits for the answer.
+    ///
+    /// What was sent before it has been routed when this returns.
+    pub fn request(&self, body: &str, data: Option<&RawValue>) -> Result<Delivery, ClientError> {
+        let message = Outgoing {
+            to: Some(RELAY.to_owned()),
+            kind: "request".to_owned(),
+            body: body.to_owned(),
+            data: data.map(ToOwned::to_owned),
+            ..Outgoing::default()
+        };
+        let weight = message.weight();
+        self.account.open(weight)?;
+        let (reply, answer) = bounded(1);
+        let id = new_id()?;
+        self.tell(Command::Request(id.clone(), message, weight, reply))?;
+        let answer = self.wait(&answer, || format!("the request {body:?}"));
+        if matches!(answer, Err(ClientError::TimedOut { .. })) {
+            self.tell_if_there(Command::Forget(id));
+        }
+        answer
+    }
+
+    /// Says BYE, lets what was said leave, and ends every thread.
+    pub fn close(self) {}
+
+    fn wait<T>(
+        &self,
+        answer: &Receiver<Result<T, ClientError>>,
+        what: impl FnOnce() -> String,
+    ) -> Result<T, ClientError> {
+        match answer.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(ClientError::TimedOut {
+                what: what(),
+                ms: u64::try_from(ANSWER_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+            }),
+            Err(RecvTimeoutError::Disconnected) => Err(ClientError::Closed),
+        }
+    }
+
+    fn tell(&self, command: Command) -> Result<(), ClientError> {
+        self.commands.send(command).map_err(|_| ClientError::Closed)
+    }
+
+    /// For what has no answer: without a driver there is nobody left to tell, and the end of the
+    /// events says so.
+    fn tell_if_there(&self, command: Command) {
+        drop(self.tell(command));
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.tell_if_there(Command::Close);
+        if let Some(thread) = self.thread.take() {
+            // Its own panic was reported by the panic hook; there is nothing left to end.
+            drop(thread.join());
+        }
+    }
+}
+
+fn wait_for_welcome(events: &Receiver<Event>, endpoint: String) -> Result<Welcome, ClientError> {
+    loop {
+        match events.recv() {
+            Ok(Event::State(State::Ready(welcome))) => return Ok(*welcome),
+            Ok(Event::Ended(Ended::GaveUp { why, absent: true, .. })) => {
+                return Err(ClientError::NoDaemon { endpoint, why });
+            }
+            Ok(Event::Ended(ended)) => return Err(ClientError::Ended(ended)),
+            Ok(_) => {}
+            Err(_) => return Err(ClientError::Closed),
+        }
+    }
+}
+
+fn new_id() -> Result<SendId, ClientError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| ClientError::System(error.to_string()))?;
+    Ok(SendId(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()))
+}
+
+/// Why something could not be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientError {
+    /// Nothing could be reached there.
+    NoDaemon {
+        /// Where.
+        endpoint: String,
+        /// What the system said.
+        why: String,
+    },
+    /// The connection is over.
+    Ended(Ended),
+    /// The daemon said no.
+    Refused(Box<Nack>),
+    /// Too much is held already; the daemon is away, or a recipient busy.
+    Full {
+        /// Messages held.
+        messages: usize,
+        /// Their bytes.
+        bytes: usize,
+    },
+    /// No answer in time.
+    TimedOut {
+        /// To what.
+        what: String,
+        /// After so long.
+        ms: u64,
+    },
+    /// The system said no.
+    System(String),
+    /// The client was closed.
+    Closed,
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDaemon { endpoint, why } => write!(f, "no daemon at {endpoint}: {why}"),
+            Self::Ended(ended) => ended.fmt(f),
+            Self::Refused(nack) => write!(f, "{} ({})", nack.message, nack.code),
+            Self::Full { messages, bytes } => write!(
+                f,
+                "{messages} messages ({bytes} bytes) wait to be sent already; send again later"
+            ),
+            Self::TimedOut { what, ms } => write!(f, "no answer to {what} within {ms} ms"),
+            Self::System(words) => f.write_str(words),
+            Self::Closed => f.write_str("the client was closed"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+#[cfg(test)]
+mod tests;

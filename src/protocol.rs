@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod frame;
 pub mod name;
 pub mod payload;
+pub mod relay;
 pub mod text;
 pub mod topic;
 

@@ -128,6 +128,18 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// The type that a frame's JSON states, however wrong the rest of the envelope is.
+#[must_use]
+pub fn stated_kind(json: &[u8]) -> Option<Kind> {
+    #[derive(Deserialize)]
+    struct Stated<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    // Whatever is wrong with it was judged before.
+    serde_json::from_slice::<Stated<'_>>(json).ok().and_then(|stated| Kind::parse(&stated.kind))
+}
+
 /// What an envelope says before its payload, to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
@@ -562,6 +574,13 @@ mod tests {
         assert_eq!(envelope.payload, r#"{"reason":"stop"}"#);
         let envelope = Envelope::read(&bytes[first + 4..]).unwrap();
         assert_eq!((envelope.payload, envelope.delivery), ("{ }", Some("{\"seq\":1}")));
+    }
+
+    #[test]
+    fn a_type_is_found_in_a_wrong_envelope() {
+        assert_eq!(stated_kind(br#"{"v":"x","type":"HELLO","id":7}"#), Some(Kind::Hello));
+        assert_eq!(stated_kind(br#"{"v":1,"type":"hello"}"#), None);
+        assert_eq!(stated_kind(br#"{"v":1,"id":"i"}"#), None);
     }
 
     #[test]

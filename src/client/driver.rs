@@ -1,0 +1,372 @@
+//! The thread that owns a [`Session`]: it waits for the connection, the application and the clock.
+//!
+//! It never waits for one of them alone. What the connection or the application doesn't take at once
+//! is kept here: an application that doesn't hear stops being read for, and one that says too much is
+//! told so by its [`Account`].
+
+use super::{
+    ClientError,
+    message::{Delivery, Ended, Event, Outgoing, SendId},
+    session::{Input, Output, Session},
+};
+use crate::{
+    link::{Connection, End},
+    protocol::{Moment, Now, code::NackCode, frame::Batch, name::RELAY},
+};
+use crossbeam_channel::{
+    Receiver, RecvTimeoutError, Select, SendTimeoutError, Sender, TryRecvError, TrySendError,
+    bounded,
+};
+use parking_lot::Mutex;
+use platform::clock;
+use std::{
+    collections::{HashMap, VecDeque},
+    io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// Opens a connection to the daemon.
+pub type Connect = Box<dyn FnMut() -> io::Result<Connection> + Send>;
+
+/// Messages that one client holds until the daemon has them.
+const HELD_MESSAGES_MAX: usize = 4096;
+
+/// Their bytes, and those that wait for the connection to take them.
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Events kept beside the application's channel before nothing more is read.
+const UNHEARD_MAX: usize = 10_000;
+
+/// How long a connection may take to end politely.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What the application wants.
+#[derive(Debug)]
+pub(super) enum Command {
+    Send(SendId, Outgoing, usize),
+    Request(SendId, Outgoing, usize, Sender<Result<Delivery, ClientError>>),
+    /// Nobody waits for the answer any more.
+    Forget(SendId),
+    Acknowledge(String),
+    GiveBack {
+        id: String,
+        code: NackCode,
+        message: String,
+        retry_after_ms: Option<u64>,
+    },
+    Subscribe(String, Sender<Result<(), ClientError>>),
+    Unsubscribe(String),
+    Close,
+}
+
+/// What the driver and the application's threads know of each other: how much is held, and the end.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    unwritten: AtomicUsize,
+    ended: Mutex<Option<Ended>>,
+}
+
+impl Account {
+    /// Makes room for one message, or says why not.
+    pub(super) fn open(&self, weight: usize) -> Result<(), ClientError> {
+        if let Some(ended) = self.ended.lock().clone() {
+            return Err(ClientError::Ended(ended));
+        }
+        let messages = self.messages.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.bytes.fetch_add(weight, Ordering::Relaxed)
+            + self.unwritten.load(Ordering::Relaxed);
+        if messages >= HELD_MESSAGES_MAX || (messages > 0 && bytes + weight > HELD_BYTES_MAX) {
+            self.close(weight);
+            return Err(ClientError::Full { messages, bytes });
+        }
+        Ok(())
+    }
+
+    fn close(&self, weight: usize) {
+        self.messages.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(weight, Ordering::Relaxed);
+    }
+}
+
+pub(super) struct Driver {
+    session: Session,
+    connect: Connect,
+    connection: Option<Connection>,
+    /// Frames that the connection didn't take yet.
+    unwritten: Vec<u8>,
+    commands: Receiver<Command>,
+    events: Sender<Event>,
+    /// Events that the application's channel had no room for.
+    unheard: VecDeque<Event>,
+    account: Arc<Account>,
+    requests: HashMap<SendId, Sender<Result<Delivery, ClientError>>>,
+    subscribing: HashMap<String, Sender<Result<(), ClientError>>>,
+}
+
+/// What is ready.
+enum Ready {
+    Incoming,
+    Command,
+    Other,
+}
+
+impl Driver {
+    pub(super) fn new(
+        session: Session,
+        connect: Connect,
+        commands: Receiver<Command>,
+        events: Sender<Event>,
+        account: Arc<Account>,
+    ) -> Self {
+        Self {
+            session,
+            connect,
+            connection: None,
+            unwritten: Vec::new(),
+            commands,
+            events,
+            unheard: VecDeque::new(),
+            account,
+            requests: HashMap::new(),
+            subscribing: HashMap::new(),
+        }
+    }
+
+    /// Until the application closes.
+    pub(super) fn run(mut self) {
+        self.handle(Input::Start);
+        loop {
+            self.write();
+            self.tell();
+            match self.wait() {
+                Ready::Incoming => self.read(),
+                Ready::Command => match self.commands.try_recv() {
+                    Ok(Command::Close) | Err(TryRecvError::Disconnected) => break,
+                    Ok(command) => self.obey(command),
+                    Err(TryRecvError::Empty) => {}
+                },
+                Ready::Other => {}
+            }
+            if self.session.deadline().is_some_and(|deadline| deadline <= now().monotonic) {
+                self.handle(Input::Tick);
+            }
+        }
+        self.handle(Input::Close);
+        self.tell();
+    }
+
+    /// Waits until something can be done, at most until the machine's deadline.
+    fn wait(&self) -> Ready {
+        let mut select = Select::new();
+        let command = select.recv(&self.commands);
+        let mut incoming = None;
+        if let Some(connection) = &self.connection {
+            if self.unheard.len() < UNHEARD_MAX {
+                incoming = Some(select.recv(&connection.incoming));
+            }
+            if !self.unwritten.is_empty() {
+                select.send(&connection.outgoing);
+            }
+        }
+        if !self.unheard.is_empty() {
+            select.send(&self.events);
+        }
+        let ready = match self.session.deadline() {
+            Some(deadline) => {
+                let timeout = deadline.since(now().monotonic);
+                select.ready_timeout(Duration::from_millis(timeout)).ok()
+            }
+            None => Some(select.ready()),
+        };
+        match ready {
+            Some(place) if place == command => Ready::Command,
+            Some(place) if Some(place) == incoming => Ready::Incoming,
+            _ => Ready::Other,
+        }
+    }
+
+    fn read(&mut self) {
+        let Some(connection) = &self.connection else { return };
+        match connection.incoming.try_recv() {
+            Ok(batch) => {
+                for frame in batch.frames() {
+                    self.handle(Input::Frame(frame));
+                }
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                let why = match connection.ending.why() {
+                    None | Some(End::Closed) => "the daemon closed the connection".to_owned(),
+                    Some(End::Failed(why)) => why,
+                    Some(End::Violated(violation)) => {
+                        format!("the daemon broke the protocol: {violation}")
+                    }
+                };
+                self.handle(Input::Disconnected(why));
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Send(id, message, weight) => self.handle(Input::Send(id, message, weight)),
+            Command::Request(id, message, weight, reply) => {
+                self.requests.insert(id.clone(), reply);
+                self.handle(Input::Send(id, message, weight));
+            }
+            Command::Forget(id) => drop(self.requests.remove(&id)),
+            Command::Acknowledge(id) => self.handle(Input::Acknowledge(id)),
+            Command::GiveBack { id, code, message, retry_after_ms } => {
+                self.handle(Input::GiveBack { id, code, message, retry_after_ms });
+            }
+            Command::Subscribe(pattern, reply) => {
+                self.subscribing.insert(pattern.clone(), reply);
+                self.handle(Input::Subscribe(pattern));
+            }
+            Command::Unsubscribe(pattern) => self.handle(Input::Unsubscribe(pattern)),
+            Command::Close => {}
+        }
+    }
+
+    fn handle(&mut self, input: Input<'_>) {
+        let mut outputs = Vec::new();
+        self.session.handle(now(), input, &mut outputs);
+        for output in outputs {
+            match output {
+                Output::Connect => self.connect(),
+                Output::Frame(bytes) => self.unwritten.extend_from_slice(&bytes),
+                Output::Close => self.close(),
+                Output::HangUp => self.hang_up(),
+                Output::Released(weight) => self.account.close(weight),
+                Output::Event(event) => self.sort_out(event),
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        match (self.connect)() {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                self.handle(Input::Connected);
+            }
+            Err(error) => {
+                let absent = matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                );
+                self.handle(Input::NotConnected { why: error.to_string(), absent });
+            }
+        }
+    }
+
+    /// Hands what is written to the connection, if it takes it.
+    fn write(&mut self) {
+        if let Some(connection) = &self.connection
+            && !self.unwritten.is_empty()
+            && !connection.outgoing.is_full()
+        {
+            let batch = Batch::of(mem::take(&mut self.unwritten));
+            // Nobody else fills the channel; its end shows on the other one, after what the daemon
+            // said last.
+            drop(connection.outgoing.try_send(batch));
+        }
+        self.account.unwritten.store(self.unwritten.len(), Ordering::Relaxed);
+    }
+
+    /// Lets what was written leave, and waits until the daemon has closed, but not for ever.
+    fn close(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let deadline = now().monotonic.plus(CLOSE_TIMEOUT.as_millis() as u64);
+        let left = || Duration::from_millis(deadline.since(now().monotonic));
+        let batch = Batch::of(mem::take(&mut self.unwritten));
+        match connection.outgoing.send_timeout(batch, left()) {
+            Ok(()) => {
+                // Without its sender the writer writes what it has, and ends.
+                connection.outgoing = bounded(0).0;
+                while !matches!(
+                    connection.incoming.recv_timeout(left()),
+                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)
+                ) {}
+            }
+            Err(SendTimeoutError::Timeout(_) | SendTimeoutError::Disconnected(_)) => {}
+        }
+        connection.ending.hang_up();
+        connection.close();
+    }
+
+    fn hang_up(&mut self) {
+        self.unwritten.clear();
+        if let Some(connection) = self.connection.take() {
+            connection.ending.hang_up();
+            connection.close();
+        }
+    }
+
+    /// Answers go to who asked, everything else to the application.
+    fn sort_out(&mut self, event: Event) {
+        match event {
+            Event::Delivered(delivery) if delivery.from == RELAY => {
+                let asked = delivery.reply_to.clone().map(SendId);
+                match asked.and_then(|id| self.requests.remove(&id)) {
+                    Some(reply) => answer(&reply, Ok(delivery)),
+                    None => self.unheard.push_back(Event::Delivered(delivery)),
+                }
+            }
+            Event::Refused { send_id, nack } => match self.requests.remove(&send_id) {
+                Some(reply) => answer(&reply, Err(ClientError::Refused(Box::new(nack)))),
+                None => self.unheard.push_back(Event::Refused { send_id, nack }),
+            },
+            Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
+                Some(reply) => {
+                    answer(
+                        &reply,
+                        refused.map_or(Ok(()), |nack| Err(ClientError::Refused(Box::new(nack)))),
+                    );
+                }
+                None => self.unheard.push_back(Event::Subscribed { pattern, refused }),
+            },
+            Event::Ended(ended) => {
+                self.account.ended.lock().get_or_insert_with(|| ended.clone());
+                for (_, reply) in self.requests.drain() {
+                    answer(&reply, Err(ClientError::Ended(ended.clone())));
+                }
+                for (_, reply) in self.subscribing.drain() {
+                    answer(&reply, Err(ClientError::Ended(ended.clone())));
+                }
+                self.unheard.push_back(Event::Ended(ended));
+            }
+            event @ (Event::Delivered(_)
+            | Event::Accepted { .. }
+            | Event::Busy { .. }
+            | Event::Complaint(_)
+            | Event::State(_)) => self.unheard.push_back(event),
+        }
+    }
+
+    /// Tells the application what its channel has room for.
+    fn tell(&mut self) {
+        while let Some(event) = self.unheard.pop_front() {
+            match self.events.try_send(event) {
+                Ok(()) => {}
+                Err(TrySendError::Full(event)) => return self.unheard.push_front(event),
+                // The application doesn't listen any more; closing follows.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+}
+
+/// Who asked may have stopped waiting.
+fn answer<T>(reply: &Sender<T>, value: T) {
+    drop(reply.try_send(value));
+}
+
+fn now() -> Now {
+    Now { monotonic: Moment(clock::monotonic_ms()), unix_ms: clock::unix_ms() }
+}

@@ -1,0 +1,294 @@
+//! What an application says and hears: the values that go in and out of a [`Client`](super::Client).
+
+use crate::protocol::{
+    code::{ErrorCode, Violation},
+    deliver::{self, Proof},
+    envelope::Envelope,
+    payload::{Fault, Nack, Server, Spoken, Sync, Welcome},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{fmt, ops::Range};
+
+/// The id of a SEND, made by the client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SendId(pub String);
+
+impl fmt::Display for SendId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Something to be said.
+#[derive(Clone, Debug, Default)]
+pub struct Outgoing {
+    /// An agent's name, `*`, or nothing where the topic says it all.
+    pub to: Option<String>,
+    /// On which topic.
+    pub topic: Option<String>,
+    /// The payload's kind; `message` where empty.
+    pub kind: String,
+    /// The text.
+    pub body: String,
+    /// Anything else: one JSON value.
+    pub data: Option<Box<RawValue>>,
+    /// A label for a conversation.
+    pub thread: Option<String>,
+    /// What the daemon shall do with it.
+    pub meta: Meta,
+}
+
+/// What a message counts beside its text.
+const OVERHEAD_BYTES: usize = 256;
+
+impl Outgoing {
+    /// An at-least-once message for one agent.
+    #[must_use]
+    pub fn message(to: impl Into<String>, body: impl Into<String>) -> Self {
+        Self {
+            to: Some(to.into()),
+            body: body.into(),
+            meta: Meta { requires_ack: true, ..Meta::default() },
+            ..Self::default()
+        }
+    }
+
+    /// About what it takes while it is held.
+    pub(super) fn weight(&self) -> usize {
+        let data = self.data.as_deref().map_or(0, |data| data.get().len());
+        self.body.len() + data + OVERHEAD_BYTES
+    }
+}
+
+/// A SEND's `payload_meta`, as our own clients write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Meta {
+    /// At least once, rather than at most once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub requires_ack: bool,
+    /// How long it may wait, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// The sender waits for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// The id of the message that this one answers.
+    #[serde(rename = "replyTo", skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+}
+
+impl Meta {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A message that arrived. Its payload was checked: [`spoken`](Self::spoken) always succeeds.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its id, to acknowledge it by.
+    pub id: String,
+    /// Who says it.
+    pub from: String,
+    /// The name it was delivered to.
+    pub to: String,
+    /// `*` where it was sent to everyone or to a topic.
+    pub original_to: Option<String>,
+    /// On which topic.
+    pub topic: Option<String>,
+    /// Its number in the stream.
+    pub seq: u64,
+    /// 1, or more where it comes again.
+    pub attempt: u32,
+    /// The daemon awaits [`acknowledge`](super::Client::acknowledge).
+    pub requires_ack: bool,
+    /// How the daemon knows the sender; absent from a 1.0 daemon.
+    pub auth: Option<Proof>,
+    /// The id of the SEND that this answers.
+    pub reply_to: Option<String>,
+    json: String,
+    payload: Range<usize>,
+    meta: Option<Range<usize>>,
+}
+
+impl Delivery {
+    /// Reads a DELIVER and checks that our applications can read its payload.
+    pub(super) fn read(envelope: &Envelope<'_>, json: &str) -> Result<Self, Violation> {
+        let delivery = deliver::read(envelope)?;
+        envelope.typed::<Spoken<'_>>(envelope.payload)?;
+        let meta: ReceivedMeta = match envelope.payload_meta {
+            Some(meta) => envelope.typed(meta)?,
+            None => ReceivedMeta::default(),
+        };
+        let missing = |what: &str| Violation {
+            reference: Some(envelope.id.clone().into_owned()),
+            ..Violation::new(ErrorCode::Invalid, format!("DELIVER has no `{what}`"))
+        };
+        Ok(Self {
+            id: envelope.id.clone().into_owned(),
+            from: envelope.from.as_deref().ok_or_else(|| missing("from"))?.to_owned(),
+            to: envelope.to.as_deref().ok_or_else(|| missing("to"))?.to_owned(),
+            original_to: delivery.original_to.map(Into::into),
+            topic: envelope.topic.as_deref().map(str::to_owned),
+            seq: delivery.seq,
+            attempt: delivery.attempt,
+            requires_ack: delivery.requires_ack,
+            auth: delivery.sender.map(|sender| sender.auth),
+            reply_to: meta.reply_to,
+            payload: place(json, envelope.payload),
+            meta: envelope.payload_meta.map(|meta| place(json, meta)),
+            json: json.to_owned(),
+        })
+    }
+
+    /// The whole DELIVER, as it came.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Its `payload`, byte for byte.
+    #[must_use]
+    pub fn payload(&self) -> &str {
+        &self.json[self.payload.clone()]
+    }
+
+    /// Its `payload_meta`, byte for byte.
+    #[must_use]
+    pub fn meta(&self) -> Option<&str> {
+        self.meta.clone().map(|range| &self.json[range])
+    }
+
+    /// Its payload, typed.
+    ///
+    /// # Panics
+    /// Never: the payload was read when it arrived.
+    #[must_use]
+    pub fn spoken(&self) -> Spoken<'_> {
+        serde_json::from_str(self.payload()).expect("it was read when it arrived")
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct ReceivedMeta {
+    #[serde(default, rename = "replyTo")]
+    reply_to: Option<String>,
+}
+
+/// Where `part`, which lies in `whole`, lies.
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A message arrived. Where it requires an acknowledgement, give one or give it back.
+    Delivered(Delivery),
+    /// The daemon answers for an at-least-once message from now on.
+    Accepted {
+        /// Which.
+        send_id: SendId,
+        /// How many have it, of a broadcast.
+        recipients: Option<u64>,
+    },
+    /// A message was not delivered, or one recipient of several (`nack.to`) has not got it.
+    Refused {
+        /// Which.
+        send_id: SendId,
+        /// Code and sentence.
+        nack: Nack,
+    },
+    /// A recipient has no room now: the library sends the message again by itself.
+    Busy {
+        /// Which.
+        send_id: SendId,
+        /// After so long.
+        wait_ms: u64,
+    },
+    /// The daemon answered a subscription.
+    Subscribed {
+        /// Its pattern.
+        pattern: String,
+        /// Why not, if not.
+        refused: Option<Nack>,
+    },
+    /// The daemon complains about something that the library said.
+    Complaint(Fault),
+    /// The connection's state changed.
+    State(State),
+    /// The connection is over and nothing brings it back by itself.
+    Ended(Ended),
+}
+
+/// Section 10's states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing is tried.
+    Disconnected,
+    /// A stream is being opened.
+    Connecting,
+    /// HELLO was said.
+    Handshaking,
+    /// Messages flow.
+    Ready(Box<Welcome>),
+    /// The next try waits.
+    Backoff {
+        /// For so long.
+        wait_ms: u64,
+        /// Because of this.
+        why: String,
+    },
+}
+
+impl State {
+    /// What the daemon said about itself, while connected.
+    #[must_use]
+    pub fn server(&self) -> Option<&Server> {
+        match self {
+            Self::Ready(welcome) => Some(&welcome.server),
+            _ => None,
+        }
+    }
+}
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The application closed it.
+    Closed,
+    /// The daemon said so, for good.
+    Fault(Fault),
+    /// So many tries failed, the last one with these words.
+    GaveUp {
+        /// How many.
+        attempts: u32,
+        /// The last one's reason.
+        why: String,
+        /// Whether nobody listens there.
+        absent: bool,
+    },
+}
+
+impl Ended {
+    /// Whether the daemon said `code`.
+    #[must_use]
+    pub fn is(&self, code: ErrorCode) -> bool {
+        matches!(self, Self::Fault(fault) if fault.is(code))
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the connection was closed"),
+            Self::Fault(fault) => write!(f, "{} ({})", fault.message, fault.code),
+            Self::GaveUp { attempts: 1, why, .. } => f.write_str(why),
+            Self::GaveUp { attempts, why, .. } => {
+                write!(f, "gave up after {attempts} attempts: {why}")
+            }
+        }
+    }
+}

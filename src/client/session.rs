@@ -1,0 +1,554 @@
+//! A client's side of the protocol: the pure machine behind [`Client`](super::Client).
+//!
+//! It knows section 10's life cycle, holds messages until the daemon has them, backs off when a
+//! recipient is busy, drops doubles, and answers what needs no application. A driver does what each
+//! [`Output`] says, in order, and calls again with whatever happens next.
+
+mod dice;
+mod heard;
+mod hold;
+
+use super::message::{Delivery, Ended, Event, Outgoing, SendId, State};
+use crate::protocol::{
+    Moment, Now,
+    code::{ErrorCode, NackCode, Violation},
+    envelope::{Envelope, Header, Kind},
+    payload::{
+        Ack, Auth, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, SessionClaim, Welcome,
+    },
+};
+use dice::Dice;
+use heard::{Heard, Verdict};
+use hold::Hold;
+use serde::Serialize;
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+};
+
+/// The first wait before a reconnect, doubled with every further one.
+pub const BACKOFF_MS: u64 = 100;
+
+/// The longest wait, before jitter.
+pub const BACKOFF_MS_MAX: u64 = 30_000;
+
+/// Tries in one cycle.
+pub const ATTEMPTS_MAX: u32 = 10;
+
+/// How long the daemon may take to say WELCOME.
+const WELCOME_MS: u64 = 10_000;
+
+/// A connection that lasted so long begins a new cycle when it ends.
+const STEADY_MS: u64 = 10_000;
+
+/// Patterns that one client may ask for: the daemon's own bound.
+const SUBSCRIPTIONS_MAX: usize = 256;
+
+/// When an unanswerable delivery may come again.
+const FULL_RETRY_MS: u64 = 1000;
+
+/// Who the machine is, and how patient.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name asked for; guests have none.
+    pub agent: Option<String>,
+    /// HELLO's `mode`.
+    pub mode: Option<String>,
+    /// HELLO's `capabilities`.
+    pub capabilities: Capabilities,
+    /// What proves a keyed name.
+    pub key: Option<String>,
+    /// What companions will prove themselves with.
+    pub companion_key: Option<String>,
+    /// Tries before the first WELCOME.
+    pub first_attempts: u32,
+    /// After a cycle of tries, begin anew after this time rather than end.
+    pub again_after_ms: Option<u64>,
+    /// For ids and jitter.
+    pub seed: [u8; 32],
+}
+
+/// Everything that can happen.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The application wants a connection.
+    Start,
+    /// A stream is there.
+    Connected,
+    /// No stream could be opened.
+    NotConnected {
+        /// The system's words.
+        why: String,
+        /// Whether nobody listens there.
+        absent: bool,
+    },
+    /// One whole frame's JSON.
+    Frame(&'a [u8]),
+    /// The connection ended, in these words.
+    Disconnected(String),
+    /// The application says something; the number comes back as [`Output::Released`].
+    Send(SendId, Outgoing, usize),
+    /// The application is done with a delivery.
+    Acknowledge(String),
+    /// The application gives a delivery back.
+    GiveBack {
+        /// Which.
+        id: String,
+        /// Why.
+        code: NackCode,
+        /// Why, in words.
+        message: String,
+        /// When it may come again; never where absent.
+        retry_after_ms: Option<u64>,
+    },
+    /// The application wants to hear a topic.
+    Subscribe(String),
+    /// The application doesn't want to hear it any more.
+    Unsubscribe(String),
+    /// The application leaves.
+    Close,
+    /// The deadline is reached.
+    Tick,
+}
+
+/// Everything that is to be done.
+#[derive(Debug)]
+pub enum Output {
+    /// Open a stream, and say whether it worked.
+    Connect,
+    /// Write a frame.
+    Frame(Vec<u8>),
+    /// Let what was written leave, then close the stream.
+    Close,
+    /// Close the stream now.
+    HangUp,
+    /// A message of this weight is no longer held.
+    Released(usize),
+    /// Tell the application.
+    Event(Event),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Session {
+    identity: Identity,
+    dice: Dice,
+    phase: Phase,
+    /// Whether there ever was a WELCOME.
+    joined: bool,
+    /// Tries in this cycle.
+    attempts: u32,
+    /// Waits in this cycle.
+    waits: u32,
+    /// Whether the last try found nobody.
+    absent: bool,
+    /// Good for one return.
+    token: Option<String>,
+    hold: Hold,
+    heard: Heard,
+    subscriptions: BTreeSet<String>,
+    /// Patterns by the ids of their SUBSCRIBEs that aren't answered.
+    asked: HashMap<String, String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Disconnected,
+    Connecting,
+    Handshaking { until: Moment },
+    Ready { since: Moment },
+    Backoff { until: Moment },
+}
+
+impl Session {
+    /// A machine that does nothing until [`Input::Start`].
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            dice: Dice::new(identity.seed),
+            identity,
+            phase: Phase::Disconnected,
+            joined: false,
+            attempts: 0,
+            waits: 0,
+            absent: false,
+            token: None,
+            hold: Hold::new(),
+            heard: Heard::default(),
+            subscriptions: BTreeSet::new(),
+            asked: HashMap::new(),
+        }
+    }
+
+    /// Takes one input and appends what is to be done.
+    pub fn handle(&mut self, now: Now, input: Input<'_>, out: &mut Vec<Output>) {
+        match input {
+            Input::Start if self.phase == Phase::Disconnected => self.connect(out),
+            Input::Start => {}
+            Input::Connected => self.introduce(now, out),
+            Input::NotConnected { why, absent } => {
+                self.absent = absent;
+                self.lost(now, why, 0, out);
+            }
+            Input::Disconnected(why) => self.lost(now, why, 0, out),
+            Input::Frame(json) => self.frame(now, json, out),
+            Input::Send(id, message, weight) => self.hold.add(now, id, &message, weight, out),
+            Input::Acknowledge(id) => self.acknowledge(now, &id, out),
+            Input::GiveBack { id, code, message, retry_after_ms } => {
+                if self.heard.give_back(&id) {
+                    let nack = Nack { retry_after_ms, ..Nack::new(id, code, message) };
+                    self.say(now, Kind::Nack, &nack, out);
+                }
+            }
+            Input::Subscribe(pattern) => self.subscribe(now, pattern, out),
+            Input::Unsubscribe(pattern) => {
+                if self.subscriptions.remove(&pattern) {
+                    self.say_on(now, Kind::Unsubscribe, &pattern, out);
+                }
+            }
+            Input::Close => self.close(now, out),
+            Input::Tick => self.tick(now, out),
+        }
+    }
+
+    /// When the machine wants [`Input::Tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Disconnected | Phase::Connecting => None,
+            Phase::Handshaking { until } | Phase::Backoff { until } => Some(until),
+            Phase::Ready { .. } => self.hold.deadline(),
+        }
+    }
+
+    fn tick(&mut self, now: Now, out: &mut Vec<Output>) {
+        match self.phase {
+            Phase::Backoff { until } if now.monotonic >= until => self.connect(out),
+            Phase::Handshaking { until } if now.monotonic >= until => {
+                let why = format!("the daemon did not say WELCOME within {WELCOME_MS} ms");
+                self.lost(now, why, 0, out);
+            }
+            Phase::Ready { .. } => self.hold.flush(now, out),
+            _ => {}
+        }
+    }
+
+    fn connect(&mut self, out: &mut Vec<Output>) {
+        self.phase = Phase::Connecting;
+        self.attempts += 1;
+        out.push(Output::Event(Event::State(State::Connecting)));
+        out.push(Output::Connect);
+    }
+
+    fn introduce(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.phase = Phase::Handshaking { until: now.monotonic.plus(WELCOME_MS) };
+        self.absent = false;
+        out.push(Output::Event(Event::State(State::Handshaking)));
+        // A token is good for one return, so it is gone whatever becomes of this one.
+        let session = self.token.take().map(|token| SessionClaim { resume_token: Some(token) });
+        let hello = Hello {
+            agent: self.identity.agent.clone(),
+            capabilities: self.identity.capabilities,
+            session,
+            mode: self.identity.mode.clone(),
+            auth: self.identity.key.clone().map(|key| Auth { key: Some(key) }),
+            companion_key: self.identity.companion_key.clone(),
+        };
+        self.write(now, Kind::Hello, None, &hello, out);
+    }
+
+    /// A try failed or a connection ended; the next try waits at least `wait_ms_min`.
+    fn lost(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
+        match self.phase {
+            Phase::Disconnected | Phase::Backoff { .. } => return,
+            Phase::Ready { since } if now.monotonic.since(since) >= STEADY_MS => {
+                (self.attempts, self.waits) = (0, 0);
+            }
+            _ => {}
+        }
+        self.leave(out);
+        let limit = if self.joined { ATTEMPTS_MAX } else { self.identity.first_attempts };
+        if self.attempts < limit {
+            let wait = BACKOFF_MS.saturating_mul(1 << self.waits.min(20)).min(BACKOFF_MS_MAX);
+            self.waits += 1;
+            let wait_ms = self.dice.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
+            return self.back_off(now, wait_ms, why, out);
+        }
+        let gave_up = Ended::GaveUp { attempts: self.attempts, why, absent: self.absent };
+        (self.attempts, self.waits) = (0, 0);
+        match self.identity.again_after_ms.filter(|_| self.joined) {
+            Some(wait_ms) => self.back_off(now, wait_ms, gave_up.to_string(), out),
+            None => self.end(gave_up, out),
+        }
+    }
+
+    fn back_off(&mut self, now: Now, wait_ms: u64, why: String, out: &mut Vec<Output>) {
+        self.phase = Phase::Backoff { until: now.monotonic.plus(wait_ms) };
+        out.push(Output::Event(Event::State(State::Backoff { wait_ms, why })));
+    }
+
+    fn end(&mut self, ended: Ended, out: &mut Vec<Output>) {
+        self.leave(out);
+        out.push(Output::Event(Event::State(State::Disconnected)));
+        out.push(Output::Event(Event::Ended(ended)));
+    }
+
+    /// The stream is no use any more.
+    fn leave(&mut self, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Handshaking { .. } | Phase::Ready { .. }) {
+            out.push(Output::HangUp);
+        }
+        self.phase = Phase::Disconnected;
+        self.hold.shut();
+        self.asked.clear();
+    }
+
+    fn close(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.is_ready() {
+            let bye = Bye { reason: "done".to_owned(), retry_after_ms: None };
+            self.say(now, Kind::Bye, &bye, out);
+            out.push(Output::Close);
+            self.phase = Phase::Disconnected;
+        }
+        self.end(Ended::Closed, out);
+    }
+
+    const fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready { .. })
+    }
+}
+
+/// What the daemon says.
+impl Session {
+    fn frame(&mut self, now: Now, json: &[u8], out: &mut Vec<Output>) {
+        let handshaking = matches!(self.phase, Phase::Handshaking { .. });
+        if !handshaking && !self.is_ready() {
+            return;
+        }
+        let judged = match Envelope::read(json) {
+            Ok(envelope) if handshaking => self.shake_hands(now, &envelope, out),
+            Ok(envelope) => self.hear(now, &envelope, json, out),
+            Err(violation) => Err(violation),
+        };
+        if let Err(violation) = judged {
+            self.violated(now, violation, out);
+        }
+    }
+
+    /// The daemon broke a rule: a small one is told, any other ends the connection.
+    fn violated(&mut self, now: Now, violation: Violation, out: &mut Vec<Output>) {
+        if violation.code.is_fatal() {
+            self.lost(now, format!("the daemon broke the protocol: {violation}"), 0, out);
+        } else {
+            out.push(Output::Event(Event::Complaint(violation.into())));
+        }
+    }
+
+    fn shake_hands(
+        &mut self,
+        now: Now,
+        envelope: &Envelope<'_>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Violation> {
+        match envelope.kind {
+            Kind::Welcome => self.welcome(now, envelope.typed(envelope.payload)?, out),
+            Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
+            Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
+            kind => {
+                let why = format!("the daemon said {} before WELCOME", kind.as_str());
+                self.lost(now, why, 0, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, now: Now, welcome: Welcome, out: &mut Vec<Output>) {
+        self.phase = Phase::Ready { since: now.monotonic };
+        self.joined = true;
+        self.token =
+            Some(welcome.resume_token.clone()).filter(|_| self.identity.capabilities.resume);
+        let frame_bytes_max = welcome.server.max_frame_bytes;
+        out.push(Output::Event(Event::State(State::Ready(Box::new(welcome)))));
+        // Topics first: what is said next may be answered on one of them.
+        for pattern in self.subscriptions.clone() {
+            self.ask_for(now, pattern, out);
+        }
+        self.hold.open(now, frame_bytes_max, out);
+    }
+
+    fn hear(
+        &mut self,
+        now: Now,
+        envelope: &Envelope<'_>,
+        json: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Result<(), Violation> {
+        match envelope.kind {
+            Kind::Deliver => self.deliver(now, envelope, json, out),
+            Kind::Ack => self.ack(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Nack => self.nack(now, envelope.typed(envelope.payload)?, out),
+            Kind::Busy => {
+                let busy = envelope.typed(envelope.payload)?;
+                self.hold.busy(now, busy, &mut self.dice, out);
+            }
+            Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
+            Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Pong | Kind::Sync => {}
+            kind @ (Kind::Hello
+            | Kind::Welcome
+            | Kind::Send
+            | Kind::Resume
+            | Kind::Subscribe
+            | Kind::Unsubscribe) => {
+                let words = format!("the daemon said {}, which means nothing now", kind.as_str());
+                return Err(Violation::new(ErrorCode::Invalid, words));
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, now: Now, envelope: &Envelope<'_>, json: &[u8], out: &mut Vec<Output>) {
+        let json = std::str::from_utf8(json).expect("an envelope was read from it");
+        let delivery = match Delivery::read(envelope, json) {
+            Ok(delivery) => delivery,
+            Err(violation) => {
+                let id = envelope.id.clone();
+                let nack = Nack::new(id, NackCode::Invalid, violation.message);
+                return self.say(now, Kind::Nack, &nack, out);
+            }
+        };
+        match self.heard.judge(&delivery) {
+            Verdict::New => out.push(Output::Event(Event::Delivered(delivery))),
+            Verdict::Double => {}
+            Verdict::Done => self.say_ack(now, &delivery.id, delivery.seq, out),
+            Verdict::Full => {
+                let words = "too many deliveries are unanswered here";
+                let nack = Nack {
+                    retry_after_ms: Some(FULL_RETRY_MS),
+                    ..Nack::new(delivery.id, NackCode::Limit, words)
+                };
+                self.say(now, Kind::Nack, &nack, out);
+            }
+        }
+    }
+
+    fn ack(&mut self, now: Now, ack: &Ack<'_>, out: &mut Vec<Output>) {
+        if let Some(pattern) = self.asked.remove(&*ack.ack_id) {
+            out.push(Output::Event(Event::Subscribed { pattern, refused: None }));
+        } else if ack.state.as_deref() == Some("accepted") {
+            self.hold.accepted(now, &ack.ack_id, ack.recipients, out);
+        }
+    }
+
+    fn nack(&mut self, now: Now, nack: Nack, out: &mut Vec<Output>) {
+        match self.asked.remove(&nack.ack_id) {
+            Some(pattern) => {
+                self.subscriptions.remove(&pattern);
+                out.push(Output::Event(Event::Subscribed { pattern, refused: Some(nack) }));
+            }
+            None => self.hold.refused(now, nack, out),
+        }
+    }
+
+    fn pong(&mut self, now: Now, ping: &Heartbeat, out: &mut Vec<Output>) {
+        self.write(now, Kind::Pong, None, ping, out);
+    }
+
+    fn fault(&mut self, now: Now, fault: Fault, out: &mut Vec<Output>) {
+        let code = ErrorCode::parse(&fault.code);
+        if code == Some(ErrorCode::ResumeRejected) {
+            // The daemon goes on with a fresh session, and so do we.
+            return;
+        }
+        if !fault.fatal && !code.is_some_and(ErrorCode::is_fatal) {
+            return match fault.reference.clone() {
+                Some(id) if self.hold.has(&id) => {
+                    self.hold.refused(now, Nack::new(id, NackCode::Invalid, fault.message), out);
+                }
+                _ => out.push(Output::Event(Event::Complaint(fault))),
+            };
+        }
+        match code {
+            Some(
+                ErrorCode::HandshakeTimeout
+                | ErrorCode::HeartbeatTimeout
+                | ErrorCode::TooManyClients
+                | ErrorCode::ShuttingDown
+                | ErrorCode::Internal,
+            ) => self.lost(now, format!("{} ({})", fault.message, fault.code), 0, out),
+            // Anything else would only happen again.
+            _ => self.end(Ended::Fault(fault), out),
+        }
+    }
+
+    fn bye(&mut self, now: Now, bye: &Bye, out: &mut Vec<Output>) {
+        let why = format!("the daemon left: {}", bye.reason);
+        self.lost(now, why, bye.retry_after_ms.unwrap_or(0), out);
+    }
+}
+
+/// What the application says.
+impl Session {
+    fn acknowledge(&mut self, now: Now, id: &str, out: &mut Vec<Output>) {
+        // While away nothing is said: the delivery comes again, and is acknowledged then.
+        if let Some(seq) = self.heard.acknowledge(id) {
+            self.say_ack(now, id, seq, out);
+        }
+    }
+
+    fn subscribe(&mut self, now: Now, pattern: String, out: &mut Vec<Output>) {
+        if self.subscriptions.len() == SUBSCRIPTIONS_MAX && !self.subscriptions.contains(&pattern) {
+            let words = format!("a client has at most {SUBSCRIPTIONS_MAX} subscriptions");
+            let refused = Some(Nack::new(pattern.clone(), NackCode::Limit, words));
+            return out.push(Output::Event(Event::Subscribed { pattern, refused }));
+        }
+        self.subscriptions.insert(pattern.clone());
+        if self.is_ready() {
+            self.ask_for(now, pattern, out);
+        }
+    }
+
+    fn ask_for(&mut self, now: Now, pattern: String, out: &mut Vec<Output>) {
+        let id = self.say_on(now, Kind::Subscribe, &pattern, out);
+        self.asked.insert(id, pattern);
+    }
+
+    fn say_ack(&mut self, now: Now, id: &str, seq: u64, out: &mut Vec<Output>) {
+        let ack = Ack { ack_id: Cow::Borrowed(id), seq: Some(seq), ..Ack::default() };
+        self.say(now, Kind::Ack, &ack, out);
+    }
+
+    fn say(&mut self, now: Now, kind: Kind, payload: &impl Serialize, out: &mut Vec<Output>) {
+        if self.is_ready() {
+            self.write(now, kind, None, payload, out);
+        }
+    }
+
+    /// Gives back the envelope's id, also where nobody is there to hear it.
+    fn say_on(&mut self, now: Now, kind: Kind, topic: &str, out: &mut Vec<Output>) -> String {
+        if self.is_ready() {
+            return self.write(now, kind, Some(topic), &Empty {}, out);
+        }
+        String::new()
+    }
+
+    fn write(
+        &mut self,
+        now: Now,
+        kind: Kind,
+        topic: Option<&str>,
+        payload: &impl Serialize,
+        out: &mut Vec<Output>,
+    ) -> String {
+        let id = self.dice.id();
+        let mut bytes = Vec::new();
+        Header { topic, ..Header::new(kind, &id, now.unix_ms) }.append(&mut bytes, payload);
+        out.push(Output::Frame(bytes));
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests;

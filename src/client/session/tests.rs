@@ -1,0 +1,688 @@
+//! Transcripts: what happens on the left, what the machine does about it below.
+
+use super::*;
+use crate::client::message::Meta;
+use expect_test::{Expect, expect};
+use std::fmt::Write;
+
+const WELCOME: &str = r#"{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{"session_id":"s-1","resume_token":"t-1","agent":"Ann","server":{"max_frame_bytes":400,"heartbeat_ms":5000}}}"#;
+
+/// A machine, its clock, and what was written down.
+struct Script {
+    session: Session,
+    now: Now,
+    /// Ids of the machine's own making, in the order they were seen.
+    ids: Vec<String>,
+    text: String,
+}
+
+impl Script {
+    fn new(first_attempts: u32, again_after_ms: Option<u64>) -> Self {
+        let identity = Identity {
+            agent: Some("Ann".to_owned()),
+            mode: None,
+            capabilities: Capabilities { resume: true, ..Capabilities::default() },
+            key: None,
+            companion_key: None,
+            first_attempts,
+            again_after_ms,
+            seed: [3; 32],
+        };
+        let session = Session::new(identity);
+        Self { session, now: Now::default(), ids: Vec::new(), text: String::new() }
+    }
+
+    fn joined() -> Self {
+        let mut script = Self::new(1, None);
+        script.run("start\nconnected");
+        script.say(WELCOME);
+        script.text.clear();
+        script
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = Vec::new();
+        self.session.handle(self.now, input, &mut out);
+        for output in out {
+            let line = self.render(output);
+            writeln!(self.text, "  {line}").unwrap();
+        }
+    }
+
+    fn say(&mut self, json: &str) {
+        self.input(Input::Frame(json.as_bytes()));
+    }
+
+    /// One input a line.
+    fn run(&mut self, lines: &str) {
+        for line in lines.lines() {
+            writeln!(self.text, "{line}").unwrap();
+            let words: Vec<_> = line.split(' ').collect();
+            match words[..] {
+                ["start"] => self.input(Input::Start),
+                ["connected"] => self.input(Input::Connected),
+                ["not-connected"] => {
+                    self.input(Input::NotConnected { why: "nobody there".to_owned(), absent: true })
+                }
+                ["gone"] => self.input(Input::Disconnected("the stream ended".to_owned())),
+                ["close"] => self.input(Input::Close),
+                ["welcome"] => self.say(WELCOME),
+                ["wait"] => {
+                    let deadline = self.session.deadline().expect("something waits");
+                    assert!(deadline > self.now.monotonic, "no deadline is in the past");
+                    self.now.monotonic = deadline;
+                    self.input(Input::Tick);
+                }
+                ["pass", ms] => self.now.monotonic = self.now.monotonic.plus(ms.parse().unwrap()),
+                ["send", id, to] => self.send(id, to, true),
+                ["toss", id, to] => self.send(id, to, false),
+                ["ack", id] => self.input(Input::Acknowledge(id.to_owned())),
+                ["give-back", id] => self.input(Input::GiveBack {
+                    id: id.to_owned(),
+                    code: NackCode::Refused,
+                    message: "no".to_owned(),
+                    retry_after_ms: Some(70),
+                }),
+                ["subscribe", pattern] => self.input(Input::Subscribe(pattern.to_owned())),
+                ["unsubscribe", pattern] => self.input(Input::Unsubscribe(pattern.to_owned())),
+                ["daemon>", kind, payload] => {
+                    let payload = self.with_ids(payload);
+                    let json =
+                        format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{payload}}}"#);
+                    self.say(&json);
+                }
+                ["deliver", id, delivery] => {
+                    let json = format!(
+                        r#"{{"v":1,"type":"DELIVER","id":"{id}","ts":1,"from":"Bob","to":"Ann","payload":{{"kind":"message","body":"hi"}},"delivery":{delivery}}}"#
+                    );
+                    self.say(&json);
+                }
+                _ => panic!("what is {line:?}?"),
+            }
+        }
+    }
+
+    fn send(&mut self, id: &str, to: &str, at_least_once: bool) {
+        let meta = Meta { requires_ack: at_least_once, ..Meta::default() };
+        let message = Outgoing { meta, ..Outgoing::message(to, "x") };
+        self.input(Input::Send(SendId(id.to_owned()), message, 10));
+    }
+
+    /// `#3` in a line means the third id that the machine made.
+    fn with_ids(&self, text: &str) -> String {
+        self.ids.iter().enumerate().fold(text.to_owned(), |text, (place, id)| {
+            text.replace(&format!("\"#{}\"", place + 1), &format!("\"{id}\""))
+        })
+    }
+
+    fn render(&mut self, output: Output) -> String {
+        match output {
+            Output::Frame(bytes) => {
+                let envelope = Envelope::read(&bytes[4..]).unwrap();
+                let id = self.short(&envelope.id);
+                let mut line = format!("> {} {id}", envelope.kind.as_str());
+                for part in
+                    [envelope.to.as_deref(), envelope.topic.as_deref()].into_iter().flatten()
+                {
+                    write!(line, " {part}").unwrap();
+                }
+                if envelope.kind != Kind::Send {
+                    write!(line, " {}", envelope.payload).unwrap();
+                }
+                line
+            }
+            Output::Event(Event::Delivered(delivery)) => {
+                format!("hear {} from {}: {}", delivery.id, delivery.from, delivery.spoken().body)
+            }
+            Output::Event(Event::State(State::Ready(welcome))) => {
+                format!("ready {}", welcome.session_id)
+            }
+            Output::Event(event) => format!("{event:?}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn short(&mut self, id: &str) -> String {
+        if id.len() != 36 {
+            return id.to_owned();
+        }
+        let place = self.ids.iter().position(|known| known == id).unwrap_or_else(|| {
+            self.ids.push(id.to_owned());
+            self.ids.len() - 1
+        });
+        format!("#{}", place + 1)
+    }
+}
+
+#[track_caller]
+fn check(lines: &str, expected: Expect) {
+    let mut script = Script::joined();
+    script.run(lines);
+    expected.assert_eq(&script.text);
+}
+
+#[test]
+fn hello_then_ready_then_bye() {
+    let mut script = Script::new(1, None);
+    script.run("start\nconnected\nwelcome\ndaemon> PING {\"nonce\":\"n\"}\nclose");
+    expect![[r#"
+        start
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #1 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true}}
+        welcome
+          ready s-1
+        daemon> PING {"nonce":"n"}
+          > PONG #2 {"nonce":"n"}
+        close
+          > BYE #3 {"reason":"done"}
+          Close
+          State(Disconnected)
+          Ended(Closed)
+    "#]].assert_eq(&script.text);
+}
+
+#[test]
+fn ten_attempts_then_an_error_that_says_so() {
+    let mut script = Script::joined();
+    script.run("pass 20000\ngone");
+    for _ in 0..9 {
+        script.run("wait\nnot-connected");
+    }
+    script.run("wait\nconnected\nwait");
+    expect![[r#"
+        pass 20000
+        gone
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 184, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 398, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 733, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 1577, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 3059, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 6924, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 14707, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 27622, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 25920, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        wait
+          HangUp
+          State(Disconnected)
+          Ended(GaveUp { attempts: 10, why: "the daemon did not say WELCOME within 10000 ms", absent: false })
+    "#]].assert_eq(&script.text);
+}
+
+#[test]
+fn the_first_join_tries_as_often_as_it_was_told() {
+    let mut script = Script::new(2, Some(30_000));
+    script.run("start\nnot-connected\nwait\nnot-connected");
+    expect![[r#"
+        start
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 113, why: "nobody there" })
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Disconnected)
+          Ended(GaveUp { attempts: 2, why: "nobody there", absent: true })
+    "#]]
+    .assert_eq(&script.text);
+}
+
+#[test]
+fn a_wrapper_begins_a_new_cycle_after_thirty_seconds() {
+    let mut script = Script::new(1, Some(30_000));
+    script.run("start\nconnected\nwelcome\npass 20000\ngone");
+    for _ in 0..10 {
+        script.run("wait\nnot-connected");
+    }
+    script.text.clear();
+    script.run("wait\nnot-connected");
+    expect![[r#"
+        wait
+          State(Connecting)
+          Connect
+        not-connected
+          State(Backoff { wait_ms: 86, why: "nobody there" })
+    "#]]
+    .assert_eq(&script.text);
+}
+
+#[test]
+fn a_connection_that_never_lasts_is_given_up() {
+    let mut script = Script::joined();
+    for _ in 0..9 {
+        script.run("gone\nwait\nconnected\nwelcome");
+    }
+    script.text.clear();
+    script.run("gone");
+    expect![[r#"
+        gone
+          HangUp
+          State(Disconnected)
+          Ended(GaveUp { attempts: 10, why: "the stream ended", absent: false })
+    "#]]
+    .assert_eq(&script.text);
+}
+
+#[test]
+fn fatal_errors_end_it_or_bring_it_back() {
+    for (code, ends) in [
+        ("SESSION_REPLACED", true),
+        ("NAME_IN_USE", true),
+        ("INVALID_NAME", true),
+        ("UNAUTHORIZED", true),
+        ("UNSUPPORTED_VERSION", true),
+        ("BAD_FRAME", true),
+        ("SOMETHING_NEW", true),
+        ("HEARTBEAT_TIMEOUT", false),
+        ("SHUTTING_DOWN", false),
+        ("TOO_MANY_CLIENTS", false),
+        ("INTERNAL", false),
+    ] {
+        let mut script = Script::joined();
+        script.run(&format!(
+            "daemon> ERROR {{\"code\":\"{code}\",\"fatal\":true,\"message\":\"words\"}}"
+        ));
+        assert_eq!(script.text.contains("Ended(Fault("), ends, "{}", script.text);
+        assert_eq!(script.session.deadline().is_none(), ends, "{}", script.text);
+        assert!(script.text.contains("HangUp"), "{}", script.text);
+    }
+}
+
+#[test]
+fn a_rejected_token_is_dropped_and_a_bye_brings_back() {
+    check(
+        "daemon> BYE {\"reason\":\"upgrade\",\"retry_after_ms\":400}\nwait\nconnected\n\
+         daemon> ERROR {\"code\":\"RESUME_REJECTED\",\"fatal\":false,\"message\":\"old\"}\ngone\n\
+         wait\nconnected\nwelcome",
+        expect![[r#"
+            daemon> BYE {"reason":"upgrade","retry_after_ms":400}
+              HangUp
+              State(Backoff { wait_ms: 400, why: "the daemon left: upgrade" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            daemon> ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"old"}
+            gone
+              HangUp
+              State(Backoff { wait_ms: 191, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true}}
+            welcome
+              ready s-1
+        "#]],
+    );
+}
+
+#[test]
+fn at_least_once_is_sent_again_until_accepted() {
+    check(
+        "send m1 Bob\ntoss m2 Bob\nsend m3 Bob\ndaemon> ACK {\"ack_id\":\"m3\",\"state\":\"accepted\"}\n\
+         gone\nsend m4 Bob\ntoss m5 Bob\nwait\nconnected\nwelcome\n\
+         daemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\",\"recipients\":2}\n\
+         daemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\"}\n\
+         daemon> NACK {\"ack_id\":\"m4\",\"code\":\"UNKNOWN_AGENT\",\"message\":\"who\"}\n\
+         daemon> NACK {\"ack_id\":\"m1\",\"code\":\"EXPIRED\",\"message\":\"late\"}",
+        expect![[r#"
+            send m1 Bob
+              > SEND m1 Bob
+            toss m2 Bob
+              > SEND m2 Bob
+              Released(10)
+            send m3 Bob
+              > SEND m3 Bob
+            daemon> ACK {"ack_id":"m3","state":"accepted"}
+              Released(10)
+              Accepted { send_id: SendId("m3"), recipients: None }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            send m4 Bob
+            toss m5 Bob
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+              > SEND m1 Bob
+              > SEND m4 Bob
+              > SEND m5 Bob
+              Released(10)
+            daemon> ACK {"ack_id":"m1","state":"accepted","recipients":2}
+              Released(10)
+              Accepted { send_id: SendId("m1"), recipients: Some(2) }
+            daemon> ACK {"ack_id":"m1","state":"accepted"}
+            daemon> NACK {"ack_id":"m4","code":"UNKNOWN_AGENT","message":"who"}
+              Released(10)
+              Refused { send_id: SendId("m4"), nack: Nack { ack_id: "m4", code: "UNKNOWN_AGENT", message: "who", to: None, correlation_id: None, retry_after_ms: None } }
+            daemon> NACK {"ack_id":"m1","code":"EXPIRED","message":"late"}
+              Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "EXPIRED", message: "late", to: None, correlation_id: None, retry_after_ms: None } }
+        "#]],
+    );
+}
+
+#[test]
+fn busy_holds_back_all_that_goes_to_the_same_recipient() {
+    check(
+        "send m1 Bob\nsend m2 bob\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9}\n\
+         send m3 BOB\nsend m4 Cid\nsend m5 *\nsend m6 Cid\n\
+         daemon> BUSY {\"ack_id\":\"m2\",\"retry_after_ms\":50,\"queue_depth\":9}\nwait\n\
+         daemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9}\nwait\n\
+         daemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\"}\n\
+         daemon> ACK {\"ack_id\":\"m2\",\"state\":\"accepted\"}",
+        expect![[r#"
+            send m1 Bob
+              > SEND m1 Bob
+            send m2 bob
+              > SEND m2 bob
+            daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m1"), wait_ms: 44 }
+            send m3 BOB
+            send m4 Cid
+              > SEND m4 Cid
+            send m5 *
+            send m6 Cid
+            daemon> BUSY {"ack_id":"m2","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m2"), wait_ms: 46 }
+            wait
+              > SEND m1 Bob
+            daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m1"), wait_ms: 99 }
+            wait
+            daemon> ACK {"ack_id":"m1","state":"accepted"}
+              Released(10)
+              Accepted { send_id: SendId("m1"), recipients: None }
+              > SEND m2 bob
+            daemon> ACK {"ack_id":"m2","state":"accepted"}
+              Released(10)
+              Accepted { send_id: SendId("m2"), recipients: None }
+              > SEND m3 BOB
+              > SEND m5 *
+              > SEND m6 Cid
+        "#]],
+    );
+}
+
+#[test]
+fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
+    check(
+        "send m1 *\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9,\"busy\":[\"Bob\"]}\n\
+         send m2 Cid\nsend m3 bob\nsend m4 *\nwait\n\
+         daemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\",\"recipients\":2}",
+        expect![[r#"
+            send m1 *
+              > SEND m1 *
+            daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9,"busy":["Bob"]}
+              Busy { send_id: SendId("m1"), wait_ms: 44 }
+            send m2 Cid
+              > SEND m2 Cid
+            send m3 bob
+            send m4 *
+            wait
+              > SEND m1 *
+            daemon> ACK {"ack_id":"m1","state":"accepted","recipients":2}
+              Released(10)
+              Accepted { send_id: SendId("m1"), recipients: Some(2) }
+              > SEND m3 bob
+              > SEND m4 *
+        "#]],
+    );
+}
+
+#[test]
+fn busy_about_an_at_most_once_message_sends_it_again_too() {
+    check(
+        "toss m1 Bob\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9}\nwait\n\
+         daemon> BUSY {\"ack_id\":\"m0\",\"retry_after_ms\":50,\"queue_depth\":9}",
+        expect![[r#"
+            toss m1 Bob
+              > SEND m1 Bob
+              Released(10)
+            daemon> BUSY {"ack_id":"m1","retry_after_ms":50,"queue_depth":9}
+              Busy { send_id: SendId("m1"), wait_ms: 44 }
+            wait
+              > SEND m1 Bob
+            daemon> BUSY {"ack_id":"m0","retry_after_ms":50,"queue_depth":9}
+              Refused { send_id: SendId("m0"), nack: Nack { ack_id: "m0", code: "BUSY", message: "the recipient had no room for it", to: None, correlation_id: None, retry_after_ms: None } }
+        "#]],
+    );
+}
+
+#[test]
+fn waits_double_up_to_thirty_seconds() {
+    let mut script = Script::joined();
+    script.run("send m1 Bob");
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        script.run("daemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":100,\"queue_depth\":1}");
+        waits.push(script.session.deadline().unwrap().since(script.now.monotonic));
+        script.run("wait");
+    }
+    for (place, wait) in waits.iter().enumerate() {
+        let middle = (100 << place).min(30_000);
+        assert!((middle * 85 / 100..=middle * 115 / 100).contains(wait), "{waits:?}");
+    }
+}
+
+#[test]
+fn a_message_over_the_daemons_limit_is_refused_here() {
+    let mut script = Script::joined();
+    let message = Outgoing::message("Bob", "x".repeat(400));
+    script.text.push_str("a large message\n");
+    script.input(Input::Send(SendId("m1".to_owned()), message, 10));
+    expect![[r#"
+        a large message
+          Released(10)
+          Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "TOO_LARGE", message: "the message takes 525 bytes; the daemon's max_frame_bytes is 400", to: None, correlation_id: None, retry_after_ms: None } }
+    "#]].assert_eq(&script.text);
+}
+
+#[test]
+fn an_error_about_a_message_refuses_it() {
+    check(
+        "send m1 Bob\ndaemon> ERROR {\"code\":\"INVALID\",\"fatal\":false,\"message\":\"deep\",\"ref\":\"m1\"}\n\
+         daemon> ERROR {\"code\":\"INVALID\",\"fatal\":false,\"message\":\"odd\"}",
+        expect![[r#"
+            send m1 Bob
+              > SEND m1 Bob
+            daemon> ERROR {"code":"INVALID","fatal":false,"message":"deep","ref":"m1"}
+              Released(10)
+              Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "INVALID", message: "deep", to: None, correlation_id: None, retry_after_ms: None } }
+            daemon> ERROR {"code":"INVALID","fatal":false,"message":"odd"}
+              Complaint(Fault { code: "INVALID", fatal: false, message: "odd", reference: None })
+        "#]],
+    );
+}
+
+#[test]
+fn doubles_are_dropped() {
+    check(
+        "deliver d1 {\"seq\":1,\"requires_ack\":true}\ndeliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":2}\n\
+         ack d1\nack d1\ndeliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":3}\n\
+         deliver d2 {\"seq\":2}\nack d2\ndeliver d2 {\"seq\":2}\n\
+         deliver d3 {\"seq\":3,\"requires_ack\":true}\ngive-back d3\n\
+         deliver d3 {\"seq\":3,\"requires_ack\":true,\"attempt\":2}\n\
+         deliver d4 {\"seq\":4,\"requires_ack\":true}\ngone\nack d4\nwait\nconnected\nwelcome\n\
+         deliver d4 {\"seq\":4,\"requires_ack\":true,\"attempt\":2}",
+        expect![[r#"
+            deliver d1 {"seq":1,"requires_ack":true}
+              hear d1 from Bob: hi
+            deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
+            ack d1
+              > ACK #2 {"ack_id":"d1","seq":1}
+            ack d1
+            deliver d1 {"seq":1,"requires_ack":true,"attempt":3}
+              > ACK #3 {"ack_id":"d1","seq":1}
+            deliver d2 {"seq":2}
+              hear d2 from Bob: hi
+            ack d2
+            deliver d2 {"seq":2}
+            deliver d3 {"seq":3,"requires_ack":true}
+              hear d3 from Bob: hi
+            give-back d3
+              > NACK #4 {"ack_id":"d3","code":"REFUSED","message":"no","retry_after_ms":70}
+            deliver d3 {"seq":3,"requires_ack":true,"attempt":2}
+              hear d3 from Bob: hi
+            deliver d4 {"seq":4,"requires_ack":true}
+              hear d4 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 97, why: "the stream ended" })
+            ack d4
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+            deliver d4 {"seq":4,"requires_ack":true,"attempt":2}
+              > ACK #6 {"ack_id":"d4","seq":4}
+        "#]],
+    );
+}
+
+#[test]
+fn a_payload_that_cannot_be_read_is_given_back() {
+    let mut script = Script::joined();
+    script.text.push_str("a body that is a number\n");
+    script.say(
+        r#"{"v":1,"type":"DELIVER","id":"d1","ts":1,"from":"Bob","to":"Ann","payload":{"body":7},"delivery":{"seq":1,"requires_ack":true}}"#,
+    );
+    expect![[r#"
+        a body that is a number
+          > NACK #2 {"ack_id":"d1","code":"INVALID","message":"DELIVER: invalid type: integer `7`, expected a string"}
+    "#]].assert_eq(&script.text);
+}
+
+#[test]
+fn subscriptions_are_made_again() {
+    check(
+        "subscribe a.*\nsubscribe b\ndaemon> ACK {\"ack_id\":\"#2\"}\n\
+         daemon> NACK {\"ack_id\":\"#3\",\"code\":\"FORBIDDEN\",\"message\":\"no\"}\ngone\n\
+         subscribe c\nwait\nconnected\nwelcome\nunsubscribe c\nunsubscribe c",
+        expect![[r##"
+            subscribe a.*
+              > SUBSCRIBE #2 a.* {}
+            subscribe b
+              > SUBSCRIBE #3 b {}
+            daemon> ACK {"ack_id":"#2"}
+              Subscribed { pattern: "a.*", refused: None }
+            daemon> NACK {"ack_id":"#3","code":"FORBIDDEN","message":"no"}
+              Subscribed { pattern: "b", refused: Some(Nack { ack_id: "e8c7278f-c82a-4c27-800b-af60265aaf1b", code: "FORBIDDEN", message: "no", to: None, correlation_id: None, retry_after_ms: None }) }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 107, why: "the stream ended" })
+            subscribe c
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+              > SUBSCRIBE #5 a.* {}
+              > SUBSCRIBE #6 c {}
+            unsubscribe c
+              > UNSUBSCRIBE #7 c {}
+            unsubscribe c
+        "##]],
+    );
+}
+
+#[test]
+fn a_daemon_that_breaks_the_protocol_is_left_and_an_unknown_type_is_not() {
+    check(
+        "daemon> WHATEVER {}\ndaemon> HELLO {}\ndaemon> PING {",
+        expect![[r#"
+        daemon> WHATEVER {}
+          Complaint(Fault { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x") })
+        daemon> HELLO {}
+          Complaint(Fault { code: "INVALID", fatal: false, message: "the daemon said HELLO, which means nothing now", reference: None })
+        daemon> PING {
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the daemon broke the protocol: BAD_FRAME: the frame is not JSON: EOF while parsing an object at line 1 column 49" })
+    "#]],
+    );
+}
+
+#[test]
+fn nothing_hostile_panics() {
+    let mut frames = Vec::new();
+    for kind in Kind::ALL {
+        for payload in ["{}", "[]", "1", r#"{"ack_id":7}"#, r#"{"nonce":""}"#] {
+            for rest in ["", r#","delivery":{"seq":-1}"#, r#","from":"x","to":"y","delivery":{}"#] {
+                let kind = kind.as_str();
+                frames.push(format!(
+                    r#"{{"v":1,"type":"{kind}","id":"i","ts":1,"payload":{payload}{rest}}}"#
+                ));
+            }
+        }
+    }
+    for frame in &frames {
+        for script in [&mut Script::joined(), &mut Script::new(1, None)] {
+            script.say(frame);
+            script.run("start\nconnected");
+            script.say(frame);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The library against a scripted daemon, over connections in memory.
+
+use super::*;
+use crate::protocol::{
+    code::ErrorCode,
+    deliver,
+    envelope::{Envelope, Header, Kind},
+    frame::Batch,
+    payload::{Ack, Busy, Fault, Heartbeat, Server, Spoken},
+};
+use std::{borrow::Cow, io};
+
+/// Longer than anything takes; a test that hangs ends with it.
+const WATCHDOG: Duration = Duration::from_secs(20);
+
+/// A daemon that says what the test tells it.
+struct Daemon {
+    connection: Connection,
+    left: Vec<Vec<u8>>,
+}
+
+impl Daemon {
+    /// What the client says next.
+    #[track_caller]
+    fn hear(&mut self, kind: Kind) -> (String, Option<String>, serde_json::Value) {
+        while self.left.is_empty() {
+            let batch = self.connection.incoming.recv_timeout(WATCHDOG).expect("the client speaks");
+            self.left = batch.frames().map(<[u8]>::to_vec).collect();
+        }
+        let json = self.left.remove(0);
+        let envelope = Envelope::read(&json).unwrap();
+        assert_eq!(envelope.kind, kind, "{}", String::from_utf8_lossy(&json));
+        let to = envelope.to.as_deref().map(str::to_owned);
+        (envelope.id.into_owned(), to, serde_json::from_str(envelope.payload).unwrap())
+    }
+
+    fn say(&self, kind: Kind, payload: &impl serde::Serialize) {
+        let mut bytes = Vec::new();
+        Header::new(kind, "x", 1).append(&mut bytes, payload);
+        self.connection.outgoing.send_timeout(Batch::of(bytes), WATCHDOG).unwrap();
+    }
+
+    fn deliver(&self, id: &str, from: &str, body: &str, reply_to: Option<&str>) {
+        let delivery = deliver::Delivery {
+            seq: 1,
+            session_id: "s-1".into(),
+            original_to: None,
+            attempt: 1,
+            requires_ack: reply_to.is_none(),
+            sender: None,
+        };
+        let (mut shared, mut bytes) = (Vec::new(), Vec::new());
+        let spoken = Spoken { kind: "message".into(), body: body.into(), ..Spoken::default() };
+        let payload = serde_json::to_string(&spoken).unwrap();
+        let meta = reply_to.map(|id| format!(r#"{{"replyTo":"{id}"}}"#));
+        deliver::append_shared(&mut shared, from, None, &payload, meta.as_deref());
+        deliver::Head { id, ts: 1, to: "Ann", delivery }.append(&mut bytes, shared.len());
+        bytes.extend_from_slice(&shared);
+        self.connection.outgoing.send_timeout(Batch::of(bytes), WATCHDOG).unwrap();
+    }
+
+    fn accept(&self, id: &str) {
+        let ack =
+            Ack { ack_id: Cow::Borrowed(id), state: Some("accepted".into()), ..Ack::default() };
+        self.say(Kind::Ack, &ack);
+    }
+
+    fn shake_hands(&mut self) {
+        self.hear(Kind::Hello);
+        let server = Server {
+            max_frame_bytes: 1 << 20,
+            heartbeat_ms: 5000,
+            protocol: "1.1".to_owned(),
+            version: "0".to_owned(),
+            resume_window_ms: 0,
+            queue_max_messages: 0,
+        };
+        let welcome = Welcome {
+            session_id: "s-1".to_owned(),
+            resume_token: "t".to_owned(),
+            agent: "Ann".to_owned(),
+            capabilities: Capabilities::default(),
+            server,
+        };
+        self.say(Kind::Welcome, &welcome);
+    }
+}
+
+/// A client, and the daemons that its connections lead to.
+fn world() -> (JoinHandle<Result<Client, ClientError>>, Receiver<Daemon>) {
+    let (sender, daemons) = bounded(16);
+    let connect = move || {
+        let (ours, theirs) = Connection::memory();
+        let daemon = Daemon { connection: theirs, left: Vec::new() };
+        let nobody = |_| io::Error::new(io::ErrorKind::NotFound, "nobody there");
+        sender.send(daemon).map_err(nobody)?;
+        Ok(ours)
+    };
+    let settings = Settings::agent("memory", "Ann");
+    (thread::spawn(move || Client::over(settings, Box::new(connect))), daemons)
+}
+
+fn joined() -> (Client, Daemon, Receiver<Daemon>) {
+    let (joining, daemons) = world();
+    let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
+    daemon.shake_hands();
+    (joining.join().unwrap().unwrap(), daemon, daemons)
+}
+
+#[track_caller]
+fn next(client: &Client) -> Event {
+    client.events().recv_timeout(WATCHDOG).expect("something happens")
+}
+
+#[test]
+fn joining_returns_the_daemons_own_words() {
+    let (client, mut daemon, _daemons) = joined();
+    assert_eq!((client.name(), client.welcome().session_id.as_str()), ("Ann", "s-1"));
+    let closing = thread::spawn(move || client.close());
+    daemon.hear(Kind::Bye);
+    drop(daemon);
+    closing.join().unwrap();
+}
+
+#[test]
+fn nobody_there_and_a_refusal_are_told_apart() {
+    let (joining, daemons) = world();
+    drop(daemons);
+    let error = joining.join().unwrap().unwrap_err();
+    assert!(matches!(&error, ClientError::NoDaemon { endpoint, .. } if endpoint == "memory"));
+
+    let (joining, daemons) = world();
+    let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
+    daemon.hear(Kind::Hello);
+    let fault = Fault {
+        code: ErrorCode::NameInUse.as_str().to_owned(),
+        fatal: true,
+        message: "Ann is here already".to_owned(),
+        reference: None,
+    };
+    daemon.say(Kind::Error, &fault);
+    let error = joining.join().unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::Ended(ended) if ended.is(ErrorCode::NameInUse)));
+}
+
+#[test]
+fn a_message_survives_the_loss_of_its_connection() {
+    let (client, mut daemon, daemons) = joined();
+    let send_id = client.send(Outgoing::message("Bob", "hi")).unwrap();
+    let (first, to, payload) = daemon.hear(Kind::Send);
+    assert_eq!((first.as_str(), to.as_deref()), (send_id.0.as_str(), Some("Bob")));
+    assert_eq!(payload, serde_json::json!({"kind": "message", "body": "hi"}));
+    drop(daemon);
+    assert!(matches!(next(&client), Event::State(State::Backoff { .. })));
+    let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
+    daemon.shake_hands();
+    assert_eq!(daemon.hear(Kind::Send).0, send_id.0);
+    daemon.accept(&send_id.0);
+    loop {
+        match next(&client) {
+            Event::Accepted { send_id: accepted, .. } => {
+                assert_eq!(accepted, send_id);
+                break;
+            }
+            Event::State(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn deliveries_are_acknowledged_and_given_back() {
+    let (client, mut daemon, _daemons) = joined();
+    daemon.say(Kind::Ping, &Heartbeat { nonce: "n".to_owned() });
+    assert_eq!(daemon.hear(Kind::Pong).2, serde_json::json!({"nonce": "n"}));
+    for id in ["d1", "d2"] {
+        daemon.deliver(id, "Bob", "hello", None);
+        let Event::Delivered(delivery) = next(&client) else { panic!("a delivery comes") };
+        assert_eq!((delivery.id.as_str(), &*delivery.spoken().body), (id, "hello"));
+        assert_eq!(delivery.payload(), r#"{"kind":"message","body":"hello"}"#);
+    }
+    client.acknowledge("d1");
+    assert_eq!(daemon.hear(Kind::Ack).2, serde_json::json!({"ack_id": "d1", "seq": 1}));
+    client.give_back("d2", NackCode::Refused, "not now", Some(50));
+    assert_eq!(daemon.hear(Kind::Nack).2["retry_after_ms"], 50);
+}
+
+#[test]
+fn a_request_gets_its_own_answer_only() {
+    let (client, mut daemon, _daemons) = joined();
+    let client = Arc::new(client);
+    let asking = Arc::clone(&client);
+    let asking = thread::spawn(move || asking.request("status", None));
+    let (id, to, payload) = daemon.hear(Kind::Send);
+    assert_eq!((to.as_deref(), &payload["kind"]), (Some("@relay"), &"request".into()));
+    daemon.deliver("d1", "@relay", "for somebody else", Some("other"));
+    daemon.deliver("d2", "@relay", "fine", Some(&id));
+    assert_eq!(asking.join().unwrap().unwrap().spoken().body, "fine");
+    assert!(matches!(next(&client), Event::Delivered(delivery) if delivery.id == "d1"));
+}
+
+#[test]
+fn subscribing_waits_for_the_answer() {
+    let (client, mut daemon, _daemons) = joined();
+    let subscribing = thread::spawn(move || client.subscribe("a..b").map(|()| client));
+    let id = daemon.hear(Kind::Subscribe).0;
+    daemon.say(Kind::Nack, &Nack::new(id, NackCode::Invalid, "an empty token"));
+    let error = subscribing.join().unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::Refused(nack) if nack.code == "INVALID"));
+}
+
+#[test]
+fn too_much_is_refused_and_room_comes_back() {
+    let (client, mut daemon, _daemons) = joined();
+    let mut ids = Vec::new();
+    let error = loop {
+        match client.send(Outgoing::message("Bob", "x".repeat(100_000))) {
+            Ok(id) => ids.push(id),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ClientError::Full { .. }), "{error}");
+    assert!((100..200).contains(&ids.len()), "{}", ids.len());
+    for id in &ids {
+        assert_eq!(daemon.hear(Kind::Send).0, id.0);
+        daemon.accept(&id.0);
+        assert!(matches!(next(&client), Event::Accepted { .. }));
+    }
+    client.send(Outgoing::message("Bob", "x")).unwrap();
+}
+
+#[test]
+fn a_busy_recipients_message_goes_again() {
+    let (client, mut daemon, _daemons) = joined();
+    let id = client.send(Outgoing::message("Bob", "x")).unwrap().0;
+    for _ in 0..3 {
+        assert_eq!(daemon.hear(Kind::Send).0, id);
+        let busy = Busy { ack_id: id.clone(), retry_after_ms: 5, ..Busy::default() };
+        daemon.say(Kind::Busy, &busy);
+        assert!(matches!(next(&client), Event::Busy { send_id, .. } if send_id.0 == id));
+    }
+    assert_eq!(daemon.hear(Kind::Send).0, id);
+    daemon.accept(&id);
+    assert!(matches!(next(&client), Event::Accepted { .. }));
+}
+
+#[test]
+fn dropping_a_client_whose_daemon_does_not_listen_ends() {
+    let (client, daemon, _daemons) = joined();
+    let (done, ended) = bounded(1);
+    thread::spawn(move || {
+        drop(client);
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(WATCHDOG).unwrap();
+    drop(daemon);
+}
