@@ -593,3 +593,8 @@ impl Reader {
         self.page.mark_end(self.still.rows());
     }
 }
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod wrapped;
