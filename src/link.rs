@@ -91,10 +91,8 @@ impl Connection {
         let threads = thread::Builder::new().name(format!("{name}-writer")).spawn(move || {
             if let Err(error) = write_gathered(&stream, &to_peer) {
                 written_by.set(End::Failed(error.to_string()));
-                stream.hang_up();
-            } else {
-                stream.finish();
             }
+            stream.hang_up();
             // The reader ends with the stream; joining it here gives every thread an owner.
             if reader.join().is_err() {
                 written_by.set(End::Failed("the reader thread panicked".into()));

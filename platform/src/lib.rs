@@ -18,6 +18,9 @@ pub mod paths;
 pub mod peer;
 pub mod process;
 pub mod pty;
+#[cfg(windows)]
+#[path = "security/windows.rs"]
+mod security;
 pub mod stop;
 pub mod terminal;
 pub mod transport;

@@ -9,9 +9,6 @@ mod imp;
 
 use std::{fmt, io};
 
-#[cfg(windows)]
-pub(crate) use imp::{client_of, private_descriptor, owner_of_handle, Descriptor};
-
 /// The identity of the process at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {

@@ -1,5 +1,7 @@
 //! Pseudo-terminals: a command that believes it runs in a terminal, which is us.
 
+#[cfg(any(windows, test))]
+mod handshake;
 #[cfg(unix)]
 #[path = "pty/unix.rs"]
 mod imp;

@@ -49,7 +49,10 @@ pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
     {
         let mut listener = lock();
         if listener.is_some() {
-            return Err(refusal(io::ErrorKind::AlreadyExists, "the signals have a listener already"));
+            return Err(refusal(
+                io::ErrorKind::AlreadyExists,
+                "the signals have a listener already",
+            ));
         }
         *listener = Some(Box::new(told));
     }
@@ -79,7 +82,8 @@ fn tell(signal: Signal) {
 fn catch_ctrl_c() -> io::Result<()> {
     static CAUGHT: OnceLock<Result<(), String>> = OnceLock::new();
     let caught = CAUGHT.get_or_init(|| {
-        ctrlc::set_handler(|| tell(Signal::Stop)).map_err(|error| format!("listen for Ctrl-C: {error}"))
+        ctrlc::set_handler(|| tell(Signal::Stop))
+            .map_err(|error| format!("listen for Ctrl-C: {error}"))
     });
     caught.clone().map_err(io::Error::other)
 }

@@ -63,7 +63,10 @@ impl RawMode {
         }
         let mut before = lock();
         if before.is_some() {
-            return Err(refusal(io::ErrorKind::AlreadyExists, "the terminal is in raw mode already"));
+            return Err(refusal(
+                io::ErrorKind::AlreadyExists,
+                "the terminal is in raw mode already",
+            ));
         }
         restore_on_panic();
         *before = Some(imp::make_raw().map_err(crate::naming("make the terminal raw"))?);

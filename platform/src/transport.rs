@@ -101,7 +101,9 @@ impl Stream {
         if !server.is_trusted_server() {
             return Err(refusal(
                 io::ErrorKind::PermissionDenied,
-                format!("what answers at {endpoint} is run by another user ({server}): choose another endpoint"),
+                format!(
+                    "what answers at {endpoint} is run by another user ({server}): choose another endpoint"
+                ),
             ));
         }
         Ok(Self::new(stream))
@@ -112,13 +114,6 @@ impl Stream {
     /// an error). The other side reads what was written and then the end.
     pub fn hang_up(&self) {
         self.0.hang_up();
-    }
-
-    /// Ends the connection politely: the other side reads what was written and then the end, also on
-    /// a system whose hanging up throws away what was not read. May wait for the other side to read;
-    /// [`Stream::hang_up`] from another thread ends that wait.
-    pub fn finish(&self) {
-        self.0.finish();
     }
 
     /// Writes as much as goes without waiting.

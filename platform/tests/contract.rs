@@ -1,1 +1,145 @@
-fn main() {}
+//! What the platform crate promises: the same tests on every system.
+//!
+//! The tests run one after the other, each in a thread of its own under a watchdog, since signals, the
+//! umask and the terminal belong to the whole process. What a system cannot show is in one table,
+//! [`NOT_SHOWN`], with the reason; it is printed in every run, so that nothing is left out in silence
+//! and a change can be noticed by comparing.
+//!
+//! `cargo test -p platform --test contract -- NAME` runs the tests whose name contains NAME.
+#![allow(clippy::print_stdout, reason = "a test runner talks")]
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+#[path = "contract/endings.rs"]
+mod endings;
+#[path = "contract/files.rs"]
+mod files;
+#[path = "contract/listeners.rs"]
+mod listeners;
+#[path = "contract/roles.rs"]
+mod roles;
+#[path = "contract/scene.rs"]
+mod scene;
+#[path = "contract/streams.rs"]
+mod streams;
+#[path = "contract/system.rs"]
+mod system;
+#[path = "contract/terminals.rs"]
+mod terminals;
+#[path = "contract/users.rs"]
+mod users;
+
+use std::{env, process::ExitCode, sync::mpsc, thread, time::Duration};
+
+/// No test takes a tenth of this on a slow machine.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// A test's name and body.
+type Test = (&'static str, fn());
+
+macro_rules! tests {
+    ($($module:ident: $($name:ident),+;)+) => {
+        const TESTS: &[Test] = &[$($((stringify!($name), $module::$name),)+)+];
+    };
+}
+
+tests! {
+    streams:
+        one_thread_reads_while_another_writes, a_mebibyte_both_ways_at_once, a_mebibyte_in_single_bytes,
+        a_sixteenth_of_it_in_single_bytes, a_mebibyte_in_large_pieces, last_bytes_before_a_close_arrive,
+        last_bytes_before_a_hang_up_arrive, write_now_never_blocks;
+    endings:
+        hang_up_ends_a_blocked_read, hang_up_ends_a_blocked_write, hang_up_is_for_ever,
+        hang_up_is_heard_on_the_other_side, stop_ends_a_blocked_accept, a_stop_is_for_ever;
+    listeners:
+        nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
+        a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, a_removed_socket_is_noticed,
+        a_foreign_socket_is_left_alone, a_thousand_connections, endpoints_are_checked,
+        the_clock_goes_forward;
+    users:
+        the_peer_is_me, another_user_cannot_connect, another_user_is_recognized,
+        another_users_server_is_refused, another_users_endpoint_is_foreign;
+    files:
+        a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
+        private_files_are_private, private_files_are_replaced_whole, a_reader_keeps_what_it_opened, private_directories_are_private,
+        what_others_can_read_is_refused, a_detached_process_holds_nothing_open,
+        a_detached_process_leaves_its_session;
+    terminals:
+        an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
+        a_command_sees_its_surroundings, what_is_typed_is_read, a_resize_reaches_the_command,
+        the_cursor_is_told, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
+        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, ctrl_c_is_told, an_interrupt_is_told, termination_is_told,
+        a_hang_up_is_told;
+}
+
+/// What cannot be shown where: the kind of run, the test, the reason.
+const NOT_SHOWN: &[(&str, &str, &str)] = &[
+    ("unprivileged", "another_user_cannot_connect", "only root can become another user"),
+    ("unprivileged", "another_user_is_recognized", "only root can become another user"),
+    ("unprivileged", "another_users_server_is_refused", "only root can become another user"),
+    ("unprivileged", "another_users_endpoint_is_foreign", "only root can become another user"),
+    ("windows", "another_user_cannot_connect", "a second account needs a password"),
+    ("windows", "another_user_is_recognized", "a second account needs a password"),
+    ("windows", "another_users_server_is_refused", "a second account needs a password"),
+    ("windows", "another_users_endpoint_is_foreign", "a second account needs a password"),
+    ("windows", "write_now_never_blocks", "a named pipe has no such write"),
+    ("windows", "what_is_not_a_socket_is_left_alone", "a pipe's name is not a file's"),
+    ("windows", "a_removed_socket_is_noticed", "a pipe's name cannot be removed"),
+    ("windows", "a_foreign_socket_is_left_alone", "a pipe's name cannot be replaced"),
+    ("windows", "a_signal_is_an_exit_code", "there are no signals"),
+    ("windows", "termination_is_told", "there is no SIGTERM, and a test cannot log off"),
+    ("windows", "a_hang_up_is_told", "there is no SIGHUP"),
+    ("unix", "the_cursor_is_told", "only Windows asks the terminal where its cursor is"),
+    ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
+    ("wine", "a_reader_keeps_what_it_opened", "it does not replace a file that is open"),
+    ("wine", "ctrl_c_is_told", "its console host ends itself when it is typed"),
+    ("wine", "the_cursor_is_told", "its console host does not know the flag that makes it ask"),
+    ("wine", "a_resize_reaches_the_command", "its pseudo console does not resize"),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [play, role, arguments @ ..] = &arguments[..]
+        && play == roles::PLAY
+    {
+        return roles::play(role, arguments);
+    }
+    let wanted = arguments.into_iter().find(|argument| !argument.starts_with('-'));
+    let wanted = wanted.unwrap_or_default();
+    let here = system::here();
+    println!("\ncontract on {}", here.join(", "));
+    let (mut passed, mut failed) = (0, Vec::new());
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&wanted)) {
+        if let Some(reason) = not_shown(&here, name) {
+            println!("not shown: {name}: {reason}");
+        } else if run(name, *test) {
+            println!("ok: {name}");
+            passed += 1;
+        } else {
+            println!("FAILED: {name}");
+            failed.push(*name);
+        }
+    }
+    println!("contract: {passed} passed, {} failed {}\n", failed.len(), failed.join(" "));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn not_shown(here: &[&str], test: &str) -> Option<&'static str> {
+    let row = NOT_SHOWN.iter().find(|row| row.1 == test && here.contains(&row.0));
+    row.map(|row| row.2)
+}
+
+/// Runs one test; a hanging one ends the run, since its thread cannot be ended.
+fn run(name: &'static str, test: fn()) -> bool {
+    let (done, wait) = mpsc::channel();
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        test();
+        // The receiver is gone only if the watchdog has barked.
+        let _ = done.send(());
+    });
+    let thread = thread.unwrap();
+    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(WATCHDOG) {
+        println!("FAILED: {name} hangs");
+        std::process::exit(1);
+    }
+    thread.join().is_ok()
+}

@@ -127,5 +127,5 @@ pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl 
         }
         report(bytes);
     }
-    stream.finish();
+    stream.hang_up();
 }

@@ -3,7 +3,9 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
     path::{Path, PathBuf},
 };
 

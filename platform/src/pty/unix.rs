@@ -60,8 +60,9 @@ impl Pty {
         };
         let master = pty.master()?;
         // SAFETY: the descriptor is open, and the request has no pointers.
-        if unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFL, libc::O_RDWR | libc::O_NONBLOCK) }
-            != 0
+        if unsafe {
+            libc::fcntl(master.as_raw_fd(), libc::F_SETFL, libc::O_RDWR | libc::O_NONBLOCK)
+        } != 0
         {
             return Err(io::Error::last_os_error());
         }

@@ -54,7 +54,10 @@ impl Listener {
         // Where accept gives up its wait to look for a stop, it must not wait inside the call.
         socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(naming(listen()))?;
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
-            refusal(io::ErrorKind::NotFound, format!("{endpoint} was removed as it was made: try again"))
+            refusal(
+                io::ErrorKind::NotFound,
+                format!("{endpoint} was removed as it was made: try again"),
+            )
         })?);
         let (stop, stopped) = UnixStream::pair()?;
         Ok(Self { socket, endpoint: endpoint.clone(), file, stop, stopped })
@@ -126,11 +129,6 @@ impl Stream {
         let _ = self.0.inner().shutdown(Shutdown::Both);
     }
 
-    pub(crate) fn finish(&self) {
-        // What the system took stays readable on the other side.
-        self.hang_up();
-    }
-
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<Written> {
         // Where there is no flag against SIGPIPE, Rust's own start-up code ignores the signal.
         #[cfg(target_os = "linux")]
@@ -184,7 +182,9 @@ fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
     if !there.file_type().is_socket() {
         return Err(refusal(
             io::ErrorKind::AlreadyExists,
-            format!("{endpoint} is there and is not a socket: move it away or choose another endpoint"),
+            format!(
+                "{endpoint} is there and is not a socket: move it away or choose another endpoint"
+            ),
         ));
     }
     let owner = User::of_uid(there.uid());

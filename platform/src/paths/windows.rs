@@ -1,0 +1,105 @@
+//! Windows: owner and access list.
+
+use std::{
+    fs::File,
+    io,
+    os::windows::io::FromRawHandle as _,
+    path::{Path, PathBuf},
+    ptr::null_mut,
+};
+
+use windows_sys::Win32::{
+    Foundation::{GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE},
+    Storage::FileSystem::{
+        CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ATTRIBUTE_NORMAL,
+        FILE_CREATION_DISPOSITION, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE,
+        OPEN_ALWAYS,
+    },
+};
+
+use crate::{
+    naming,
+    peer::User,
+    refusal,
+    security::{self, Descriptor, checked, wide},
+};
+
+/// Stand-ins in an access list for whoever the owner is.
+const OWNERS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
+
+pub(crate) fn data_directory() -> io::Result<PathBuf> {
+    std::env::var_os("LOCALAPPDATA")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .ok_or_else(|| {
+            refusal(
+                io::ErrorKind::NotFound,
+                "this user has no directory for data: set LOCALAPPDATA, or name a directory",
+            )
+        })
+}
+
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent()
+        && !parent.as_os_str().is_empty()
+        && !parent.exists()
+    {
+        make_dir(parent)?;
+    }
+    let (name, descriptor) = (wide(path), Descriptor::private()?);
+    // SAFETY: the name ends with a zero, and the attributes live until after the call.
+    let made = checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) });
+    match made {
+        // Another made it meanwhile, which is as good; the caller checks it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    open(path, CREATE_NEW)
+}
+
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    open(path, OPEN_ALWAYS)
+}
+
+pub(crate) fn check_private(path: &Path) -> io::Result<()> {
+    let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
+    let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));
+    let trusted = |sid: &str| User::of_sid(sid.to_owned()).is_trusted_server();
+    if !trusted(&owner) {
+        return denied(format!("{} belongs to the user {owner}: choose another", path.display()));
+    }
+    let stranger = allowed.map_or(Some("everybody".to_owned()), |allowed| {
+        allowed.into_iter().find(|sid| !trusted(sid) && !OWNERS.contains(&sid.as_str()))
+    });
+    match stranger {
+        None => Ok(()),
+        Some(stranger) => denied(format!(
+            "{0} is open to others ({stranger}): run icacls \"{0}\" /inheritance:r /grant:r \"%USERNAME%\":(F)",
+            path.display()
+        )),
+    }
+}
+
+fn open(path: &Path, how: FILE_CREATION_DISPOSITION) -> io::Result<File> {
+    let (name, descriptor) = (wide(path), Descriptor::private()?);
+    // SAFETY: the name ends with a zero, and the attributes live until after the call.
+    let file = unsafe {
+        CreateFileW(
+            name.as_ptr(),
+            GENERIC_READ | GENERIC_WRITE,
+            FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+            &descriptor.attributes(),
+            how,
+            FILE_ATTRIBUTE_NORMAL,
+            null_mut(),
+        )
+    };
+    if file == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has succeeded, so that the handle is open and ours.
+    Ok(unsafe { File::from_raw_handle(file) })
+}

@@ -1,0 +1,40 @@
+//! Windows: no console, and no part of a job that would end it.
+
+use std::{
+    io,
+    os::windows::process::CommandExt as _,
+    process::{Child, Command, ExitStatus},
+};
+
+use windows_sys::Win32::{
+    Foundation::{ERROR_ACCESS_DENIED, HANDLE_FLAG_INHERIT, SetHandleInformation},
+    System::{
+        Console::{GetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE},
+        Threading::{CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS},
+    },
+};
+
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    keep_standard_streams();
+    let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
+    match command.creation_flags(alone | CREATE_BREAKAWAY_FROM_JOB).spawn() {
+        // The job that we are in lets nobody out.
+        Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
+            command.creation_flags(alone).spawn()
+        }
+        result => result,
+    }
+}
+
+pub(crate) fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or(1)
+}
+
+/// A child gets every handle that can be inherited, wanted or not, and whoever reads our output would
+/// wait for the child's end too. Rust makes copies for children that are to have these.
+fn keep_standard_streams() {
+    for stream in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
+        // SAFETY: no pointers. A stream that is not there, or a console's, needs nothing.
+        unsafe { SetHandleInformation(GetStdHandle(stream), HANDLE_FLAG_INHERIT, 0) };
+    }
+}

@@ -1,0 +1,272 @@
+//! Windows: portable-pty's pseudo console and child, and a job that the child's own children are in.
+
+use std::{
+    ffi::{OsStr, c_void},
+    io::{self, Read as _, Write as _},
+    mem::zeroed,
+    os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
+    path::{Path, PathBuf},
+    ptr::null,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use windows_sys::Win32::{
+    Foundation::{WAIT_OBJECT_0, WAIT_TIMEOUT},
+    System::{
+        JobObjects::{
+            AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
+            JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+            JobObjectExtendedLimitInformation, SetInformationJobObject, TerminateJobObject,
+        },
+        Threading::{GetExitCodeProcess, GetProcessId, INFINITE, WaitForSingleObject},
+    },
+};
+
+use super::{handshake::Handshake, has_directory, not_found};
+use crate::{
+    refusal,
+    security::{self, checked},
+};
+
+/// What [`super::Pty::end`] tries before force.
+pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 1] = [Pty::hang_up];
+/// To where the cursor is: in the first line and column.
+const ANSWER: &[u8] = b"\x1b[1;1R";
+/// The exit code of what is ended by force.
+const KILLED: u32 = 1;
+
+/// The console and its command.
+pub(crate) struct Pty {
+    /// None once it is closed.
+    master: Mutex<Option<Box<dyn MasterPty + Send>>>,
+    writer: SharedWriter,
+    reader: Mutex<Option<Handshake>>,
+    child: Box<dyn Child + Send + Sync>,
+    /// Ends what is in it with itself.
+    job: OwnedHandle,
+}
+
+/// One pipe leads into the console, for typing and for the answer; None once it is closed.
+type SharedWriter = Arc<Mutex<Option<Box<dyn io::Write + Send>>>>;
+
+impl Pty {
+    pub(crate) fn spawn(_: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
+        let pair = native_pty_system().openpty(size).map_err(io_error)?;
+        let writer = pair.master.take_writer().map_err(io_error)?;
+        let job = job()?;
+        let child = pair.slave.spawn_command(command).map_err(io_error)?;
+        let pty = Self {
+            master: Mutex::new(Some(pair.master)),
+            writer: Arc::new(Mutex::new(Some(writer))),
+            reader: Mutex::new(Some(Handshake::default())),
+            child,
+            job,
+        };
+        // A command that has ended already cannot be put into a job, and need not.
+        // SAFETY: both handles are open.
+        let assigned =
+            checked(unsafe { AssignProcessToJobObject(pty.job.as_raw_handle(), pty.process()?) });
+        if assigned.is_err() && pty.try_wait()?.is_none() {
+            let _ = pty.child.clone_killer().kill();
+            assigned?;
+        }
+        Ok(pty)
+    }
+
+    pub(crate) fn reader(&self) -> io::Result<Reader> {
+        let master = lock(&self.master);
+        let master = master.as_ref().ok_or_else(closed)?;
+        let console = master.try_clone_reader().map_err(io_error)?;
+        let handshake = lock(&self.reader).take();
+        Ok(Reader { console, writer: self.writer.clone(), handshake })
+    }
+
+    pub(crate) fn writer(&self) -> io::Result<Writer> {
+        Ok(Writer(self.writer.clone()))
+    }
+
+    pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
+        lock(&self.master).as_ref().ok_or_else(closed)?.resize(size).map_err(io_error)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        // SAFETY: the handle is open while the child lives in us.
+        self.process().map_or(0, |process| unsafe { GetProcessId(process) })
+    }
+
+    pub(crate) fn wait(&self) -> io::Result<i32> {
+        let ended = self.wait_at_most(INFINITE)?;
+        ended.ok_or_else(|| refusal(io::ErrorKind::Other, "an endless wait ended"))
+    }
+
+    pub(crate) fn try_wait(&self) -> io::Result<Option<i32>> {
+        self.wait_at_most(0)
+    }
+
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        // SAFETY: the handle is open.
+        checked(unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) })
+    }
+
+    /// Closing the console ends what is attached to it, and lets readers have the end; on older
+    /// systems it waits until they have read the rest.
+    pub(crate) fn close(&self) {
+        let master = lock(&self.master).take();
+        drop(master);
+        *lock(&self.writer) = None;
+    }
+
+    fn hang_up(&self) -> io::Result<()> {
+        self.close();
+        Ok(())
+    }
+
+    fn wait_at_most(&self, ms: u32) -> io::Result<Option<i32>> {
+        let process = self.process()?;
+        // SAFETY: the handle is open while the child lives in us.
+        match unsafe { WaitForSingleObject(process, ms) } {
+            WAIT_OBJECT_0 => {
+                let mut code = 0;
+                // SAFETY: as above, and the pointer is to a number of ours.
+                checked(unsafe { GetExitCodeProcess(process, &mut code) })?;
+                Ok(Some(code as i32))
+            }
+            WAIT_TIMEOUT => Ok(None),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn process(&self) -> io::Result<RawHandle> {
+        Ok(self.child.as_raw_handle().ok_or(io::ErrorKind::NotFound)?)
+    }
+}
+
+impl std::fmt::Debug for Pty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pty").field("pid", &self.pid()).finish_non_exhaustive()
+    }
+}
+
+/// The console's output.
+pub(crate) struct Reader {
+    console: Box<dyn io::Read + Send>,
+    writer: SharedWriter,
+    /// The first reader's, until it is over.
+    handshake: Option<Handshake>,
+}
+
+impl Reader {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(handshake) = &mut self.handshake else { return self.console.read(buffer) };
+            let start = handshake.prepare(buffer);
+            if start == buffer.len() {
+                self.handshake = None;
+                return Ok(start);
+            }
+            let read = self.console.read(&mut buffer[start..])?;
+            let verdict = handshake.look(buffer, read);
+            if handshake.is_over() {
+                self.handshake = None;
+            }
+            if verdict.answer
+                && let Some(writer) = &mut *lock(&self.writer)
+            {
+                writer.write_all(ANSWER)?;
+            }
+            if verdict.output > 0 || read == 0 {
+                return Ok(verdict.output);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("handshake", &self.handshake).finish_non_exhaustive()
+    }
+}
+
+/// The console's input.
+pub(crate) struct Writer(SharedWriter);
+
+impl Writer {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).as_mut().ok_or_else(closed)?.write(bytes)
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Writer")
+    }
+}
+
+/// Looks for the command as the shell does: in PATH, with the extensions of PATHEXT for a name that
+/// has none. (Without one, there may be a script for another shell under just the name.)
+pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Result<PathBuf> {
+    let path = command.get_env("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> = if has_directory(name) {
+        vec![cwd.to_owned()]
+    } else {
+        std::env::split_paths(path).map(|directory| cwd.join(directory)).collect()
+    };
+    let extensions = command.get_env("PATHEXT").and_then(OsStr::to_str).unwrap_or(".EXE;.CMD;.BAT");
+    let own = Path::new(name).extension().is_some();
+    let extensions = extensions.split(';').filter(|extension| !own && !extension.is_empty());
+    let endings: Vec<&str> = extensions.chain(own.then_some("")).collect();
+    for directory in directories {
+        for ending in &endings {
+            let mut candidate = directory.join(name).into_os_string();
+            candidate.push(ending);
+            if Path::new(&candidate).is_file() {
+                return Ok(candidate.into());
+            }
+        }
+    }
+    Err(not_found(name))
+}
+
+/// Ends all processes in it when the last handle to it is closed, so also when this process dies; who
+/// asks for it may leave, as a daemon does that is started from inside.
+fn job() -> io::Result<OwnedHandle> {
+    // SAFETY: null means no attributes and no name.
+    let job = unsafe { CreateJobObjectW(security::NO_ATTRIBUTES, null()) };
+    if job.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has succeeded, so that the handle is open and ours.
+    let job = unsafe { OwnedHandle::from_raw_handle(job) };
+    // SAFETY: all-zero is a valid value of it, which limits nothing.
+    let mut limits: JOBOBJECT_EXTENDED_LIMIT_INFORMATION = unsafe { zeroed() };
+    limits.BasicLimitInformation.LimitFlags =
+        JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | JOB_OBJECT_LIMIT_BREAKAWAY_OK;
+    // SAFETY: the handle is open; the pointer and the length are those of one value.
+    checked(unsafe {
+        SetInformationJobObject(
+            job.as_raw_handle(),
+            JobObjectExtendedLimitInformation,
+            (&raw const limits).cast::<c_void>(),
+            size_of_val(&limits) as u32,
+        )
+    })?;
+    Ok(job)
+}
+
+fn closed() -> io::Error {
+    refusal(io::ErrorKind::BrokenPipe, "the terminal is closed")
+}
+
+fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    let error = error.into();
+    match error.downcast::<io::Error>() {
+        Ok(error) => *error,
+        Err(error) => io::Error::other(error),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds it can leave it half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,234 @@
+//! Windows only: what pipes, peers and private files share. SIDs as text, owners, and security
+//! descriptors from their text form.
+
+use std::{
+    ffi::{OsStr, c_void},
+    io,
+    os::windows::{
+        ffi::OsStrExt as _,
+        io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
+    },
+    path::Path,
+    ptr::{null, null_mut},
+    slice,
+    sync::OnceLock,
+};
+
+use windows_sys::Win32::{
+    Foundation::{ERROR_SUCCESS, LocalFree},
+    Security::{
+        ACCESS_ALLOWED_ACE, ACE_HEADER, ACL,
+        Authorization::{
+            ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW,
+            GetNamedSecurityInfoW, GetSecurityInfo, SDDL_REVISION_1, SE_FILE_OBJECT,
+            SE_KERNEL_OBJECT,
+        },
+        DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, OWNER_SECURITY_INFORMATION, PSID,
+        RevertToSelf, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser,
+    },
+    System::{
+        Pipes::ImpersonateNamedPipeClient,
+        SystemServices::ACCESS_ALLOWED_ACE_TYPE,
+        Threading::{GetCurrentProcess, GetCurrentThread, OpenProcessToken, OpenThreadToken},
+    },
+};
+
+/// The local system account.
+pub(crate) const SYSTEM: &str = "S-1-5-18";
+/// The group of administrators, which owns what an administrator makes.
+pub(crate) const ADMINISTRATORS: &str = "S-1-5-32-544";
+
+/// For the system's calls: UTF-16 with a zero at the end.
+pub(crate) fn wide(text: impl AsRef<OsStr>) -> Vec<u16> {
+    text.as_ref().encode_wide().chain([0]).collect()
+}
+
+/// The SID of the user this process acts as.
+pub(crate) fn my_sid() -> io::Result<String> {
+    static SID: OnceLock<String> = OnceLock::new();
+    if let Some(sid) = SID.get() {
+        return Ok(sid.clone());
+    }
+    let mut token = null_mut();
+    // SAFETY: the process is our own, and the pointer is to a handle of ours.
+    checked(unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &mut token) })?;
+    // SAFETY: the call has succeeded, so that the handle is open and ours.
+    let sid = user_of(&unsafe { OwnedHandle::from_raw_handle(token) })?;
+    Ok(SID.get_or_init(|| sid).clone())
+}
+
+/// The SID of the client at the other end of a pipe's server end, by the system's word. Windows says
+/// only after something was read from that client.
+pub(crate) fn client_sid(pipe: RawHandle) -> io::Result<String> {
+    let mut token = null_mut();
+    // SAFETY: the handle is open while the caller's reference lives.
+    checked(unsafe { ImpersonateNamedPipeClient(pipe) })?;
+    // SAFETY: the thread is our own, and the pointer is to a handle of ours. Opened as the process,
+    // since the client may not even be allowed to look at itself.
+    let opened =
+        checked(unsafe { OpenThreadToken(GetCurrentThread(), TOKEN_QUERY, 1, &mut token) });
+    // SAFETY: no arguments.
+    let reverted = unsafe { RevertToSelf() } != 0;
+    assert!(reverted, "this thread would go on as somebody else");
+    opened?;
+    // SAFETY: the call has succeeded, so that the handle is open and ours.
+    user_of(&unsafe { OwnedHandle::from_raw_handle(token) })
+}
+
+/// The SID of the owner of a pipe, which is whoever runs the server.
+pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
+    let (mut owner, mut descriptor) = (null_mut(), null_mut());
+    // SAFETY: the handle is open while the caller's reference lives; the pointers are to pointers of
+    // ours, or null for what is not asked for.
+    let error = unsafe {
+        GetSecurityInfo(
+            pipe,
+            SE_KERNEL_OBJECT,
+            OWNER_SECURITY_INFORMATION,
+            &mut owner,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            &mut descriptor,
+        )
+    };
+    let _descriptor = Descriptor(descriptor);
+    known(error)?;
+    sid_text(owner)
+}
+
+/// The owner of a file or directory, and everybody who is allowed anything; `None`: everybody is.
+pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<String>>)> {
+    let path = wide(path);
+    let (mut owner, mut list, mut descriptor) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: the path ends with a zero; the pointers are to pointers of ours, or null for what is
+    // not asked for.
+    let error = unsafe {
+        GetNamedSecurityInfoW(
+            path.as_ptr(),
+            SE_FILE_OBJECT,
+            OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION,
+            &mut owner,
+            null_mut(),
+            &mut list,
+            null_mut(),
+            &mut descriptor,
+        )
+    };
+    let _descriptor = Descriptor(descriptor);
+    known(error)?;
+    let owner = sid_text(owner)?;
+    if list.is_null() {
+        return Ok((owner, None));
+    }
+    Ok((owner, Some(allowed(list)?)))
+}
+
+/// A security descriptor, freed at the end.
+#[derive(Debug)]
+pub(crate) struct Descriptor(*mut c_void);
+
+impl Descriptor {
+    /// For what only this user and the system may use, and this user owns. What is made in such a
+    /// directory gets the same.
+    pub(crate) fn private() -> io::Result<Self> {
+        let me = my_sid()?;
+        let text = wide(format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY)"));
+        let mut descriptor = null_mut();
+        // SAFETY: the text ends with a zero, and the pointer is to a pointer of ours.
+        checked(unsafe {
+            ConvertStringSecurityDescriptorToSecurityDescriptorW(
+                text.as_ptr(),
+                SDDL_REVISION_1,
+                &mut descriptor,
+                null_mut(),
+            )
+        })?;
+        Ok(Self(descriptor))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const c_void {
+        self.0
+    }
+
+    /// To make something with; valid while this lives.
+    pub(crate) fn attributes(&self) -> SECURITY_ATTRIBUTES {
+        SECURITY_ATTRIBUTES {
+            nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
+            lpSecurityDescriptor: self.0,
+            bInheritHandle: 0,
+        }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: the system allocated it for us to free so, or it is null, which does nothing.
+        unsafe { LocalFree(self.0) };
+    }
+}
+
+/// The system's answer to most calls.
+pub(crate) fn checked(result: i32) -> io::Result<()> {
+    if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The system's answer to some.
+fn known(error: u32) -> io::Result<()> {
+    if error == ERROR_SUCCESS { Ok(()) } else { Err(io::Error::from_raw_os_error(error as i32)) }
+}
+
+fn user_of(token: &OwnedHandle) -> io::Result<String> {
+    let token = token.as_raw_handle();
+    let mut bytes = 0;
+    // SAFETY: no room is given, and the pointer is to a number of ours.
+    unsafe { GetTokenInformation(token, TokenUser, null_mut(), 0, &mut bytes) };
+    // Of u64, for the alignment.
+    let mut user = vec![0_u64; (bytes as usize).div_ceil(8)];
+    let room = (user.len() * 8) as u32;
+    // SAFETY: the pointer and the length are those of one vector.
+    checked(unsafe {
+        GetTokenInformation(token, TokenUser, user.as_mut_ptr().cast(), room, &mut bytes)
+    })?;
+    assert!(room as usize >= size_of::<TOKEN_USER>(), "the system filled in a whole TOKEN_USER");
+    // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
+    sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
+}
+
+/// `sid` is valid: every caller got it from the system.
+fn sid_text(sid: PSID) -> io::Result<String> {
+    let mut text = null_mut();
+    // SAFETY: the SID is valid, and the pointer is to a pointer of ours.
+    checked(unsafe { ConvertSidToStringSidW(sid, &mut text) })?;
+    // SAFETY: the system's string ends with a zero.
+    let units =
+        unsafe { slice::from_raw_parts(text, (0..).take_while(|n| *text.add(*n) != 0).count()) };
+    let owned = String::from_utf16_lossy(units);
+    // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
+    unsafe { LocalFree(text.cast()) };
+    Ok(owned)
+}
+
+/// The SIDs of the entries that allow something. `list` is valid: the system gave it.
+fn allowed(list: *const ACL) -> io::Result<Vec<String>> {
+    // SAFETY: the list is valid.
+    let count = unsafe { (*list).AceCount };
+    let mut sids = Vec::new();
+    for index in 0..u32::from(count) {
+        let mut entry = null_mut();
+        // SAFETY: the list is valid, the index in it, and the pointer is to a pointer of ours.
+        checked(unsafe { GetAce(list, index, &mut entry) })?;
+        // SAFETY: every entry begins with this header.
+        let kind = unsafe { (*entry.cast::<ACE_HEADER>()).AceType };
+        if u32::from(kind) == ACCESS_ALLOWED_ACE_TYPE {
+            // SAFETY: an entry of this kind is of this type, and its SID begins in its last field.
+            sids.push(sid_text(
+                unsafe { &raw mut (*entry.cast::<ACCESS_ALLOWED_ACE>()).SidStart }.cast(),
+            )?);
+        }
+    }
+    Ok(sids)
+}
+
+/// What a call takes that wants no attributes.
+pub(crate) const NO_ATTRIBUTES: *const SECURITY_ATTRIBUTES = null();

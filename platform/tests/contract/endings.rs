@@ -1,0 +1,116 @@
+//! What blocks can be ended by another thread.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use platform::transport::{Listener, Stream};
+
+use crate::scene::{Folder, PATIENCE, pair, read_to_end};
+
+pub(crate) fn hang_up_ends_a_blocked_read() {
+    let (client, server) = pair();
+    for stream in [client, server] {
+        let (here, there) = mpsc::channel();
+        let reader = stream.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 16];
+            here.send(None).unwrap();
+            here.send(Some((&reader).read(&mut buffer))).unwrap();
+        });
+        assert!(there.recv_timeout(PATIENCE).unwrap().is_none());
+        stream.hang_up();
+        let end = there.recv_timeout(PATIENCE).unwrap().unwrap();
+        assert_eq!(end.unwrap(), 0);
+    }
+}
+
+pub(crate) fn hang_up_ends_a_blocked_write() {
+    for server_writes in [false, true] {
+        let (client, server) = pair();
+        let (writer, _reader) = if server_writes { (server, client) } else { (client, server) };
+        ends_a_blocked_write(&writer);
+    }
+}
+
+fn ends_a_blocked_write(stream: &Stream) {
+    let written = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            loop {
+                match (&*stream).write(&[7; 4096]) {
+                    Ok(length) => written.fetch_add(length, Ordering::Relaxed),
+                    Err(error) => return error,
+                };
+            }
+        });
+        // Nobody reads, so it must come to a standstill; there is no event for that.
+        let mut before = usize::MAX;
+        while before != written.load(Ordering::Relaxed) {
+            before = written.load(Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(50));
+        }
+        assert!(!writer.is_finished());
+        stream.hang_up();
+        assert_eq!(writer.join().unwrap().kind(), io::ErrorKind::BrokenPipe);
+    });
+}
+
+pub(crate) fn hang_up_is_for_ever() {
+    let (client, server) = pair();
+    for stream in [client, server] {
+        let clone = stream.clone();
+        stream.hang_up();
+        stream.hang_up();
+        assert_eq!((&clone).read(&mut [0; 16]).unwrap(), 0);
+        let error = (&clone).write(b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        assert!(!matches!(clone.write_now(b"x"), Ok(platform::transport::Written::Bytes(_))));
+    }
+}
+
+pub(crate) fn hang_up_is_heard_on_the_other_side() {
+    for client_hangs_up in [true, false] {
+        let (client, server) = pair();
+        let (here, there) = if client_hangs_up { (client, server) } else { (server, client) };
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| read_to_end(&there));
+            here.hang_up();
+            assert!(reader.join().unwrap().is_empty());
+        });
+        // A first write may still find room; one of the next has to fail.
+        assert!((0..64).any(|_| (&there).write_all(&[0; 65536]).is_err()));
+    }
+}
+
+pub(crate) fn stop_ends_a_blocked_accept() {
+    let folder = Folder::new();
+    let listener = Listener::bind(&folder.endpoint()).unwrap();
+    let (here, there) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            here.send(None).unwrap();
+            here.send(Some(listener.accept().map(drop))).unwrap();
+        });
+        assert!(there.recv_timeout(PATIENCE).unwrap().is_none());
+        listener.stop();
+        let end = there.recv_timeout(PATIENCE).unwrap().unwrap();
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::Interrupted);
+    });
+}
+
+pub(crate) fn a_stop_is_for_ever() {
+    let folder = Folder::new();
+    let listener = Listener::bind(&folder.endpoint()).unwrap();
+    listener.stop();
+    listener.stop();
+    for _ in 0..2 {
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::Interrupted);
+    }
+}

@@ -1,0 +1,188 @@
+//! Locks, private files, and processes that go on alone.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    path::Path,
+    process::Stdio,
+};
+
+use platform::{
+    lock::Lock,
+    paths,
+    transport::{Listener, Stream},
+};
+
+use crate::{
+    scene::{Folder, role},
+    system,
+};
+
+pub(crate) fn a_lock_has_one_holder() {
+    let folder = Folder::new();
+    let path = folder.path("lock");
+    assert!(!Lock::is_held(&path).unwrap());
+    assert!(!fs::exists(&path).unwrap());
+    let lock = Lock::take(&path).unwrap().expect("nobody has it");
+    assert!(lock.is_current().unwrap());
+    assert!(Lock::is_held(&path).unwrap());
+    assert!(Lock::take(&path).unwrap().is_none());
+    drop(lock);
+    assert!(!Lock::is_held(&path).unwrap());
+    drop(Lock::take(&path).unwrap().expect("nobody has it"));
+    let error = Lock::take(&folder.path("nowhere/lock")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+pub(crate) fn a_lock_ends_with_its_process() {
+    let folder = Folder::new();
+    let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
+    let mut daemon = role("daemon", &[&lock, endpoint.as_text().as_ref()]);
+    let mut daemon = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "mine");
+    assert!(Lock::is_held(&lock).unwrap());
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert!(!Lock::is_held(&lock).unwrap());
+    drop(Lock::take(&lock).unwrap().expect("its holder is dead"));
+}
+
+pub(crate) fn a_replaced_lock_is_noticed() {
+    let folder = Folder::new();
+    let path = folder.path("lock");
+    let lock = Lock::take(&path).unwrap().expect("nobody has it");
+    fs::rename(&path, folder.path("moved")).unwrap();
+    assert!(!lock.is_current().unwrap());
+    let other = Lock::take(&path).unwrap().expect("it is another file now");
+    assert!(!lock.is_current().unwrap());
+    assert!(other.is_current().unwrap());
+}
+
+pub(crate) fn private_files_are_private() {
+    let folder = Folder::new();
+    let _umask = system::careless_umask();
+    let dir = folder.path("home/below");
+    paths::make_private_dir(&dir).unwrap();
+    paths::check_private(&folder.path("home")).unwrap();
+    paths::check_private(&dir).unwrap();
+    let made = dir.join("made");
+    paths::create_private_file(&made).unwrap().write_all(b"x").unwrap();
+    paths::check_private(&made).unwrap();
+    let again = paths::create_private_file(&made).unwrap_err();
+    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    assert!(again.to_string().contains("made"), "{again}");
+    // Also where the directory is not.
+    paths::write_private_file(&folder.path("written"), b"x").unwrap();
+    paths::check_private(&folder.path("written")).unwrap();
+    let mut opened = paths::open_private_file(&folder.path("opened")).unwrap();
+    opened.write_all(b"x").unwrap();
+    paths::check_private(&folder.path("opened")).unwrap();
+    paths::open_private_file(&folder.path("opened")).unwrap();
+    assert_eq!(fs::read(folder.path("opened")).unwrap(), b"x");
+}
+
+pub(crate) fn private_files_are_replaced_whole() {
+    let folder = Folder::new();
+    let path = folder.path("file");
+    paths::write_private_file(&path, b"old").unwrap();
+    paths::write_private_file(&path, b"newer").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"newer");
+    let error = paths::write_private_file(&folder.path("nowhere/file"), b"x").unwrap_err();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    let names: Vec<_> = fs::read_dir(folder.path("")).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+pub(crate) fn a_reader_keeps_what_it_opened() {
+    let folder = Folder::new();
+    let path = folder.path("file");
+    paths::write_private_file(&path, b"old").unwrap();
+    let mut reader = fs::File::open(&path).unwrap();
+    paths::write_private_file(&path, b"newer").unwrap();
+    let mut seen = String::new();
+    reader.read_to_string(&mut seen).unwrap();
+    assert_eq!(seen, "old");
+    assert_eq!(fs::read(&path).unwrap(), b"newer");
+}
+
+pub(crate) fn private_directories_are_private() {
+    let folder = Folder::new();
+    let dir = folder.path("home");
+    paths::make_private_dir(&dir).unwrap();
+    paths::make_private_dir(&dir).unwrap();
+    let file = dir.join("file");
+    fs::write(&file, "").unwrap();
+    let error = paths::make_private_dir(&file).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    let home = paths::home().unwrap();
+    assert!(home.is_absolute() && home.ends_with("agent-relay"), "{}", home.display());
+}
+
+pub(crate) fn what_others_can_read_is_refused() {
+    let folder = Folder::new();
+    let (dir, file) = (folder.path("dir"), folder.path("file"));
+    paths::make_private_dir(&dir).unwrap();
+    paths::write_private_file(&file, b"x").unwrap();
+    for path in [&dir, &file] {
+        system::let_everybody_read(path);
+        let error = paths::check_private(path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+    assert_eq!(paths::make_private_dir(&dir).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(
+        paths::check_private(&folder.path("none")).unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+}
+
+pub(crate) fn a_detached_process_holds_nothing_open() {
+    let folder = Folder::new();
+    let (listener, started) = start_detached(&folder);
+    let stream = listener.accept().unwrap();
+    let told = line(&stream);
+    // Its starter has ended and its starter's output too, or we would still be reading it.
+    let pid = told.split(' ').next().unwrap();
+    assert!(started.starts_with(&format!("started {pid} ")), "{started} {told}");
+    assert!(system::is_alive(pid.parse().unwrap()));
+    let log = fs::read_to_string(folder.path("log")).unwrap();
+    assert_eq!(log.lines().collect::<Vec<_>>(), ["from before", "a line for the log"]);
+    end_detached(&stream, &told);
+}
+
+pub(crate) fn a_detached_process_leaves_its_session() {
+    let folder = Folder::new();
+    let (listener, _) = start_detached(&folder);
+    let stream = listener.accept().unwrap();
+    let told = line(&stream);
+    let log = folder.path("log");
+    let here = log.parent().and_then(Path::file_name).unwrap();
+    let expected = system::detached_session(told.split(' ').next().unwrap());
+    assert!(told.contains(&format!(" in {expected} at {}", here.display())), "{told}");
+    end_detached(&stream, &told);
+}
+
+/// It has the folder open until it ends.
+fn end_detached(stream: &Stream, told: &str) {
+    stream.hang_up();
+    system::wait_for_end(told.split(' ').next().unwrap().parse().unwrap());
+}
+
+fn start_detached(folder: &Folder) -> (Listener, String) {
+    let endpoint = folder.endpoint();
+    let listener = Listener::bind(&endpoint).unwrap();
+    fs::write(folder.path("log"), "from before\n").unwrap();
+    let mut starter = role("starter", &[&folder.path("log"), Path::new(endpoint.as_text())]);
+    let output = starter.stdin(Stdio::null()).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success());
+    (listener, String::from_utf8(output.stdout).unwrap())
+}
+
+fn line(stream: &Stream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,198 @@
+//! Who listens where, and who may.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    process::Stdio,
+    sync::Barrier,
+    thread,
+};
+
+use platform::{
+    clock,
+    endpoint::Endpoint,
+    lock::Lock,
+    transport::{Listener, Place, Stream},
+};
+
+use crate::{
+    scene::{Folder, read_exactly, role},
+    system,
+};
+
+pub(crate) fn nobody_listens() {
+    let folder = Folder::new();
+    let error = Stream::connect(&folder.endpoint()).unwrap_err();
+    assert!(matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused));
+    assert!(error.to_string().contains(folder.endpoint().as_text()), "{error}");
+    assert!(!folder.endpoint().is_foreign().unwrap());
+}
+
+pub(crate) fn a_live_endpoint_is_refused() {
+    let folder = Folder::new();
+    let listener = Listener::bind(&folder.endpoint()).unwrap();
+    let error = Listener::bind(&folder.endpoint()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    assert!(error.to_string().contains(folder.endpoint().as_text()), "{error}");
+    assert_eq!(listener.place().unwrap(), Place::Mine);
+    assert!(!folder.endpoint().is_foreign().unwrap());
+}
+
+/// As daemons do: the lock first, then the endpoint; and some in processes of their own.
+pub(crate) fn one_of_a_hundred_wins() {
+    let folder = Folder::new();
+    let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
+    let start = Barrier::new(96);
+    let mut others: Vec<_> = (0..4)
+        .map(|_| {
+            let mut other = role("daemon", &[&lock, endpoint.as_text().as_ref()]);
+            other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let winners: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..96)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    let lock = Lock::take(&lock).unwrap()?;
+                    Some((lock, Listener::bind(&endpoint).unwrap()))
+                })
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut elsewhere = 0;
+    for other in &mut others {
+        let mut line = String::new();
+        BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        elsewhere += usize::from(line.trim() == "mine");
+    }
+    assert_eq!(winners.len() + elsewhere, 1);
+    assert!(Lock::is_held(&lock).unwrap());
+    for mut other in others {
+        drop(other.stdin.take());
+        assert!(other.wait().unwrap().success());
+    }
+}
+
+pub(crate) fn a_dead_endpoint_is_taken_over() {
+    let folder = Folder::new();
+    let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
+    let mut daemon = role("daemon", &[&lock, endpoint.as_text().as_ref()]);
+    let mut daemon = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "mine");
+    assert!(Lock::take(&lock).unwrap().is_none());
+    assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    let _lock = Lock::take(&lock).unwrap().expect("its holder is dead");
+    let listener = Listener::bind(&endpoint).unwrap();
+    let client = Stream::connect(&endpoint).unwrap();
+    (&client).write_all(b"anew").unwrap();
+    assert_eq!(read_exactly(&listener.accept().unwrap(), 4), b"anew");
+}
+
+pub(crate) fn what_is_not_a_socket_is_left_alone() {
+    let folder = Folder::new();
+    let path = folder.endpoint().as_text().to_owned();
+    fs::write(&path, "precious").unwrap();
+    let error = Listener::bind(&folder.endpoint()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert!(error.to_string().contains(&path), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+    assert_eq!(
+        Stream::connect(&folder.endpoint()).unwrap_err().kind(),
+        io::ErrorKind::ConnectionRefused
+    );
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let error = Listener::bind(&folder.endpoint()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert!(fs::metadata(&path).unwrap().is_dir());
+}
+
+pub(crate) fn a_removed_socket_is_noticed() {
+    let folder = Folder::new();
+    let endpoint = folder.endpoint();
+    let old = Listener::bind(&endpoint).unwrap();
+    let early = Stream::connect(&endpoint).unwrap();
+    fs::remove_file(endpoint.as_text()).unwrap();
+    assert_eq!(old.place().unwrap(), Place::Gone);
+    let new = Listener::bind(&endpoint).unwrap();
+    assert_eq!(old.place().unwrap(), Place::Foreign);
+    assert_eq!(new.place().unwrap(), Place::Mine);
+    // Who had connected notices nothing, and the old listener's end does no harm to the new.
+    (&early).write_all(b"early").unwrap();
+    assert_eq!(read_exactly(&old.accept().unwrap(), 5), b"early");
+    drop(old);
+    assert_eq!(new.place().unwrap(), Place::Mine);
+    drop(new);
+    assert!(!fs::exists(endpoint.as_text()).unwrap());
+}
+
+pub(crate) fn a_foreign_socket_is_left_alone() {
+    let folder = Folder::new();
+    let endpoint = folder.endpoint();
+    let listener = Listener::bind(&endpoint).unwrap();
+    fs::remove_file(endpoint.as_text()).unwrap();
+    fs::write(endpoint.as_text(), "precious").unwrap();
+    assert_eq!(listener.place().unwrap(), Place::Foreign);
+    drop(listener);
+    assert_eq!(fs::read(endpoint.as_text()).unwrap(), b"precious");
+}
+
+pub(crate) fn a_thousand_connections() {
+    let folder = Folder::new();
+    let endpoint = folder.endpoint();
+    let listener = Listener::bind(&endpoint).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..1000 {
+                let stream = listener.accept().unwrap();
+                (&stream).write_all(&read_exactly(&stream, 1)).unwrap();
+            }
+        });
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..250 {
+                    let stream = Stream::connect(&endpoint).unwrap();
+                    (&stream).write_all(&[n as u8]).unwrap();
+                    assert_eq!(read_exactly(&stream, 1), [n as u8]);
+                }
+            });
+        }
+    });
+}
+
+pub(crate) fn endpoints_are_checked() {
+    let parse = |text: &str| Endpoint::parse(OsStr::new(text));
+    for default in [Endpoint::shared(), Endpoint::per_user().unwrap()] {
+        assert_eq!(parse(default.as_text()).unwrap(), default);
+        assert_eq!(default.to_string(), default.as_text());
+    }
+    let (longest, limit) = system::longest_endpoint();
+    assert_eq!(parse(&longest).unwrap().as_text(), longest);
+    let error = parse(&format!("{longest}x")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains(&limit.to_string()), "{error}");
+    for bad in ["", "a\0b"].into_iter().chain(system::bad_endpoints()) {
+        let error = parse(bad).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{bad:?}: {error}");
+    }
+}
+
+pub(crate) fn the_clock_goes_forward() {
+    let (start, date) = (clock::monotonic_ms(), clock::unix_ms());
+    let mut last = start;
+    while last < start + 20 {
+        let now = clock::monotonic_ms();
+        assert!(now >= last);
+        last = now;
+        thread::yield_now();
+    }
+    // Some day in the 21st century.
+    assert!(date > 1_700_000_000_000 && date < 4_200_000_000_000);
+}

@@ -1,0 +1,211 @@
+//! What this program does when a test starts it again, as another process.
+
+use std::{
+    env,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    panic,
+    path::Path,
+    process::{ExitCode, Stdio},
+    sync::mpsc,
+};
+
+use platform::{
+    endpoint::Endpoint,
+    lock::Lock,
+    process::spawn_detached,
+    stop,
+    terminal::{self, RawMode, Standard},
+    transport::{Listener, Stream},
+};
+
+use crate::{scene, system};
+
+/// The first argument of who plays a role; the role and its own arguments follow.
+pub(crate) const PLAY: &str = "--play";
+
+pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match (role, &arguments[..]) {
+        ("daemon", [lock, endpoint]) => daemon(lock, endpoint),
+        ("connect", [endpoint]) => connect(endpoint),
+        ("greet", [endpoint]) => greet(endpoint),
+        ("exit", [code]) => return ExitCode::from(code.parse::<u8>().unwrap()),
+        ("surroundings", [variable, without]) => surroundings(variable, without),
+        ("echo", []) => echo(),
+        ("size", []) => size(),
+        ("raw", [ending]) => raw(ending),
+        ("signals", []) => signals(false),
+        ("signals", ["self"]) => signals(true),
+        ("wait", []) => wait(),
+        ("parent", []) => parent(),
+        ("deaf", []) => deaf(),
+        ("leave-child", []) => leave_child(),
+        ("starter", [log, endpoint]) => starter(log, endpoint),
+        ("detached", [endpoint]) => detached(endpoint),
+        other => panic!("no such role: {other:?}"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Takes the lock and the endpoint, and says so; ends with its standard input.
+fn daemon(lock: &str, endpoint: &str) {
+    let lock = Lock::take(Path::new(lock)).unwrap();
+    let listener = lock.as_ref().map(|_| Listener::bind(&parse(endpoint)).unwrap());
+    say(if listener.is_some() { "mine" } else { "taken" });
+    io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
+}
+
+fn connect(endpoint: &str) {
+    match Stream::connect(&parse(endpoint)) {
+        Ok(_) => say("connected"),
+        Err(error) => say(&format!("{:?} {error}", error.kind())),
+    }
+}
+
+fn greet(endpoint: &str) {
+    // The server is another user's, so that connect refuses it; the socket is open by then.
+    #[cfg(unix)]
+    {
+        let mut stream = std::os::unix::net::UnixStream::connect(endpoint).unwrap();
+        stream.write_all(b"x").unwrap();
+        let _ = stream.read(&mut [0]);
+    }
+    #[cfg(windows)]
+    panic!("no other user for {endpoint}");
+}
+
+fn surroundings(variable: &str, without: &str) {
+    say(&format!("value={};", env::var(variable).unwrap()));
+    say(&format!("without={};", env::var_os(without).is_none()));
+    let here = env::current_dir().unwrap();
+    say(&format!("here={};", here.file_name().unwrap().display()));
+    let terminals = [Standard::Input, Standard::Output, Standard::Error];
+    say(&format!("terminal={};", terminals.into_iter().all(terminal::is_terminal)));
+    let size = terminal::size().unwrap();
+    say(&format!("size={}x{};", size.rows, size.cols));
+}
+
+fn echo() {
+    say("ready;");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).unwrap();
+    say(&format!("got={};", line.trim_end()));
+}
+
+/// Says the size once at first and once after it was told of a change.
+fn size() {
+    let (sender, told) = mpsc::channel();
+    let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    let say_size = || {
+        let size = terminal::size().unwrap();
+        say(&format!("size={}x{};", size.rows, size.cols));
+    };
+    say_size();
+    while told.recv().unwrap() != stop::Signal::Resize {}
+    say_size();
+}
+
+/// Raw: a key arrives without a line's end. Not raw: a line can be corrected before it arrives.
+fn raw(ending: &str) {
+    panic::set_hook(Box::new(|_| say("hook;")));
+    let play = || {
+        let raw = RawMode::enter().unwrap();
+        assert_eq!(RawMode::enter().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        say("ready;");
+        let mut key = [0];
+        io::stdin().read_exact(&mut key).unwrap();
+        say(&format!("key={};", key[0]));
+        if ending == "panic" {
+            std::mem::forget(raw);
+            panic!("on purpose");
+        }
+    };
+    assert_eq!(panic::catch_unwind(play).is_err(), ending == "panic");
+    say("cooked;");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).unwrap();
+    say(&format!("line={};", line.trim_end()));
+}
+
+/// Says each signal until one means to stop; which it may send itself.
+fn signals(interrupt: bool) {
+    let (sender, told) = mpsc::channel();
+    let listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    assert_eq!(stop::listen(|_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    say("ready;");
+    if interrupt {
+        system::interrupt();
+    }
+    loop {
+        let signal = told.recv().unwrap();
+        say(&format!("signal={signal:?};"));
+        if signal == stop::Signal::Stop {
+            break;
+        }
+    }
+    drop(listening);
+    drop(stop::listen(|_| ()).unwrap());
+}
+
+/// Until it is killed.
+fn wait() {
+    say(&format!("pid={};", std::process::id()));
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Has a child that waits in the same terminal, and waits too.
+fn parent() {
+    let mut child = scene::role("wait", &[]).spawn().unwrap();
+    say(&format!("pid={};", std::process::id()));
+    child.wait().unwrap();
+    wait();
+}
+
+/// Has a child that waits in the same terminal, deaf to its hanging up, and ends.
+#[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
+fn leave_child() {
+    let mut child = scene::role("deaf", &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    say(&line);
+}
+
+/// Until its terminal is gone.
+fn deaf() {
+    let _listening = stop::listen(|_| ()).unwrap();
+    say(&format!("pid={};", std::process::id()));
+    io::copy(&mut io::stdin(), &mut io::sink()).unwrap_or_default();
+}
+
+/// Starts a detached process and ends.
+fn starter(log: &str, endpoint: &str) {
+    let arguments = [PLAY, "detached", endpoint].map(Into::into);
+    let exe = env::current_exe().unwrap();
+    let mut detached = spawn_detached(&exe, &arguments, Path::new(log)).unwrap();
+    assert!(detached.exited().unwrap().is_none());
+    say(&format!("started {} from {}", detached.pid(), system::session()));
+}
+
+/// Connects to tell where it is, and goes on until the other side hangs up.
+fn detached(endpoint: &str) {
+    let mut typed = String::new();
+    io::stdin().read_to_string(&mut typed).unwrap();
+    say("a line for the log");
+    let stream = Stream::connect(&parse(endpoint)).unwrap();
+    let here = env::current_dir().unwrap();
+    let here = here.file_name().unwrap().display();
+    writeln!(&stream, "{} in {} at {here}{typed}", std::process::id(), system::session()).unwrap();
+    scene::read_to_end(&stream);
+}
+
+fn parse(endpoint: &str) -> Endpoint {
+    Endpoint::parse(endpoint.as_ref()).unwrap()
+}
+
+/// Whoever listens may have gone.
+fn say(line: &str) {
+    let mut output = io::stdout().lock();
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}

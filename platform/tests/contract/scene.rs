@@ -1,0 +1,175 @@
+//! What tests need again and again: a folder, an endpoint, a pair of streams, a process, a terminal.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::{self, Command},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use platform::{
+    endpoint::Endpoint,
+    pty::{Pty, Size, Writer},
+    transport::{Listener, Stream},
+};
+
+use crate::roles::PLAY;
+
+/// How long a test waits for something that has to come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A folder of its own, which is removed at the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        // Process ids come again, and short ones are for the limit on a socket's path.
+        let name = format!("c{}-{:x}-{number}", process::id(), platform::clock::unix_ms());
+        let folder = env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::parse(&crate::system::endpoint_in(&self.0)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two ends of one connection: the client's and the server's.
+pub(crate) fn pair() -> (Stream, Stream) {
+    let folder = Folder::new();
+    let endpoint = folder.endpoint();
+    let listener = Listener::bind(&endpoint).unwrap();
+    let client = Stream::connect(&endpoint).unwrap();
+    (client, listener.accept().unwrap())
+}
+
+/// Bytes that repeat only after a long while, so that none can be lost or doubled unseen.
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+pub(crate) fn read_to_end(mut stream: &Stream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+pub(crate) fn read_exactly(mut stream: &Stream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// This same program in another role.
+pub(crate) fn role(role: &str, arguments: &[&Path]) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([PLAY, role]).args(arguments);
+    command
+}
+
+/// The same, for a pseudo-terminal.
+pub(crate) fn role_command(role: &str, arguments: &[&str]) -> Vec<OsString> {
+    let exe = env::current_exe().unwrap().into_os_string();
+    let arguments = [PLAY, role].into_iter().chain(arguments.iter().copied());
+    [exe].into_iter().chain(arguments.map(OsString::from)).collect()
+}
+
+/// The size of a [`Screen`] at first.
+pub(crate) const SIZE: Size = Size { rows: 30, cols: 90 };
+
+/// A role in a pseudo-terminal, and what it has printed so far.
+pub(crate) struct Screen {
+    pub(crate) pty: Pty,
+    pub(crate) keys: Writer,
+    output: mpsc::Receiver<Vec<u8>>,
+    seen: String,
+    reader: Option<thread::JoinHandle<()>>,
+}
+
+impl Screen {
+    pub(crate) fn play(role: &str, arguments: &[&str]) -> Self {
+        let pty = Pty::spawn(&role_command(role, arguments), &[], None, SIZE);
+        Self::new(pty.unwrap())
+    }
+
+    pub(crate) fn new(pty: Pty) -> Self {
+        let (sender, output) = mpsc::channel();
+        let mut reader = pty.reader().unwrap();
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            loop {
+                match reader.read(&mut buffer).unwrap() {
+                    0 => return,
+                    length => sender.send(buffer[..length].to_vec()).unwrap_or_default(),
+                }
+            }
+        });
+        let keys = pty.writer().unwrap();
+        Self { pty, keys, output, seen: String::new(), reader: Some(reader) }
+    }
+
+    pub(crate) fn type_keys(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the text was printed, and forgets what came up to it.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        self.read_until(text);
+    }
+
+    /// The same, and says what came before it.
+    #[track_caller]
+    pub(crate) fn read_until(&mut self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(position) = self.seen.find(text) {
+                let before = self.seen[..position].to_owned();
+                self.seen.drain(..position + text.len());
+                return before;
+            }
+            match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(why) => panic!("no {text:?} on the screen ({why}): {:?}", self.seen),
+            }
+        }
+    }
+
+    /// Waits for the command, closes the terminal, and says the exit code and what else was printed.
+    pub(crate) fn finish(mut self) -> (i32, String) {
+        let code = self.pty.wait().unwrap();
+        self.pty.close();
+        self.reader.take().unwrap().join().unwrap();
+        for bytes in self.output.try_iter() {
+            self.seen.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        (code, std::mem::take(&mut self.seen))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.pty.kill();
+    }
+}

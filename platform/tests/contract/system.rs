@@ -1,0 +1,339 @@
+//! The little that the tests themselves have to know about the system: what it is called, what its
+//! endpoints look like, how to become another user there.
+
+use std::{
+    ffi::OsString,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use platform::endpoint::Endpoint;
+
+use crate::scene::{Folder, PATIENCE};
+
+/// What this run is, most general first: the first column of the table.
+pub(crate) fn here() -> Vec<&'static str> {
+    imp::here()
+}
+
+/// An endpoint that nobody else has, given a folder that nobody else has.
+pub(crate) fn endpoint_in(folder: &Path) -> OsString {
+    imp::endpoint_in(folder)
+}
+
+/// The longest endpoint there can be, and the limit that a longer one's refusal names.
+pub(crate) fn longest_endpoint() -> (String, usize) {
+    imp::longest_endpoint()
+}
+
+/// What is no endpoint here.
+pub(crate) fn bad_endpoints() -> impl Iterator<Item = &'static str> {
+    imp::BAD_ENDPOINTS.iter().copied()
+}
+
+/// Lets every user connect, as far as the endpoint's own permissions go.
+pub(crate) fn let_everybody_in(endpoint: &Endpoint) {
+    imp::let_everybody_in(Path::new(endpoint.as_text()));
+}
+
+/// Lets every user read a file or enter a directory.
+pub(crate) fn let_everybody_read(path: &Path) {
+    imp::let_everybody_in(path);
+}
+
+/// Makes files that others can read, were it for the umask alone.
+pub(crate) fn careless_umask() -> impl Drop {
+    imp::CarelessUmask::new()
+}
+
+/// Ends a process of ours by the signal's name.
+pub(crate) fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// What Ctrl-C does, to this process.
+pub(crate) fn interrupt() {
+    imp::interrupt();
+}
+
+/// Whether the process is there.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    imp::is_alive(pid)
+}
+
+/// Waits until the process is gone; who is not its parent gets no event for that.
+pub(crate) fn wait_for_end(pid: u32) {
+    let end = Instant::now() + PATIENCE;
+    while is_alive(pid) {
+        assert!(Instant::now() < end, "process {pid} goes on");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The session (Unix) that the calling process is in, or whether it has a console (Windows).
+pub(crate) fn session() -> String {
+    imp::session()
+}
+
+/// What `session` says in a detached process.
+pub(crate) fn detached_session(pid: &str) -> String {
+    imp::detached_session(pid)
+}
+
+/// A user that this one is not, and a place where both have access.
+pub(crate) struct AnotherUser(imp::AnotherUser);
+
+impl AnotherUser {
+    pub(crate) fn new(folder: &Folder) -> Self {
+        Self(imp::AnotherUser::new(folder))
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.0.name()
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::parse(&self.0.endpoint()).unwrap()
+    }
+
+    /// This program in a role, run by that user.
+    pub(crate) fn play(&self, role: &str, arguments: &[&Path]) -> Command {
+        self.0.play(role, arguments)
+    }
+}
+
+#[cfg(unix)]
+mod imp {
+    use std::{
+        env,
+        ffi::OsString,
+        fs::{self, Permissions},
+        os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+        path::{Path, PathBuf},
+        process::Command,
+    };
+
+    use crate::{roles::PLAY, scene::Folder};
+
+    pub(crate) const BAD_ENDPOINTS: &[&str] = &[];
+    const NOBODY: u32 = 65534;
+
+    pub(crate) fn here() -> Vec<&'static str> {
+        // SAFETY: no arguments, cannot fail.
+        let root = unsafe { libc::geteuid() } == 0;
+        let mut here = vec!["unix", if cfg!(target_os = "macos") { "macos" } else { "linux" }];
+        here.extend((!root).then_some("unprivileged"));
+        here
+    }
+
+    pub(crate) fn endpoint_in(folder: &Path) -> OsString {
+        folder.join("s").into_os_string()
+    }
+
+    pub(crate) fn longest_endpoint() -> (String, usize) {
+        let limit = if cfg!(target_os = "macos") { 103 } else { 107 };
+        (format!("/{}", "x".repeat(limit - 1)), limit)
+    }
+
+    pub(crate) fn let_everybody_in(path: &Path) {
+        fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+
+    pub(crate) struct CarelessUmask(libc::mode_t);
+
+    impl CarelessUmask {
+        pub(crate) fn new() -> Self {
+            // SAFETY: no memory is touched; the tests run one after the other.
+            Self(unsafe { libc::umask(0) })
+        }
+    }
+
+    impl Drop for CarelessUmask {
+        fn drop(&mut self) {
+            // SAFETY: as above.
+            unsafe { libc::umask(self.0) };
+        }
+    }
+
+    pub(crate) fn interrupt() {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+    }
+
+    pub(crate) fn is_alive(pid: u32) -> bool {
+        // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
+        let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
+        // SAFETY: no pointers; signal 0 only asks.
+        let known = unsafe { libc::kill(pid as libc::pid_t, 0) == 0 };
+        known && !ended.is_ok_and(|stat| stat.contains(") Z "))
+    }
+
+    pub(crate) fn session() -> String {
+        // SAFETY: no pointers.
+        unsafe { libc::getsid(0) }.to_string()
+    }
+
+    /// It leads a session of its own.
+    pub(crate) fn detached_session(pid: &str) -> String {
+        pid.to_owned()
+    }
+
+    pub(crate) struct AnotherUser(PathBuf);
+
+    impl AnotherUser {
+        /// The program may lie where another user cannot go; a copy lies where he can.
+        pub(crate) fn new(folder: &Folder) -> Self {
+            let open = folder.path("open");
+            fs::create_dir(&open).unwrap();
+            let_everybody_in(&open);
+            fs::copy(env::current_exe().unwrap(), open.join("contract")).unwrap();
+            let_everybody_in(&open.join("contract"));
+            Self(open)
+        }
+
+        pub(crate) fn name(&self) -> String {
+            NOBODY.to_string()
+        }
+
+        pub(crate) fn endpoint(&self) -> OsString {
+            self.0.join("s").into_os_string()
+        }
+
+        pub(crate) fn play(&self, role: &str, arguments: &[&Path]) -> Command {
+            let mut command = Command::new(self.0.join("contract"));
+            command.args([PLAY, role]).args(arguments).current_dir("/").uid(NOBODY).gid(NOBODY);
+            command
+        }
+    }
+}
+
+#[cfg(windows)]
+mod imp {
+    use std::{
+        ffi::OsString, os::windows::ffi::OsStrExt as _, path::Path, process::Command, ptr::null_mut,
+    };
+
+    use windows_sys::Win32::{
+        Foundation::{CloseHandle, LocalFree},
+        Security::{
+            Authorization::{
+                ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+            },
+            DACL_SECURITY_INFORMATION, SetFileSecurityW,
+        },
+        System::{
+            Console::{CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
+            LibraryLoader::{GetModuleHandleA, GetProcAddress},
+            Threading::{GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION},
+        },
+    };
+
+    use crate::scene::Folder;
+
+    pub(crate) const BAD_ENDPOINTS: &[&str] =
+        &["relay", r"C:\relay.sock", r"\\.\pipe\", r"\\.\pipe\a\b", r"\\elsewhere\pipe\relay"];
+    const SHOWN_ON_UNIX: &str = "the table says that this is not shown here";
+
+    pub(crate) fn here() -> Vec<&'static str> {
+        // SAFETY: both names end with a zero, and ntdll is always loaded.
+        let wine = unsafe {
+            let ntdll = GetModuleHandleA(c"ntdll.dll".as_ptr().cast());
+            GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast()).is_some()
+        };
+        if wine { vec!["windows", "wine"] } else { vec!["windows"] }
+    }
+
+    pub(crate) fn endpoint_in(folder: &Path) -> OsString {
+        let mut name = OsString::from(r"\\.\pipe\");
+        name.push(folder.file_name().unwrap());
+        name
+    }
+
+    pub(crate) fn longest_endpoint() -> (String, usize) {
+        (format!(r"\\.\pipe\{}", "x".repeat(247)), 256)
+    }
+
+    pub(crate) fn let_everybody_in(path: &Path) {
+        let path: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+        let text: Vec<u16> = "D:P(A;;GA;;;WD)".encode_utf16().chain([0]).collect();
+        let mut descriptor = null_mut();
+        // SAFETY: both texts end with a zero; the pointer is to a pointer of ours, which the second
+        // call uses and the last one frees.
+        unsafe {
+            let made = ConvertStringSecurityDescriptorToSecurityDescriptorW(
+                text.as_ptr(),
+                SDDL_REVISION_1,
+                &mut descriptor,
+                null_mut(),
+            );
+            assert_ne!(made, 0);
+            assert_ne!(SetFileSecurityW(path.as_ptr(), DACL_SECURITY_INFORMATION, descriptor), 0);
+            LocalFree(descriptor);
+        }
+    }
+
+    pub(crate) struct CarelessUmask;
+
+    impl CarelessUmask {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+    }
+
+    impl Drop for CarelessUmask {
+        fn drop(&mut self) {}
+    }
+
+    /// To all that share the console, which are the role and who launched it.
+    pub(crate) fn interrupt() {
+        // SAFETY: no pointers.
+        assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) }, 0);
+    }
+
+    pub(crate) fn is_alive(pid: u32) -> bool {
+        const STILL_ACTIVE: u32 = 259;
+        // SAFETY: the handle is checked, used and closed here; the pointer is to a number of ours.
+        unsafe {
+            let process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, pid);
+            if process.is_null() {
+                return false;
+            }
+            let mut code = 0;
+            let known = GetExitCodeProcess(process, &mut code) != 0;
+            CloseHandle(process);
+            known && code == STILL_ACTIVE
+        }
+    }
+
+    pub(crate) fn session() -> String {
+        // SAFETY: no arguments.
+        format!("console {}", unsafe { GetConsoleCP() } != 0)
+    }
+
+    pub(crate) fn detached_session(_: &str) -> String {
+        "console false".to_owned()
+    }
+
+    pub(crate) struct AnotherUser;
+
+    impl AnotherUser {
+        pub(crate) fn new(_: &Folder) -> Self {
+            panic!("{SHOWN_ON_UNIX}")
+        }
+
+        pub(crate) fn name(&self) -> String {
+            panic!("{SHOWN_ON_UNIX}")
+        }
+
+        pub(crate) fn endpoint(&self) -> OsString {
+            panic!("{SHOWN_ON_UNIX}")
+        }
+
+        pub(crate) fn play(&self, _: &str, _: &[&Path]) -> Command {
+            panic!("{SHOWN_ON_UNIX}")
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Commands in pseudo-terminals, and a process's own terminal.
+
+use std::{ffi::OsString, io, time::Duration};
+
+use platform::pty::{Pty, Size};
+
+use crate::{
+    scene::{Folder, SIZE, Screen, role_command},
+    system,
+};
+
+pub(crate) fn an_exit_code_is_reported() {
+    for code in [0, 7, 255] {
+        let screen = Screen::play("exit", &[&code.to_string()]);
+        let pty = screen.pty.clone();
+        assert_eq!(screen.finish().0, code);
+        assert_eq!(pty.wait().unwrap(), code);
+        assert_eq!(pty.try_wait().unwrap(), Some(code));
+        assert_eq!(pty.end(Duration::ZERO).unwrap(), code);
+        pty.kill().unwrap();
+    }
+}
+
+pub(crate) fn a_signal_is_an_exit_code() {
+    let mut screen = Screen::play("wait", &[]);
+    screen.wait_for("pid=");
+    assert_eq!(screen.pty.try_wait().unwrap(), None);
+    system::signal("TERM", screen.pty.pid());
+    assert_eq!(screen.finish().0, 128 + 15);
+}
+
+pub(crate) fn a_missing_command_is_named() {
+    let folder = Folder::new();
+    let spawn = |command: &str, cwd| Pty::spawn(&[OsString::from(command)], &[], cwd, SIZE);
+    for missing in ["no-such-command-anywhere", "./no-such-command-here"] {
+        let error = spawn(missing, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains(missing), "{error}");
+    }
+    let error = spawn("anything", Some(&folder.path("nowhere"))).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    let error = Pty::spawn(&[], &[], None, SIZE).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+pub(crate) fn a_command_sees_its_surroundings() {
+    let folder = Folder::new();
+    let here = folder.path("here");
+    std::fs::create_dir(&here).unwrap();
+    let env = [
+        ("CONTRACT_SET".into(), Some("a value".into())),
+        ("PATH_TO_NOTHING".into(), Some("x".into())),
+        ("PATH_TO_NOTHING".into(), None),
+    ];
+    let command = role_command("surroundings", &["CONTRACT_SET", "PATH_TO_NOTHING"]);
+    let mut screen = Screen::new(Pty::spawn(&command, &env, Some(&here), SIZE).unwrap());
+    screen.wait_for("value=a value;");
+    screen.wait_for("without=true;");
+    screen.wait_for("here=here;");
+    screen.wait_for("terminal=true;");
+    screen.wait_for("size=30x90;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn what_is_typed_is_read() {
+    let mut screen = Screen::play("echo", &[]);
+    screen.wait_for("ready;");
+    screen.type_keys("hello\r");
+    screen.wait_for("got=hello;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn a_resize_reaches_the_command() {
+    let mut screen = Screen::play("size", &[]);
+    screen.wait_for("size=30x90;");
+    screen.pty.resize(Size { rows: 41, cols: 123 }).unwrap();
+    screen.wait_for("size=41x123;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+/// Windows's pseudo console asks where the cursor is, and holds the command until it is told.
+pub(crate) fn the_cursor_is_told() {
+    let screen = Screen::play("exit", &["3"]);
+    let (code, output) = screen.finish();
+    assert_eq!(code, 3);
+    assert!(!output.contains("\x1b[6n"), "{output:?}");
+}
+
+pub(crate) fn a_closed_terminal_ends_its_reader() {
+    // The command's child keeps the terminal open after the command is gone.
+    let mut screen = Screen::play("leave-child", &[]);
+    screen.wait_for("pid=");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn a_command_ends_with_what_it_started() {
+    for by_force in [false, true] {
+        let mut screen = Screen::play("parent", &[]);
+        let pids: Vec<u32> = (0..2)
+            .map(|_| {
+                screen.wait_for("pid=");
+                screen.read_until(";").parse().unwrap()
+            })
+            .collect();
+        if by_force {
+            screen.pty.kill().unwrap();
+            assert_ne!(screen.pty.wait().unwrap(), 0);
+        } else {
+            screen.pty.end(Duration::from_secs(5)).unwrap();
+        }
+        screen.finish();
+        for pid in pids {
+            system::wait_for_end(pid);
+        }
+    }
+}
+
+pub(crate) fn raw_mode_ends_when_dropped() {
+    raw_mode("drop");
+}
+
+pub(crate) fn raw_mode_ends_in_a_panic() {
+    raw_mode("panic");
+}
+
+fn raw_mode(ending: &str) {
+    let mut screen = Screen::play("raw", &[ending]);
+    screen.wait_for("ready;");
+    screen.type_keys("x");
+    screen.wait_for("key=120;");
+    if ending == "panic" {
+        screen.wait_for("hook;");
+    }
+    screen.wait_for("cooked;");
+    screen.type_keys("abX\x7fc\r");
+    screen.wait_for("line=abc;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn ctrl_c_is_told() {
+    let mut screen = Screen::play("signals", &[]);
+    screen.wait_for("ready;");
+    screen.type_keys("\x03");
+    screen.wait_for("signal=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn an_interrupt_is_told() {
+    let mut screen = Screen::play("signals", &["self"]);
+    screen.wait_for("signal=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn termination_is_told() {
+    let mut screen = Screen::play("signals", &[]);
+    screen.wait_for("ready;");
+    system::signal("TERM", screen.pty.pid());
+    screen.wait_for("signal=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn a_hang_up_is_told() {
+    let mut screen = Screen::play("signals", &[]);
+    screen.wait_for("ready;");
+    system::signal("HUP", screen.pty.pid());
+    screen.wait_for("signal=HangUp;");
+    system::signal("WINCH", screen.pty.pid());
+    screen.wait_for("signal=Resize;");
+    screen.type_keys("\x03");
+    screen.wait_for("signal=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}

@@ -1,0 +1,99 @@
+//! Whose process it is.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    process::{self, Stdio},
+};
+
+use platform::{
+    peer::User,
+    transport::{Listener, Stream},
+};
+
+use crate::{
+    scene::{Folder, read_exactly},
+    system::{self, AnotherUser},
+};
+
+pub(crate) fn the_peer_is_me() {
+    let folder = Folder::new();
+    let listener = Listener::bind(&folder.endpoint()).unwrap();
+    let client = Stream::connect(&folder.endpoint()).unwrap();
+    let server = listener.accept().unwrap();
+    (&client).write_all(b"x").unwrap();
+    read_exactly(&server, 1);
+    for end in [client, server] {
+        let peer = end.peer().unwrap();
+        assert_eq!(peer.user, User::me().unwrap());
+        assert!(peer.user.is_trusted_server());
+        assert!(peer.pid.is_none_or(|pid| pid == process::id()), "{peer:?}");
+    }
+}
+
+pub(crate) fn another_user_cannot_connect() {
+    let folder = Folder::new();
+    let another = AnotherUser::new(&folder);
+    let endpoint = another.endpoint();
+    let _listener = Listener::bind(&endpoint).unwrap();
+    let said = another.play("connect", &[endpoint.as_text().as_ref()]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.starts_with(&format!("{:?}", io::ErrorKind::PermissionDenied)), "{said}");
+    assert!(said.contains(endpoint.as_text()), "{said}");
+}
+
+/// Even where the file's mode lets him in.
+pub(crate) fn another_user_is_recognized() {
+    let folder = Folder::new();
+    let another = AnotherUser::new(&folder);
+    let endpoint = another.endpoint();
+    let listener = Listener::bind(&endpoint).unwrap();
+    system::let_everybody_in(&endpoint);
+    let mut stranger = another.play("greet", &[endpoint.as_text().as_ref()]).spawn().unwrap();
+    let server = listener.accept().unwrap();
+    read_exactly(&server, 1);
+    let peer = server.peer().unwrap();
+    assert_ne!(peer.user, User::me().unwrap());
+    assert_eq!(peer.user.to_string(), another.name());
+    assert!(!peer.user.is_trusted_server());
+    drop(server);
+    stranger.wait().unwrap();
+}
+
+pub(crate) fn another_users_server_is_refused() {
+    let folder = Folder::new();
+    let another = AnotherUser::new(&folder);
+    let (endpoint, mut daemon) = strangers_daemon(&another, &folder);
+    let error = Stream::connect(&endpoint).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains(&another.name()), "{error}");
+    assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    // Dead or alive, it is not ours to remove.
+    assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    assert!(fs::exists(endpoint.as_text()).unwrap());
+}
+
+pub(crate) fn another_users_endpoint_is_foreign() {
+    let folder = Folder::new();
+    let another = AnotherUser::new(&folder);
+    let (endpoint, mut daemon) = strangers_daemon(&another, &folder);
+    assert!(endpoint.is_foreign().unwrap());
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+}
+
+fn strangers_daemon(
+    another: &AnotherUser,
+    folder: &Folder,
+) -> (platform::endpoint::Endpoint, process::Child) {
+    let endpoint = another.endpoint();
+    let lock = folder.path("open/lock");
+    let mut daemon = another.play("daemon", &[&lock, endpoint.as_text().as_ref()]);
+    let mut daemon = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "mine");
+    (endpoint, daemon)
+}
