@@ -304,6 +304,12 @@ impl Bridge {
         self.unwritten() < KEYS_BYTES_MAX as u64 && self.held_keys.len() < KEYS_BYTES_MAX
     }
 
+    /// What the child's bytes have painted.
+    #[must_use]
+    pub fn screen(&self) -> &screen::Screen {
+        self.extractor.screen()
+    }
+
     /// How it stands.
     #[must_use]
     pub fn state(&self) -> State {
