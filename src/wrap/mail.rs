@@ -36,7 +36,7 @@ fn session(delivery: &Delivery) -> Option<String> {
 /// What the agent said, to be sent. Errors are sentences about what a block asked for.
 pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
     let data = said.data.map(RawValue::from_string).transpose();
-    let asked = said.meta.as_deref().map_or(Ok(BlockMeta::default()), serde_json::from_str);
+    let asked = said.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), serde_json::from_str);
     let asked = asked.map_err(|error| format!("the block's `meta` can't be used: {error}"))?;
     Ok(Outgoing {
         to: Some(said.to),
