@@ -1,0 +1,600 @@
+//! Bytes of a terminal in, messages out.
+//!
+//! ```text
+//! bytes -> Screen -> rows -> Page: lines -> Scanner: messages -> old or new?
+//! ```
+//!
+//! Rows that scrolled off are read for good, in order; rows that stand on the screen are read by a copy
+//! each time somebody looks, and what they say counts once they have stood still. What was taken
+//! already is known again by where it stands in the order of all, never by its text alone: an agent may
+//! say the same thing twice. The rules are the protocol's, in its last section.
+
+mod block;
+mod body;
+mod fence;
+mod injected;
+mod line;
+mod opener;
+mod page;
+mod rejoin;
+mod scan;
+mod still;
+mod taken;
+mod target;
+
+use std::collections::VecDeque;
+
+use self::injected::Injected;
+use self::line::Line;
+use self::page::{Page, digest};
+use self::scan::{Item, Rules, Scanner};
+use self::still::{STILL_MS, Stillness};
+use self::taken::{Replay, Taken};
+use super::screen::{Break, Row, Screen, View, Watch};
+
+/// Milliseconds of the caller's clock.
+pub type Moment = u64;
+
+/// Without a byte for this long the turn is over.
+const SILENCE_MS: u64 = 60_000;
+
+/// How often the rows are looked at while bytes flow.
+const SAMPLE_MS: u64 = 50;
+
+/// A picture that a program began and did not end within this time is taken as it is.
+const PICTURE_MS: u64 = 1_000;
+
+/// How many problems are remembered, so that each is told once however often it is painted.
+const TOLD_MAX: usize = 64;
+
+/// How many messages that scrolled off an alternate screen belong to the picture they were part of.
+const PICTURE_MESSAGES_MAX: usize = 256;
+
+/// Whom a message is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// One agent, by name.
+    Agent(String),
+    /// `*`.
+    Everyone,
+    /// `#topic`: its subscribers.
+    Topic(String),
+}
+
+/// What an agent said to another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// For whom.
+    pub to: Target,
+    /// The payload's kind: `message`, or a block's `type`.
+    pub kind: String,
+    /// The text.
+    pub body: String,
+    /// `[thread:ID]`.
+    pub thread: Option<String>,
+    /// `[topic:T]`; none where `to` is a topic itself.
+    pub topic: Option<String>,
+    /// `[reply:ID]`, the first characters of the id of a delivery.
+    pub reply: Option<String>,
+    /// A block's `data`, as JSON text.
+    pub data: Option<String>,
+    /// A block's `meta`, as JSON text.
+    pub meta: Option<String>,
+}
+
+/// Something that looked like a message and is none: the agent is told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Problem {
+    /// Which rule it broke.
+    pub what: Fault,
+    /// One sentence that says what was wrong and how it goes right.
+    pub sentence: String,
+    /// The row where it began.
+    pub row: String,
+}
+
+/// Which rule was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// An opener with a target, tag or topic that is not allowed.
+    Opener,
+    /// A message or block that was not closed.
+    Unclosed,
+    /// A block that is not the JSON it has to be.
+    Block,
+    /// A body over the limit.
+    TooLarge,
+    /// A body that repeats what was injected.
+    Echo,
+}
+
+/// What extraction says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Extracted {
+    /// A message to send.
+    Found(Message),
+    /// A sentence for the agent (at most one a turn is typed: the bridge sees to that).
+    Problem(Problem),
+}
+
+/// Reads messages off a screen.
+pub struct Extractor {
+    screen: Screen,
+    reader: Reader,
+    live: bool,
+    /// When the last bytes came.
+    fed: Moment,
+    /// When the rows were last looked at, and whether bytes came since.
+    sampled: Moment,
+    changed: bool,
+    /// When rows will have stood still.
+    due: Option<Moment>,
+    /// Bytes came since the last turn's end.
+    turn_open: bool,
+}
+
+impl Extractor {
+    /// For a child that runs: rows are final when they scroll off or have stood for 300 ms.
+    pub fn live(columns: usize, rows: usize) -> Self {
+        Self::new(columns, rows, true, Injected::default())
+    }
+
+    /// For recorded bytes, which have no times: rows are final when they scroll off, when their
+    /// alternate screen is left, and at the end.
+    pub fn offline(columns: usize, rows: usize) -> Self {
+        Self::new(columns, rows, false, Injected::by_form())
+    }
+
+    fn new(columns: usize, rows: usize, live: bool, injected: Injected) -> Self {
+        let screen = Screen::new(columns, rows);
+        let (columns, rows) = screen.size();
+        Self {
+            screen,
+            reader: Reader { columns, rows, live, injected, ..Reader::default() },
+            live,
+            fed: 0,
+            sampled: 0,
+            changed: false,
+            due: None,
+            turn_open: false,
+        }
+    }
+
+    /// The one-line form `->relay:Bob hello` counts as well. It is off by default: it matches ordinary
+    /// output too easily.
+    pub fn allow_inline(&mut self) {
+        self.reader.inline = true;
+    }
+
+    /// The child wrote `bytes`.
+    pub fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
+        if self.live {
+            self.tick(now, out);
+            let sample = self.changed && !self.screen.synchronizing();
+            if sample && now >= self.sampled.saturating_add(SAMPLE_MS) {
+                self.sample(now);
+            }
+        }
+        self.screen.feed(bytes, &mut self.reader);
+        self.touched(now);
+        out.append(&mut self.reader.found);
+    }
+
+    /// The terminal has another size (clamped to what is sane).
+    pub fn resize(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Extracted>) {
+        if self.live {
+            self.tick(now, out);
+        }
+        self.screen.resize(columns, rows, &mut self.reader);
+        self.touched(now);
+        out.append(&mut self.reader.found);
+    }
+
+    /// Time passed; there is something to do at `deadline`.
+    pub fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
+        if !self.live {
+            return;
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.look(now);
+        }
+        if self.turn_open && now >= self.fed.saturating_add(SILENCE_MS) {
+            self.end_turn(now);
+        }
+        out.append(&mut self.reader.found);
+    }
+
+    /// Somebody who knows the program saw that the agent's turn is over.
+    pub fn turn_over(&mut self, now: Moment, out: &mut Vec<Extracted>) {
+        self.end_turn(now);
+        out.append(&mut self.reader.found);
+    }
+
+    /// No more bytes come: everything is final.
+    pub fn finish(&mut self, now: Moment, out: &mut Vec<Extracted>) {
+        self.reader.finishing = true;
+        self.screen.leave_alternate(&mut self.reader);
+        self.end_turn(now);
+        self.due = None;
+        out.append(&mut self.reader.found);
+    }
+
+    /// When `tick` has something to do.
+    pub fn deadline(&self) -> Option<Moment> {
+        let silence = self.turn_open.then(|| self.fed.saturating_add(SILENCE_MS));
+        [self.due, silence].into_iter().flatten().min().filter(|_| self.live)
+    }
+
+    /// `body` is being typed into the agent, in a frame with these six digits: what the screen shows of
+    /// it is no message.
+    pub fn remember_injected(&mut self, hex: &str, body: &str) {
+        self.reader.injected.remember(hex, body);
+    }
+
+    /// The screen, for who has to know what stands on it.
+    pub fn screen(&self) -> &Screen {
+        &self.screen
+    }
+
+    /// The screen, for its answers.
+    pub fn screen_mut(&mut self) -> &mut Screen {
+        &mut self.screen
+    }
+
+    fn touched(&mut self, now: Moment) {
+        self.fed = now;
+        self.changed = true;
+        self.turn_open = true;
+        self.due = self.due.or(Some(now.saturating_add(STILL_MS)));
+    }
+
+    /// What changed did so by the last bytes.
+    fn sample(&mut self, now: Moment) {
+        self.reader.still.look(&self.screen, self.fed);
+        self.sampled = now;
+        self.changed = false;
+    }
+
+    fn look(&mut self, now: Moment) {
+        let picture_ends = self.fed.saturating_add(PICTURE_MS);
+        if self.screen.synchronizing() && now < picture_ends {
+            self.due = Some(picture_ends);
+            return;
+        }
+        self.sample(now);
+        self.reader.look(Look { now, cursor: self.screen.cursor().row, all: false });
+        self.due = self.reader.still.next(now);
+    }
+
+    fn end_turn(&mut self, now: Moment) {
+        self.turn_open = false;
+        self.sample(now);
+        self.reader.end_turn(Look { now, cursor: self.screen.cursor().row, all: true });
+    }
+}
+
+/// All messages and problems of a recording.
+pub fn extract_recording(
+    bytes: &[u8],
+    columns: usize,
+    rows: usize,
+) -> (Vec<Message>, Vec<Problem>) {
+    let mut extractor = Extractor::offline(columns, rows);
+    let mut found = Vec::new();
+    extractor.feed(0, bytes, &mut found);
+    extractor.finish(0, &mut found);
+    sorted(found)
+}
+
+/// All messages and problems of text that stood on no screen, as a transcript has it: one turn of it.
+pub fn extract_text(text: &str) -> (Vec<Message>, Vec<Problem>) {
+    let injected = Injected::by_form();
+    let rules = Rules { columns: None, inline: false, injected: &injected };
+    let (mut scanner, mut items) = (Scanner::default(), Vec::new());
+    for (number, line) in (0..).zip(text.lines()) {
+        scanner.line(Line::plain(line, number), &rules, &mut items);
+    }
+    scanner.end_turn(&mut items);
+    sorted(items.into_iter().map(|item| item.what).collect())
+}
+
+fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {
+    let (mut messages, mut problems) = (Vec::new(), Vec::new());
+    for one in found {
+        match one {
+            Extracted::Found(message) => messages.push(message),
+            Extracted::Problem(problem) => problems.push(problem),
+        }
+    }
+    (messages, problems)
+}
+
+/// What reads along with the screen.
+#[derive(Default)]
+struct Reader {
+    columns: usize,
+    rows: usize,
+    live: bool,
+    inline: bool,
+    injected: Injected,
+    /// No more bytes come.
+    finishing: bool,
+    /// The screen that is shown, and the primary one while it isn't.
+    page: Page,
+    primary: Option<Page>,
+    still: Stillness,
+    taken: Taken,
+    replay: Replay,
+    /// What was taken from rows of the primary screen that did not scroll off yet, in order.
+    shown: Vec<Shown>,
+    /// What scrolled off the alternate screen's picture and was judged.
+    picture: Vec<u64>,
+    /// When the last turn ended.
+    ended: Moment,
+    told: VecDeque<Told>,
+    /// How often the thread of rows broke.
+    breaks: u64,
+    found: Vec<Extracted>,
+}
+
+#[derive(Clone, Copy)]
+struct Shown {
+    message: u64,
+    row: u64,
+}
+
+struct Told {
+    problem: u64,
+    row: u64,
+    breaks: u64,
+}
+
+/// When and how the visible rows are looked at.
+#[derive(Clone, Copy)]
+struct Look {
+    now: Moment,
+    /// The cursor's row, which is never final while the turn goes on.
+    cursor: usize,
+    /// The turn is over: all rows count as they are.
+    all: bool,
+}
+
+impl Watch for Reader {
+    fn scrolled_off(&mut self, row: &Row) {
+        self.still.scroll();
+        let rules =
+            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
+        let mut items = Vec::new();
+        self.page.row(row, &rules, &mut items);
+        for item in items {
+            self.settle(item);
+        }
+    }
+
+    fn leaving_alternate(&mut self, view: View<'_>) {
+        // With a clock, rows have stood or they have not.
+        if self.live && !self.finishing {
+            return;
+        }
+        let rules =
+            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
+        let (mut page, mut items, mut row) = (self.page.clone(), Vec::new(), Row::default());
+        for index in 0..view.rows() {
+            view.read(index, &mut row);
+            page.row(&row, &rules, &mut items);
+        }
+        page.end_turn(&rules, &mut items);
+        self.judge_visible(items);
+    }
+
+    fn broken(&mut self, cause: Break) {
+        match cause {
+            Break::Resized { .. } | Break::AlternateShown | Break::PrimaryShown => {
+                self.still.forget()
+            }
+            Break::TopPainted | Break::ScreenCleared | Break::HistoryCleared | Break::Reset => {
+                self.still.repaint();
+            }
+        }
+        match cause {
+            Break::TopPainted => return self.new_picture(),
+            Break::ScreenCleared if self.primary.is_some() => return self.new_picture(),
+            Break::ScreenCleared => return self.page.tear(),
+            Break::HistoryCleared if self.primary.is_some() => return self.new_picture(),
+            Break::HistoryCleared | Break::Reset => self.page.forget(),
+            Break::Resized { columns, rows } => {
+                (self.columns, self.rows) = (columns, rows);
+                self.page.tear();
+                if self.primary.is_some() {
+                    self.new_picture();
+                }
+            }
+            Break::AlternateShown => {
+                self.primary = Some(std::mem::take(&mut self.page));
+                self.picture.clear();
+            }
+            Break::PrimaryShown => {
+                self.page = self.primary.take().unwrap_or_default();
+                self.page.tear();
+            }
+        }
+        self.repainted();
+    }
+}
+
+impl Reader {
+    /// Whatever stands on the screen may be shown again from here on.
+    fn repainted(&mut self) {
+        self.breaks += 1;
+        self.shown.clear();
+        self.replay = Replay::of(&self.taken);
+    }
+
+    fn new_picture(&mut self) {
+        if self.page.top() > 0 {
+            self.page = Page::default();
+        }
+        self.picture.clear();
+    }
+
+    /// Takes what is final for good, unless it was taken while it stood on the screen.
+    fn settle(&mut self, item: Item) {
+        let message = match item.what {
+            Extracted::Problem(problem) => return self.tell(problem, item.first),
+            Extracted::Found(message) => message,
+        };
+        let number = digest(&message);
+        if self.primary.is_some() {
+            self.judge_picture(vec![(number, message)]);
+            return self.keep_in_picture(number);
+        }
+        if self.replay.covers(number, &self.taken) {
+            return;
+        }
+        match self.shown.iter().position(|shown| shown.message == number) {
+            Some(at) => _ = self.shown.drain(..=at),
+            None => self.take(message, number),
+        }
+    }
+
+    fn take(&mut self, message: Message, number: u64) {
+        self.taken.push(number);
+        self.found.push(Extracted::Found(message));
+    }
+
+    /// Tells a problem once, however often its row is painted.
+    fn tell(&mut self, problem: Problem, row: u64) {
+        let number = digest(&problem);
+        let (breaks, reach) = (self.breaks, self.rows as u64);
+        let again = self.told.iter_mut().find(|told| {
+            told.problem == number && (told.breaks != breaks || told.row.abs_diff(row) <= reach)
+        });
+        if let Some(told) = again {
+            (told.row, told.breaks) = (row, breaks);
+            return;
+        }
+        if self.told.len() == TOLD_MAX {
+            self.told.pop_front();
+        }
+        self.told.push_back(Told { problem: number, row, breaks });
+        self.found.push(Extracted::Problem(problem));
+    }
+
+    /// Reads the visible rows, and takes what is new of what is final.
+    fn look(&mut self, look: Look) {
+        let rules =
+            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
+        let (mut page, mut items) = (self.page.clone(), Vec::new());
+        for row in self.still.rows() {
+            page.row(row, &rules, &mut items);
+        }
+        if look.all {
+            page.end_turn(&rules, &mut items);
+        }
+        let top = self.page.top();
+        let is_message = |item: &Item| matches!(item.what, Extracted::Found(_));
+        // What follows a message that may still change is not judged before it.
+        let end = items.iter().position(|item| is_message(item) && !self.is_final(item, top, look));
+        items.truncate(end.unwrap_or(items.len()));
+        items.retain(|item| is_message(item) || self.is_final(item, top, look));
+        match self.primary {
+            Some(_) => self.judge_visible(items),
+            None => self.judge_rows(items, look),
+        }
+    }
+
+    /// Whether all rows of an item are final, and nothing more can come on its last one.
+    fn is_final(&self, item: &Item, top: u64, look: Look) -> bool {
+        if look.all {
+            return true;
+        }
+        let visible = |row: u64| usize::try_from(row.saturating_sub(top)).unwrap_or(usize::MAX);
+        let ended =
+            |row: u64| self.still.since(visible(row)).is_some_and(|since| since < self.ended);
+        let stood = (item.first.max(top)..=item.last).all(|row| {
+            self.still.stood(visible(row), look.now) && (visible(row) != look.cursor || ended(row))
+        });
+        stood && (!item.closed || ended(item.last) || self.still.text_below(visible(item.last)))
+    }
+
+    /// Takes what is new on the primary screen.
+    fn judge_rows(&mut self, items: Vec<Item>, look: Look) {
+        let reach = 2 * self.rows as u64;
+        let top = self.page.top();
+        self.shown.retain(|shown| shown.row + reach >= top);
+        let (mut replay, mut at, mut present) = (self.replay.clone(), 0, Vec::new());
+        for item in items {
+            let message = match item.what {
+                Extracted::Problem(problem) => {
+                    self.tell(problem, item.first);
+                    continue;
+                }
+                Extracted::Found(message) => message,
+            };
+            let shown = Shown { message: digest(&message), row: item.first };
+            present.push(shown);
+            if replay.covers(shown.message, &self.taken) {
+                continue;
+            }
+            match self.shown[at..].iter().position(|known| known.message == shown.message) {
+                Some(found) => at += found + 1,
+                None => {
+                    self.shown.insert(at, shown);
+                    at += 1;
+                    self.take(message, shown.message);
+                }
+            }
+        }
+        if look.all {
+            // A repaint is over with its turn; what comes now is said anew.
+            self.replay = Replay::Over;
+            self.shown = present;
+        }
+    }
+
+    /// Takes what is new on the alternate screen.
+    fn judge_visible(&mut self, items: Vec<Item>) {
+        let mut messages = Vec::new();
+        for item in items {
+            match item.what {
+                Extracted::Problem(problem) => self.tell(problem, item.first),
+                Extracted::Found(message) => messages.push((digest(&message), message)),
+            }
+        }
+        self.judge_picture(messages);
+    }
+
+    /// A message scrolled off the picture it was part of, and was judged.
+    fn keep_in_picture(&mut self, message: u64) {
+        if self.picture.len() == PICTURE_MESSAGES_MAX {
+            self.picture.remove(0);
+        }
+        self.picture.push(message);
+    }
+
+    /// Takes what is new of a picture: of these messages, and those that scrolled off before them.
+    fn judge_picture(&mut self, messages: Vec<(u64, Message)>) {
+        let judged = self.picture.len();
+        let picture: Vec<u64> = self
+            .picture
+            .iter()
+            .copied()
+            .chain(messages.iter().map(|(number, _)| *number))
+            .collect();
+        let old = self.taken.old_in_picture(&picture);
+        for (number, message) in messages.into_iter().skip(old.saturating_sub(judged)) {
+            self.take(message, number);
+        }
+    }
+
+    fn end_turn(&mut self, look: Look) {
+        self.look(look);
+        self.ended = look.now;
+        self.page.mark_end(self.still.rows());
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod wrapped;

@@ -1,0 +1,82 @@
+//! The block form: `[[RELAY]]`, a JSON object, `[[/RELAY]]`.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::line::Start;
+use super::target::{sendable_topic, shown};
+use super::{Message, Target};
+
+const BEGIN: &str = "[[RELAY]]";
+const END: &str = "[[/RELAY]]";
+
+/// A thread is at most this long.
+const THREAD_BYTES_MAX: usize = 256;
+
+/// Where the JSON begins in a line that begins a block.
+pub(super) fn begins(line: &str) -> Option<usize> {
+    let rest = Start::of(line)?.rest.strip_prefix(BEGIN)?;
+    Some(line.len() - rest.len())
+}
+
+/// Where the JSON ends in a line that ends a block.
+pub(super) fn ends(line: &str) -> Option<usize> {
+    line.find(END)
+}
+
+/// What a block may hold; what else stands in it is ignored.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    to: String,
+    #[serde(rename = "type")]
+    kind: String,
+    body: String,
+    topic: Option<String>,
+    thread: Option<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    meta: Option<&'a RawValue>,
+}
+
+/// Reads a block. `texts` are ways to put its rows together, the likeliest first; the first that is
+/// JSON counts. The sentence says why none is a message.
+pub(super) fn read(texts: &[String]) -> Result<Message, String> {
+    let mut reason = None;
+    for text in texts {
+        match serde_json::from_str::<Fields<'_>>(text.trim()) {
+            Ok(fields) => return fields.message(),
+            Err(error) => _ = reason.get_or_insert(error),
+        }
+    }
+    Err(reason.map_or_else(|| "it is empty".to_owned(), |error| error.to_string()))
+}
+
+impl Fields<'_> {
+    fn message(self) -> Result<Message, String> {
+        let to = Target::parse(&self.to)?;
+        if self.kind.is_empty() {
+            return Err("`type` is empty".to_owned());
+        }
+        if let Some(topic) = self.topic.as_ref().filter(|topic| !sendable_topic(topic)) {
+            return Err(format!("`{}` is no topic one can send to", shown(topic)));
+        }
+        if self.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
+            return Err(format!("`thread` is longer than {THREAD_BYTES_MAX} bytes"));
+        }
+        if self.meta.is_some_and(|meta| !meta.get().starts_with('{')) {
+            return Err("`meta` is no object".to_owned());
+        }
+        let topic = self.topic.filter(|_| !matches!(to, Target::Topic(_)));
+        Ok(Message {
+            to,
+            kind: self.kind,
+            body: self.body,
+            thread: self.thread.filter(|thread| !thread.is_empty()),
+            topic,
+            reply: None,
+            data: self.data.map(|data| data.get().to_owned()),
+            meta: self.meta.map(|meta| meta.get().to_owned()),
+        })
+    }
+}

@@ -1,0 +1,345 @@
+//! Lines in, messages out: openers, closes, fences, blocks, frames.
+//!
+//! The [`Scanner`] knows nothing of screens; it reads a terminal's lines and a transcript's alike. It is
+//! a value that can be cloned, so that rows that may still change are read by a clone.
+
+use super::body::{Stretch, before_close, closes, recover, unescaped};
+use super::fence::Fence;
+use super::injected::{Frame, Injected};
+use super::line::Line;
+use super::opener::{Opener, Reading};
+use super::target::shown;
+use super::{Extracted, Fault, Message, Problem, block};
+
+/// What a message may take in an envelope of 1 MiB, as JSON text.
+const BODY_BYTES_MAX: usize = (1 << 20) - (4 << 10);
+
+/// Bytes of rows that are gathered before a message counts as too large.
+const GATHERED_BYTES_MAX: usize = 2 << 20;
+
+const HOW: &str =
+    "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
+
+/// What holds for all lines of a source.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    /// The terminal's columns, where the lines were rows of one.
+    pub(super) columns: Option<usize>,
+    /// The one-line form counts.
+    pub(super) inline: bool,
+    /// What was injected lately.
+    pub(super) injected: &'a Injected,
+}
+
+/// Something found, and the rows it stood on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    /// What.
+    pub(super) what: Extracted,
+    /// Its first row.
+    pub(super) first: u64,
+    /// Its last row.
+    pub(super) last: u64,
+    /// It ends with `>>>`, which more text on the row would undo.
+    pub(super) closed: bool,
+}
+
+/// Reads lines.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scanner {
+    state: State,
+    frame: Option<Frame>,
+}
+
+#[derive(Debug, Clone, Default)]
+enum State {
+    #[default]
+    Text,
+    Fence(Fence),
+    Body(Opener, Gathered),
+    Block(usize, Gathered),
+}
+
+/// The lines of a message that is not closed yet.
+#[derive(Debug, Clone, Default)]
+struct Gathered {
+    lines: Vec<Line>,
+    bytes: usize,
+    /// Rows of it may have been erased: that it was never closed is no mistake.
+    torn: bool,
+}
+
+impl Scanner {
+    /// Nothing is open.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Text) && self.frame.is_none()
+    }
+
+    /// Reads a line.
+    pub(super) fn line(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        if self.in_frame(&line.text, rules) {
+            // A body may quote one; nothing in it opens or closes.
+            if let State::Body(_, gathered) | State::Block(_, gathered) = &mut self.state {
+                gathered.push(line);
+            }
+            return;
+        }
+        match &self.state {
+            State::Text => self.text(line, rules, out),
+            State::Fence(fence) => {
+                if fence.closed_by(&line.text) {
+                    self.state = State::Text;
+                }
+            }
+            State::Body(..) | State::Block(..) => self.gather(line, rules, out),
+        }
+    }
+
+    /// The turn is over: what is open stays unsaid.
+    pub(super) fn end_turn(&mut self, out: &mut Vec<Item>) {
+        self.frame = None;
+        match std::mem::take(&mut self.state) {
+            State::Text | State::Fence(_) => {}
+            State::Body(_, gathered) | State::Block(_, gathered) => gathered.unclosed(out),
+        }
+    }
+
+    /// Rows were erased or moved: what is open may begin again without ever having been closed.
+    pub(super) fn tear(&mut self) {
+        if let State::Body(_, gathered) | State::Block(_, gathered) = &mut self.state {
+            gathered.torn = true;
+        }
+    }
+
+    fn in_frame(&mut self, line: &str, rules: &Rules<'_>) -> bool {
+        match self.frame.take().or_else(|| rules.injected.frame(line)) {
+            None => false,
+            Some(mut frame) => {
+                if frame.goes_on(line) {
+                    self.frame = Some(frame);
+                }
+                true
+            }
+        }
+    }
+
+    fn text(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        if let Some(fence) = Fence::opened_by(&line.text) {
+            self.state = State::Fence(fence);
+        } else if let Some(at) = block::begins(&line.text) {
+            self.state = State::Block(at, Gathered::default());
+            self.gather(line, rules, out);
+        } else {
+            match Reading::of(&line.text, rules.inline) {
+                Reading::Text => {}
+                Reading::Opener(opener) => self.open(opener, line, rules, out),
+                Reading::Wrong(reason) => out.push(Item::problem(
+                    Fault::Opener,
+                    format!("Not sent: {reason}; {HOW}."),
+                    &line,
+                    line.last,
+                )),
+            }
+        }
+    }
+
+    fn open(&mut self, opener: Opener, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        let ends = opener.inline || closes(&line.text[opener.body_at..]);
+        let mut gathered = Gathered::default();
+        gathered.push(line);
+        match ends {
+            true => message(&opener, &gathered, rules, out),
+            false => self.state = State::Body(opener, gathered),
+        }
+    }
+
+    /// Takes a line of an open message or block; an opener begins another one instead.
+    fn gather(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        if let Reading::Opener(opener) = Reading::of(&line.text, false) {
+            if let State::Body(_, gathered) | State::Block(_, gathered) =
+                std::mem::take(&mut self.state)
+            {
+                gathered.unclosed(out);
+            }
+            return self.open(opener, line, rules, out);
+        }
+        match &mut self.state {
+            State::Text | State::Fence(_) => return,
+            State::Body(opener, gathered) => {
+                let ends = closes(&line.text);
+                gathered.push(line);
+                if !ends {
+                    return;
+                }
+                message(opener, gathered, rules, out);
+            }
+            State::Block(at, gathered) => {
+                let ends = block::ends(&line.text).is_some();
+                gathered.push(line);
+                if !ends {
+                    return;
+                }
+                block_message(*at, gathered, rules, out);
+            }
+        }
+        self.state = State::Text;
+    }
+}
+
+impl Gathered {
+    /// The line is the message's, or too much for it.
+    fn push(&mut self, mut line: Line) {
+        self.bytes = self.bytes.saturating_add(line.text.len() + 1);
+        if self.too_large() {
+            // What names the message stays; the rest would only take room.
+            self.lines.truncate(1);
+            line.text = String::new();
+        }
+        self.lines.push(line);
+    }
+
+    fn too_large(&self) -> bool {
+        self.bytes > GATHERED_BYTES_MAX
+    }
+
+    fn first(&self) -> &Line {
+        self.lines.first().expect("a message is made of at least its opener")
+    }
+
+    fn last(&self) -> u64 {
+        self.lines.last().map_or(0, |line| line.last)
+    }
+
+    fn unclosed(self, out: &mut Vec<Item>) {
+        if self.torn || self.lines.is_empty() {
+            return;
+        }
+        let sentence = format!(
+            "Not sent: the message that begins with `{}` was never closed; {HOW}.",
+            shown(self.first().text.trim())
+        );
+        out.push(Item::problem(Fault::Unclosed, sentence, self.first(), self.last()));
+    }
+
+    fn said_too_much(&self, out: &mut Vec<Item>) {
+        let sentence = format!(
+            "Not sent: the message that begins with `{}` is longer than {BODY_BYTES_MAX} bytes; send it in parts.",
+            shown(self.first().text.trim())
+        );
+        out.push(Item::problem(Fault::TooLarge, sentence, self.first(), self.last()));
+    }
+
+    fn give(
+        &self,
+        message: Message,
+        closed: bool,
+        source: &str,
+        rules: &Rules<'_>,
+        out: &mut Vec<Item>,
+    ) {
+        if json_bytes(&message.body) > BODY_BYTES_MAX {
+            return self.said_too_much(out);
+        }
+        if rules.injected.holds(&message.body) || rules.injected.holds(source) {
+            let sentence = format!(
+                "Not sent: the message that begins with `{}` only repeats what you received; say it in your own words.",
+                shown(self.first().text.trim())
+            );
+            return out.push(Item::problem(Fault::Echo, sentence, self.first(), self.last()));
+        }
+        let what = Extracted::Found(message);
+        out.push(Item { what, first: self.first().first, last: self.last(), closed });
+    }
+}
+
+impl Item {
+    fn problem(what: Fault, sentence: String, line: &Line, last: u64) -> Self {
+        let row = shown(line.text.trim());
+        let what = Extracted::Problem(Problem { what, sentence, row });
+        Self { what, first: line.first, last, closed: false }
+    }
+}
+
+/// A closed message; none where it says nothing.
+fn message(opener: &Opener, gathered: &Gathered, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    if gathered.too_large() {
+        return gathered.said_too_much(out);
+    }
+    let end = gathered.lines.len() - 1;
+    let stretches: Vec<Stretch<'_>> = gathered
+        .lines
+        .iter()
+        .enumerate()
+        .map(|(index, line)| {
+            let (from, column) = match index {
+                0 => (opener.body_at, Some(opener.column)),
+                _ => (0, None),
+            };
+            let text = &line.text[from..];
+            let text = if index == end && !opener.inline { before_close(text) } else { text };
+            Stretch { line, text, column }
+        })
+        .collect();
+    let body = unescaped(&recover(&stretches, opener.hang, rules.columns));
+    if body.is_empty() {
+        return;
+    }
+    let topic = opener.topic.clone().filter(|_| !matches!(opener.to, super::Target::Topic(_)));
+    let found = Message {
+        to: opener.to.clone(),
+        kind: "message".to_owned(),
+        body,
+        thread: opener.thread.clone(),
+        topic,
+        reply: opener.reply.clone(),
+        data: None,
+        meta: None,
+    };
+    let source: Vec<&str> = gathered.lines.iter().map(|line| line.text.as_str()).collect();
+    gathered.give(found, !opener.inline, &source.join("\n"), rules, out);
+}
+
+/// A closed block.
+fn block_message(at: usize, gathered: &Gathered, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    if gathered.too_large() {
+        return gathered.said_too_much(out);
+    }
+    let end = gathered.lines.len() - 1;
+    let stretches: Vec<Stretch<'_>> = gathered
+        .lines
+        .iter()
+        .enumerate()
+        .map(|(index, line)| {
+            let from = if index == 0 { at } else { 0 };
+            let to = if index == end {
+                block::ends(&line.text).unwrap_or(line.text.len())
+            } else {
+                line.text.len()
+            };
+            Stretch { line, text: &line.text[from.min(to)..to], column: (index == 0).then_some(0) }
+        })
+        .collect();
+    let rows: Vec<&str> = stretches.iter().map(|stretch| stretch.text.trim()).collect();
+    let texts = [recover(&stretches, 0, rules.columns), rows.join(" "), rows.concat()];
+    match block::read(&texts) {
+        Ok(found) if found.body.is_empty() && found.data.is_none() => {}
+        Ok(found) => gathered.give(found, false, &rows.join("\n"), rules, out),
+        Err(reason) => out.push(Item::problem(
+            Fault::Block,
+            format!("Not sent: the [[RELAY]] block can't be read ({reason}); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]]."),
+            gathered.first(),
+            gathered.last(),
+        )),
+    }
+}
+
+/// Bytes of a text as JSON writes it.
+fn json_bytes(text: &str) -> usize {
+    text.bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | b'\n' | b'\t' => 2,
+            0..0x20 => 6,
+            _ => 1,
+        })
+        .sum()
+}

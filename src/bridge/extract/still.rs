@@ -1,0 +1,89 @@
+//! Which visible rows have stood still, and since when.
+
+use super::Moment;
+use crate::bridge::screen::{Row, Screen};
+
+/// How long a row stands unchanged before it counts.
+pub(super) const STILL_MS: u64 = 300;
+
+/// The visible rows, as they were when last looked at.
+#[derive(Debug, Default)]
+pub(super) struct Stillness {
+    marks: Vec<Mark>,
+    /// How many rows left the top since.
+    gone: usize,
+    /// The rows are being painted again, from the top: how many leave it says nothing.
+    repainting: bool,
+    scratch: Row,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Mark {
+    row: Row,
+    since: Moment,
+}
+
+impl Stillness {
+    /// A row left the top: those below it moved up, unchanged.
+    pub(super) fn scroll(&mut self) {
+        if !self.repainting {
+            self.gone = self.gone.saturating_add(1);
+        }
+    }
+
+    /// The rows are painted again: those that look the same afterwards have not changed.
+    pub(super) fn repaint(&mut self) {
+        self.repainting = true;
+    }
+
+    /// Nothing is known of the rows any more.
+    pub(super) fn forget(&mut self) {
+        self.marks.clear();
+        self.gone = 0;
+    }
+
+    /// Looks at the rows; what changed did so by `at`.
+    pub(super) fn look(&mut self, screen: &Screen, at: Moment) {
+        let view = screen.view();
+        self.repainting = false;
+        let gone = std::mem::take(&mut self.gone).min(self.marks.len());
+        self.marks.drain(..gone);
+        self.marks.resize_with(view.rows(), || Mark { row: Row::default(), since: at });
+        for (index, mark) in self.marks.iter_mut().enumerate() {
+            view.read(index, &mut self.scratch);
+            if self.scratch != mark.row {
+                std::mem::swap(&mut self.scratch, &mut mark.row);
+                mark.since = at;
+            }
+        }
+    }
+
+    /// The rows, from the top.
+    pub(super) fn rows(&self) -> impl DoubleEndedIterator<Item = &Row> {
+        self.marks.iter().map(|mark| &mark.row)
+    }
+
+    /// Since when the row has stood.
+    pub(super) fn since(&self, index: usize) -> Option<Moment> {
+        self.marks.get(index).map(|mark| mark.since)
+    }
+
+    /// Whether the row has stood long enough.
+    pub(super) fn stood(&self, index: usize, now: Moment) -> bool {
+        self.since(index).is_some_and(|since| since.saturating_add(STILL_MS) <= now)
+    }
+
+    /// Whether text stands below the row.
+    pub(super) fn text_below(&self, index: usize) -> bool {
+        self.rows().skip(index + 1).any(|row| !row.text.trim().is_empty())
+    }
+
+    /// When the next row will have stood long enough.
+    pub(super) fn next(&self, now: Moment) -> Option<Moment> {
+        self.marks
+            .iter()
+            .map(|mark| mark.since.saturating_add(STILL_MS))
+            .filter(|&due| due > now)
+            .min()
+    }
+}

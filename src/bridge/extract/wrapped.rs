@@ -1,0 +1,211 @@
+//! How much of what a CLI wrapped comes back: a small model of a CLI, and bodies to show through it.
+
+use std::fmt::Write;
+
+use unicode_width::UnicodeWidthChar;
+
+use super::*;
+
+/// A body, shown by a CLI that wraps at `columns` under a bullet.
+fn painted(body: &str, columns: usize, hang_lists: bool) -> String {
+    let mut rows = Vec::new();
+    for line in format!("->relay:Bob <<<\n{body}>>>").lines() {
+        wrap(line, columns - 2, hang_lists, &mut rows);
+    }
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let lead = if index == 0 { "● " } else { "  " };
+        write!(text, "{}\r\n", format!("{lead}{row}").trim_end()).unwrap();
+    }
+    text + "\r\n> \r\n"
+}
+
+/// Breaks a line where a word would not fit, and words longer than a row where the row ends; under a
+/// list item's text where the CLI does so.
+fn wrap(line: &str, columns: usize, hang_lists: bool, rows: &mut Vec<String>) {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let mark = line[indent..].split(' ').next().unwrap_or_default();
+    let is_list = matches!(mark, "-" | "*")
+        || mark.strip_suffix('.').is_some_and(|n| n.parse::<u8>().is_ok());
+    let hang = if hang_lists && is_list { indent + mark.len() + 1 } else { 0 };
+    let (mut row, mut width) = (" ".repeat(indent), indent);
+    let mut first = true;
+    for word in line[indent..].split(' ') {
+        let length = columns_of(word);
+        if !first && width + 1 + length > columns && width > hang {
+            rows.push(std::mem::replace(&mut row, " ".repeat(hang)));
+            width = hang;
+        } else if !first {
+            row.push(' ');
+            width += 1;
+        }
+        first = false;
+        for c in word.chars() {
+            let wide = c.width().unwrap_or(0);
+            if width + wide > columns {
+                rows.push(std::mem::replace(&mut row, " ".repeat(hang)));
+                width = hang;
+            }
+            row.push(c);
+            width += wide;
+        }
+    }
+    rows.push(row);
+}
+
+fn columns_of(text: &str) -> usize {
+    text.chars().filter_map(char::width).sum()
+}
+
+/// How many of the bodies come back exactly.
+fn exact(bodies: &[String], columns: usize, hang_lists: bool) -> usize {
+    let comes_back = |body: &&String| {
+        let bytes = painted(body, columns, hang_lists);
+        let (messages, _) = extract_recording(bytes.as_bytes(), columns, 24);
+        let back = matches!(&messages[..], [message] if message.body == **body);
+        if !back && std::env::var_os("SHOW_WRAPPED").is_some() {
+            println!(
+                "---- at {columns}\n{bytes}\n---- gave\n{:#?}",
+                messages.iter().map(|m| &m.body).collect::<Vec<_>>()
+            );
+        }
+        back
+    };
+    bodies.iter().filter(comes_back).count()
+}
+
+fn agent_like() -> Vec<String> {
+    let bodies = include_str!("../../../tests/data/terminal/bodies.md");
+    bodies.split("%%%\n").map(|body| body.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn agent_like_bodies_come_back() {
+    let bodies = agent_like();
+    assert_eq!(bodies.len(), 20);
+    for columns in [60, 100, 200] {
+        for hang in [true, false] {
+            println!("agent-like {columns} hang {hang}: {} of 20", exact(&bodies, columns, hang));
+        }
+    }
+}
+
+#[test]
+fn documents_come_back() {
+    let bodies = documents(400);
+    for columns in [60, 100, 200] {
+        for hang in [true, false] {
+            let exact = exact(&bodies, columns, hang);
+            println!(
+                "documents {columns} hang {hang}: {:.1} %",
+                100.0 * exact as f64 / bodies.len() as f64
+            );
+        }
+    }
+}
+
+/// Documents as people and agents write them: some with one line a paragraph, some wrapped at 72 or 80.
+fn documents(count: usize) -> Vec<String> {
+    let mut writer = Writer(0x9e37_79b9_7f4a_7c15);
+    (0..count).map(|_| writer.document()).collect()
+}
+
+struct Writer(u64);
+
+const WORDS: &str = "the a of and to in is that it for on with as this by be at from or an are not \
+    which when where if then so but can must will has have its one two each only never once after before \
+    daemon client frame message stream topic session token queue window router reader writer thread clock \
+    deadline socket pipe endpoint wrapper terminal screen grid row column prompt agent mailbox recipient \
+    sender envelope payload header length limit store disk commit restart crash resume replay policy rule \
+    written refused acknowledged delivered queued counted bounded measured hashed dropped closed opened \
+    `max_inflight` `status` `--json` `queue_max_bytes` `Router::handle` configuration synchronization \
+    **always** _once_ (see below) backpressure at-least-once write-through half-open 4096 1.1 10 ms";
+
+impl Writer {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % below
+    }
+
+    fn words(&mut self, count: usize) -> String {
+        let all: Vec<&str> = WORDS.split_whitespace().collect();
+        let words: Vec<&str> = (0..count).map(|_| all[self.next(all.len())]).collect();
+        words.join(" ")
+    }
+
+    fn sentences(&mut self, count: usize) -> String {
+        let mut text = String::new();
+        for _ in 0..count {
+            let length = 4 + self.next(16);
+            let words = self.words(length);
+            let (first, rest) = words.split_at(1);
+            let end = [".", ".", ".", "?", ":"][self.next(5)];
+            write!(
+                text,
+                "{}{}{rest}{end}",
+                if text.is_empty() { "" } else { " " },
+                first.to_uppercase()
+            )
+            .unwrap();
+        }
+        text
+    }
+
+    /// A paragraph, in one line or in lines of at most `width`.
+    fn paragraph(&mut self, indent: &str, mark: &str, width: Option<usize>) -> String {
+        let count = 1 + self.next(4);
+        let text = self.sentences(count);
+        let Some(width) = width else { return format!("{indent}{mark}{text}") };
+        let mut rows = Vec::new();
+        wrap(&format!("{indent}{mark}{text}"), width, true, &mut rows);
+        rows.join("\n")
+    }
+
+    fn code(&mut self) -> String {
+        let mut text = String::from("```rust\n");
+        let mut depth = 0;
+        for _ in 0..3 + self.next(8) {
+            let (a, b) = (self.next(30), self.next(30));
+            let line = match self.next(6) {
+                0 => format!(
+                    "let value_{a} = self.window.get(value_{b}).copied().unwrap_or_default();"
+                ),
+                1 => format!("if value_{a} > LIMIT_{b} {{"),
+                2 => format!("// {}", self.sentences(1)),
+                3 => format!(
+                    "frames.push(Frame::new(id_{a}, stream_{b}, payload.clone(), Some(deadline)));"
+                ),
+                4 => format!("call_{a}(value_{b});"),
+                _ => "}".to_owned(),
+            };
+            depth = if line == "}" { usize::saturating_sub(depth, 1) } else { depth };
+            writeln!(text, "{}{line}", "    ".repeat(depth)).unwrap();
+            depth += usize::from(line.ends_with('{'));
+        }
+        text + "```"
+    }
+
+    fn document(&mut self) -> String {
+        let width = [None, None, None, Some(72), Some(80)][self.next(5)];
+        let mut parts = Vec::new();
+        for _ in 0..1 + self.next(4) {
+            let part = match self.next(7) {
+                0 | 1 | 2 => self.paragraph("", "", width),
+                3 => (0..2 + self.next(3))
+                    .map(|_| self.paragraph("", "- ", width))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+                4 => (1..3 + self.next(3))
+                    .map(|n| self.paragraph("", &format!("{n}. "), width))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+                5 => format!("## {}\n\n{}", self.words(3), self.paragraph("", "", width)),
+                _ => self.code(),
+            };
+            parts.push(part);
+        }
+        parts.join("\n\n")
+    }
+}
