@@ -9,6 +9,7 @@ mod down;
 mod listen;
 mod place;
 mod print;
+mod run;
 mod send;
 mod status;
 mod tap;
@@ -45,7 +46,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
     arguments.next_if(|first| first == AS_AGENT_RELAY);
-    end(argv::cut(arguments).and_then(|words| parse(&words)).and_then(Top::run))
+    end(argv::cut(arguments).and_then(|words| parse(&words)?.run(words.command)))
 }
 
 /// Runs `agent-relay-wrap` with the arguments after the program's name; gives back its exit code.
@@ -54,7 +55,7 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if arguments.peek().is_some_and(|first| first == AS_AGENT_RELAY) {
         return agent_relay(arguments);
     }
-    end(Err(Failure::failed("the wrapper is not built yet")))
+    end(run::agent_relay_wrap(arguments))
 }
 
 fn parse(words: &Words) -> Result<Top, Failure> {
@@ -63,7 +64,8 @@ fn parse(words: &Words) -> Result<Top, Failure> {
         Some(word) if exit.status.is_err() && !commands().any(|name| name == *word) => {
             unknown_command(word)
         }
-        word => Failure::early(exit, word.as_deref()),
+        Some(word) => Failure::early(exit, &format!("agent-relay help {word}")),
+        None => Failure::early(exit, "agent-relay help"),
     })
 }
 
@@ -126,6 +128,7 @@ enum Command {
     Down(down::Down),
     Status(status::Status),
     Agents(agents::Agents),
+    Run(run::Run),
     Send(send::Send),
     Listen(listen::Listen),
     Tap(tap::Tap),
@@ -134,7 +137,7 @@ enum Command {
 }
 
 impl Top {
-    fn run(self) -> Result<i32, Failure> {
+    fn run(self, wrapped: Vec<OsString>) -> Result<i32, Failure> {
         if self.version {
             print::Out::new().line(format_args!("agent-relay {VERSION}"))?;
             return Ok(DONE);
@@ -149,6 +152,7 @@ impl Top {
             Command::Down(down) => down.run(&asked),
             Command::Status(status) => status.run(&asked),
             Command::Agents(agents) => agents.run(&asked),
+            Command::Run(run) => run.run(&asked, wrapped),
             Command::Send(send) => send.run(&asked),
             Command::Listen(listen) => listen.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
@@ -183,7 +187,7 @@ impl Failure {
     }
 
     /// The parser's own end: help that was asked for, or a usage that means nothing.
-    fn early(exit: argh::EarlyExit, command: Option<&str>) -> Self {
+    fn early(exit: argh::EarlyExit, help: &str) -> Self {
         match exit.status {
             Ok(()) => {
                 let printed = io::stdout().write_all(exit.output.as_bytes());
@@ -191,9 +195,8 @@ impl Failure {
             }
             Err(()) => {
                 let words = exit.output.split_whitespace().collect::<Vec<_>>().join(" ");
-                let help = command.map(|name| format!(" {name}")).unwrap_or_default();
                 Self::usage(format!(
-                    "{}: `agent-relay help{help}` shows how",
+                    "{}: `{help}` shows how",
                     foreign_line(words.trim_end_matches('.'))
                 ))
             }

@@ -2,7 +2,7 @@
 
 use super::{Failure, VERSION, print::say, up};
 use crate::{
-    client::{Client, ClientError, Ended, Settings},
+    client::{Client, ClientError, Ended, Mode, Settings},
     config::{Config, ENDPOINT_FILE, EndpointSources},
     protocol::code::ErrorCode,
 };
@@ -94,7 +94,7 @@ impl Place {
 
     /// The same as a command wants it: with a sentence where it fails.
     pub(super) fn join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
-        self.try_join(make).map(greet).map_err(|error| refused(make, error))
+        self.try_join(make).map(greet).map_err(|error| refused(&make(""), error))
     }
 
     /// The same for commands that start a daemon where there is none.
@@ -107,17 +107,8 @@ impl Place {
                 up::start(self)?;
                 self.join(make)
             }
-            other => other.map(greet).map_err(|error| refused(make, error)),
+            other => other.map(greet).map_err(|error| refused(&make(""), error)),
         }
-    }
-
-    /// Where a daemon of this place listens.
-    pub(super) fn to_listen_at(&self) -> Result<String, Failure> {
-        let endpoint =
-            self.sources.asked_for().or_else(|| self.sources.defaults.first().map(|it| &**it));
-        endpoint.map(str::to_owned).ok_or_else(|| {
-            Failure::failed("the system says nothing about who you are: choose an --endpoint")
-        })
     }
 
     /// Reads again what a daemon that was started since has left.
@@ -140,13 +131,12 @@ fn greet(client: Client) -> Client {
     client
 }
 
-fn refused(make: &dyn Fn(&str) -> Settings, error: ClientError) -> Failure {
-    match &error {
-        ClientError::Ended(Ended::Fault(fault)) if fault.is(ErrorCode::NameInUse) => {
-            let name = match make("").mode {
-                crate::client::Mode::Agent(name) => name,
-                crate::client::Mode::Guest => "that name".to_owned(),
-            };
+/// A name that was refused is named.
+pub(super) fn refused(settings: &Settings, error: ClientError) -> Failure {
+    match (&error, &settings.mode) {
+        (ClientError::Ended(Ended::Fault(fault)), Mode::Agent(name))
+            if fault.is(ErrorCode::NameInUse) =>
+        {
             Failure::failed(format!(
                 "{name} is connected already: choose another name, or end that one first"
             ))

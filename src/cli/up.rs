@@ -5,17 +5,21 @@ use super::{
     ask::guest,
     down,
     place::{Asked, Place},
-    print::{Out, foreign_line},
+    print::{Out, foreign_line, say},
 };
-use crate::client::{Client, ClientError, Settings};
+use crate::{
+    client::{Client, ClientError, Settings},
+    daemon,
+};
 use argh::{ArgsInfo, FromArgs};
-use platform::{clock, paths, process};
+use platform::{clock, endpoint::Endpoint, paths, process};
 use serde::Serialize;
 use std::{
     env,
     ffi::OsString,
+    fmt::Display,
     fs,
-    io::{Read, Seek, SeekFrom},
+    io::{Read, Seek, SeekFrom, stderr},
     path::Path,
     thread,
     time::Duration,
@@ -23,6 +27,12 @@ use std::{
 
 /// The daemon's log in the home directory.
 const LOG: &str = "daemon.log";
+
+/// How much the daemon logs.
+const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
+
+/// A log that is longer when a daemon starts makes room for a new one.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// How long a daemon may take until clients can connect.
 const START_MS: u64 = 15_000;
@@ -71,7 +81,7 @@ impl Up {
             down::stop(&place)?;
         }
         if self.foreground {
-            return foreground(place);
+            return foreground(&place);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => false,
@@ -98,10 +108,30 @@ impl Up {
     }
 }
 
-fn foreground(place: Place) -> Result<i32, Failure> {
-    let endpoint = place.to_listen_at()?;
-    let limits = place.config.limits();
-    Err(Failure::failed(format!("nothing listens at {endpoint} yet ({limits:?})")))
+fn foreground(place: &Place) -> Result<i32, Failure> {
+    let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
+    let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref()));
+    let settings = daemon::Settings {
+        home: place.home.clone(),
+        endpoint: endpoint.transpose().map_err(|error| failed(&error))?,
+        limits: place.config.limits(),
+    };
+    start_log()?;
+    let ready = |endpoint: &Endpoint| say(format_args!("the daemon is up at {endpoint}"));
+    daemon::run(settings, ready).map_err(|error| failed(&error))?;
+    Ok(DONE)
+}
+
+/// The daemon's log goes to standard error, which is a file where nobody watches.
+fn start_log() -> Result<(), Failure> {
+    let level = match env::var(LOG_LEVEL) {
+        Ok(level) if !level.is_empty() => level.parse().map_err(|_| {
+            Failure::usage(format!("{LOG_LEVEL} is one of error, warn, info, debug, trace"))
+        })?,
+        _ => tracing::Level::INFO,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(stderr).init();
+    Ok(())
 }
 
 /// Starts a daemon on its own, and returns once it can be reached.
@@ -109,7 +139,7 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(error.to_string());
     paths::make_private_dir(&place.home).map_err(failed)?;
     let log = place.home.join(LOG);
-    let log_end = fs::metadata(&log).map_or(0, |metadata| metadata.len());
+    let log_end = make_room(&log).map_err(failed)?;
     let exe = env::current_exe().map_err(|error| {
         Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
     })?;
@@ -137,6 +167,16 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Keeps one older log. How long the log is then.
+fn make_room(log: &Path) -> std::io::Result<u64> {
+    let bytes = fs::metadata(log).map_or(0, |metadata| metadata.len());
+    if bytes <= LOG_BYTES_MAX {
+        return Ok(bytes);
+    }
+    fs::rename(log, log.with_extension("log.old"))?;
+    Ok(0)
 }
 
 fn arguments(place: &Place) -> Vec<OsString> {
