@@ -3,7 +3,9 @@
 mod agents;
 mod argv;
 mod ask;
+mod bench;
 mod completions;
+mod demo;
 mod doctor;
 mod down;
 mod listen;
@@ -20,7 +22,7 @@ use argh::{ArgsInfo, FromArgs};
 use argv::Words;
 use print::{foreign_line, say};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Write},
 };
 
@@ -45,7 +47,21 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Runs `agent-relay` with the arguments after the program's name; gives back its exit code.
 pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
-    arguments.next_if(|first| first == AS_AGENT_RELAY);
+    if arguments.next_if(|first| first == AS_AGENT_RELAY).is_some() {
+        // Parts of commands that run in a process of their own.
+        let part = arguments.next_if(|word| {
+            [bench::FLOOR, demo::AGENT].map(OsStr::new).contains(&word.as_os_str())
+        });
+        if let Some(part) = part {
+            let word = arguments.next().unwrap_or_default();
+            let word = word.to_string_lossy();
+            return end(if part == bench::FLOOR {
+                bench::floor(&word)
+            } else {
+                demo::agent(&word)
+            });
+        }
+    }
     end(argv::cut(arguments).and_then(|words| parse(&words)?.run(words.command)))
 }
 
@@ -133,6 +149,8 @@ enum Command {
     Listen(listen::Listen),
     Tap(tap::Tap),
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    Demo(demo::Demo),
     Completions(completions::Completions),
 }
 
@@ -157,6 +175,8 @@ impl Top {
             Command::Listen(listen) => listen.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Doctor(doctor) => doctor.run(&asked),
+            Command::Bench(bench) => bench.run(&asked),
+            Command::Demo(demo) => demo.run(),
             Command::Completions(completions) => completions.run(),
         }
     }

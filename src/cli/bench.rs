@@ -8,15 +8,21 @@ mod floor;
 mod measure;
 mod route;
 
+use super::{
+    AS_AGENT_RELAY, DONE, Failure,
+    place::Asked,
+    print::{Out, say},
+};
+use crate::client::Settings;
+use argh::{ArgsInfo, FromArgs};
 use measure::Flood;
+use platform::{endpoint::Endpoint, paths};
 use route::{End, Template};
-use platform::endpoint::Endpoint;
 use serde::Serialize;
 use std::{
-    ffi::OsString,
-    fmt, io,
-    path::Path,
-    process::{Child, Command, Stdio},
+    env, fmt, fs, io,
+    path::{Path, PathBuf},
+    process::{self, Child, Command, Stdio},
     time::Duration,
 };
 
@@ -30,47 +36,117 @@ const BODY_BYTES: usize = 256;
 const LARGE_BODY_BYTES: usize = 64 * 1024;
 const RECEIVERS: usize = 50;
 
+/// Measure the running daemon against two hops that do nothing, in one run.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "bench",
+    help_triggers("--help"),
+    example = "agent-relay bench",
+    example = "agent-relay bench --quick --json"
+)]
+pub(super) struct Bench {
+    /// a few seconds only, to see that it works
+    #[argh(switch)]
+    quick: bool,
+
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+}
+
+impl Bench {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let mut place = asked.place()?;
+        let client = place.join_or_start(&|endpoint| Settings::guest(endpoint))?;
+        let endpoint = parse(client.endpoint())?;
+        let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
+        let scratch = Scratch::make().map_err(|error| Failure::failed(error.to_string()))?;
+        let report = measure(&endpoint, extent, &scratch.0, |what| say(format_args!("{what} …")))
+            .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
+        let mut out = Out::new();
+        if self.json {
+            out.json("bench", &report)?;
+        } else {
+            out.raw(&report.to_string())?;
+        }
+        Ok(DONE)
+    }
+}
+
+/// The word behind [`AS_AGENT_RELAY`] that makes this program the relaying process.
+pub(super) const FLOOR: &str = "bench-floor";
+
+/// The relaying process of `bench`.
+pub(super) fn floor(endpoint: &str) -> Result<i32, Failure> {
+    let endpoint = parse(endpoint)?;
+    let mut out = Out::new();
+    floor::serve(&endpoint, || out.line("ready"))?;
+    Ok(DONE)
+}
+
+fn parse(endpoint: &str) -> Result<Endpoint, Failure> {
+    Endpoint::parse(endpoint.as_ref()).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// A directory for the floor's socket, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> io::Result<Self> {
+        let path = env::temp_dir().join(format!("agent-relay-bench-{}", process::id()));
+        paths::make_private_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            say(format_args!("{} stays: {error}", self.0.display()));
+        }
+    }
+}
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+struct Extent {
     /// Turns of each measurement, on either path.
-    pub(crate) turns: usize,
+    turns: usize,
     /// Single messages timed in a turn.
-    pub(crate) messages: usize,
+    messages: usize,
     /// How long a flood lasts.
-    pub(crate) flood: Duration,
+    flood: Duration,
 }
 
 impl Extent {
     /// Half a minute or so.
-    pub(crate) const FULL: Self =
-        Self { turns: 5, messages: 4000, flood: Duration::from_millis(600) };
+    const FULL: Self = Self { turns: 5, messages: 4000, flood: Duration::from_millis(600) };
     /// A few seconds, to see that it works.
-    pub(crate) const QUICK: Self =
-        Self { turns: 2, messages: 300, flood: Duration::from_millis(100) };
+    const QUICK: Self = Self { turns: 2, messages: 300, flood: Duration::from_millis(100) };
 }
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Figure {
+struct Figure {
     /// What was measured.
-    pub(crate) name: &'static str,
+    name: &'static str,
     /// In what.
-    pub(crate) unit: &'static str,
+    unit: &'static str,
     /// On the floor.
-    pub(crate) floor: f64,
+    floor: f64,
     /// Through the daemon.
-    pub(crate) daemon: f64,
+    daemon: f64,
     /// Daemon by floor.
-    pub(crate) ratio: f64,
+    ratio: f64,
     /// What the ratio has to be: at most, or at least.
-    pub(crate) goal: Option<Goal>,
+    goal: Option<Goal>,
 }
 
 /// A bound for a ratio.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Goal {
+enum Goal {
     /// Less is better.
     AtMost(f64),
     /// More is better.
@@ -97,9 +173,9 @@ impl fmt::Display for Goal {
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Report {
+struct Report {
     /// The lines.
-    pub(crate) figures: Vec<Figure>,
+    figures: Vec<Figure>,
 }
 
 impl fmt::Display for Report {
@@ -120,18 +196,19 @@ impl fmt::Display for Report {
 }
 
 /// Measures; `progress` hears what is being measured.
-pub(crate) fn measure(
+fn measure(
     daemon: &Endpoint,
     extent: Extent,
     scratch: &Path,
     mut progress: impl FnMut(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
-    let name = |role: &str| format!("bench-{role}-{}", std::process::id());
-    let (to, topic) = (name("b"), format!("bench.{}", std::process::id()));
+    let name = |role: &str| format!("bench-{role}-{}", process::id());
+    let (to, topic) = (name("b"), format!("bench.{}", process::id()));
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
     below.to.push(End::connect(&floor.endpoint)?);
-    let mut direct = Route { from: End::join(daemon, &name("a"))?, to: vec![End::join(daemon, &to)?] };
+    let mut direct =
+        Route { from: End::join(daemon, &name("a"))?, to: vec![End::join(daemon, &to)?] };
     let mut figures = Vec::new();
 
     progress("one-way latency");
@@ -139,7 +216,7 @@ pub(crate) fn measure(
     figures.extend(latencies(&mut below, &mut direct, &mut template, extent)?);
 
     progress("flood");
-    let mut floods = |below: &mut Route, daemon: &mut Route, template: &mut Template, window| {
+    let floods = |below: &mut Route, daemon: &mut Route, template: &mut Template, window| {
         in_turns(extent.turns, below, daemon, |path| {
             let flood = measure::flood(&path.from, &mut path.to, template, window, extent.flood)?;
             check(&flood, path.to.len()).map(|()| flood.rate())
@@ -151,7 +228,10 @@ pub(crate) fn measure(
     progress("64-KiB bodies");
     let mut large = Template::new(Some(&to), None, LARGE_BODY_BYTES);
     let large = floods(&mut below, &mut direct, &mut large, LARGE_WINDOW)?;
-    figures.push(Figure { goal: None, ..Figure::of("flood, 64 KiB, 1 to 1", "k/s", large, 1e-3, Goal::AtLeast(0.0)) });
+    figures.push(Figure {
+        goal: None,
+        ..Figure::of("flood, 64 KiB, 1 to 1", "k/s", large, 1e-3, Goal::AtLeast(0.0))
+    });
 
     progress("fan-out");
     direct.to.clear();
@@ -162,7 +242,13 @@ pub(crate) fn measure(
     }
     let mut template = Template::new(None, Some(&topic), BODY_BYTES);
     let fan_out = floods(&mut below, &mut direct, &mut template, WINDOW)?;
-    figures.push(Figure::of("fan-out, 256 bytes, 1 to 50", "k/s", fan_out, 1e-3, Goal::AtLeast(0.55)));
+    figures.push(Figure::of(
+        "fan-out, 256 bytes, 1 to 50",
+        "k/s",
+        fan_out,
+        1e-3,
+        Goal::AtLeast(0.55),
+    ));
     Ok(Report { figures })
 }
 
@@ -251,9 +337,8 @@ struct Floor {
 impl Floor {
     fn start(scratch: &Path) -> io::Result<Self> {
         let endpoint = Endpoint::inside(scratch, "floor")?;
-        let arguments: [OsString; 2] = ["bench-floor".into(), endpoint.as_text().into()];
-        let process = Command::new(std::env::current_exe()?)
-            .args(arguments)
+        let process = Command::new(env::current_exe()?)
+            .args([AS_AGENT_RELAY, FLOOR, endpoint.as_text()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -281,9 +366,4 @@ impl Drop for Floor {
         drop(self.process.kill());
         drop(self.process.wait());
     }
-}
-
-/// The floor's own process: relays until its connections end.
-pub(crate) fn serve_floor(endpoint: &Endpoint, ready: impl FnOnce()) -> io::Result<()> {
-    floor::serve(endpoint, ready)
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
 
 /// The lock that a daemon holds for life.
-const LOCK: &str = "daemon.lock";
+pub(super) const LOCK: &str = "daemon.lock";
 
 /// How long a daemon may take to go.
 const STOP_MS: u64 = 15_000;

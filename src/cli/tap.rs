@@ -28,7 +28,7 @@ use argh::{ArgsInfo, FromArgs};
 pub(super) struct Tap {
     /// print one JSON object a line for each message
     #[argh(switch)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl Tap {
@@ -50,7 +50,7 @@ impl Tap {
         }
     }
 
-    fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
+    pub(super) fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
         let Some(json) = data_of(delivery).filter(|_| is_copy(delivery)) else { return Ok(()) };
         if self.json {
             return out.json_text("tap", json);

@@ -5,25 +5,26 @@ use super::{
     ask::guest,
     down,
     place::{Asked, Place},
-    print::{Out, foreign_line, say},
+    print::{self, Out, foreign_line},
 };
 use crate::{
     client::{Client, ClientError, Settings},
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{clock, endpoint::Endpoint, paths, process};
+use platform::{clock, endpoint::Endpoint, paths, process, terminal::Standard};
 use serde::Serialize;
 use std::{
     env,
     ffi::OsString,
     fmt::Display,
     fs,
-    io::{Read, Seek, SeekFrom, stderr},
+    io::{self, Read, Seek, SeekFrom},
     path::Path,
     thread,
     time::Duration,
 };
+use tracing::level_filters::LevelFilter;
 
 /// The daemon's log in the home directory.
 const LOG: &str = "daemon.log";
@@ -81,7 +82,7 @@ impl Up {
             down::stop(&place)?;
         }
         if self.foreground {
-            return foreground(&place);
+            return foreground(place);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => false,
@@ -108,35 +109,39 @@ impl Up {
     }
 }
 
-fn foreground(place: &Place) -> Result<i32, Failure> {
+fn foreground(place: Place) -> Result<i32, Failure> {
+    log_to_stderr()?;
     let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
-    let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref()));
+    let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
-        home: place.home.clone(),
-        endpoint: endpoint.transpose().map_err(|error| failed(&error))?,
+        endpoint: endpoint.map_err(|error| failed(&error))?,
         limits: place.config.limits(),
+        home: place.home,
     };
-    start_log()?;
-    let ready = |endpoint: &Endpoint| say(format_args!("the daemon is up at {endpoint}"));
-    daemon::run(settings, ready).map_err(|error| failed(&error))?;
+    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
     Ok(DONE)
 }
 
-/// The daemon's log goes to standard error, which is a file where nobody watches.
-fn start_log() -> Result<(), Failure> {
+/// The log goes where errors go: to a terminal, or into the file that a detached daemon is given.
+fn log_to_stderr() -> Result<(), Failure> {
     let level = match env::var(LOG_LEVEL) {
-        Ok(level) if !level.is_empty() => level.parse().map_err(|_| {
-            Failure::usage(format!("{LOG_LEVEL} is one of error, warn, info, debug, trace"))
+        Ok(text) => text.parse().map_err(|_| {
+            Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
         })?,
-        _ => tracing::Level::INFO,
+        Err(_) => LevelFilter::INFO,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(print::has_colours(Standard::Error))
+        .with_max_level(level)
+        .with_target(false)
+        .init();
     Ok(())
 }
 
 /// Starts a daemon on its own, and returns once it can be reached.
 pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(error.to_string());
+    let failed = |error: io::Error| Failure::failed(error.to_string());
     paths::make_private_dir(&place.home).map_err(failed)?;
     let log = place.home.join(LOG);
     let log_end = make_room(&log).map_err(failed)?;
@@ -170,7 +175,7 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
 }
 
 /// Keeps one older log. How long the log is then.
-fn make_room(log: &Path) -> std::io::Result<u64> {
+fn make_room(log: &Path) -> io::Result<u64> {
     let bytes = fs::metadata(log).map_or(0, |metadata| metadata.len());
     if bytes <= LOG_BYTES_MAX {
         return Ok(bytes);

@@ -140,6 +140,7 @@ mod tests {
         rand::{Rng, thread_rng},
         sync::{
             Arc, Condvar, Mutex,
+            atomic::{AtomicUsize, Ordering},
             mpsc::{SyncSender, TrySendError, channel, sync_channel},
         },
         thread,
@@ -274,16 +275,16 @@ mod tests {
 
     #[test]
     fn without_the_count_they_would() {
-        let mixed = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let seen = std::sync::Arc::clone(&mixed);
+        let mixed = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&mixed);
         shuttle::check_random(
             move || {
                 if run(false) != frames() {
-                    seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    seen.fetch_add(1, Ordering::Relaxed);
                 }
             },
             3000,
         );
-        assert!(mixed.load(std::sync::atomic::Ordering::Relaxed) > 0, "the model must show it");
+        assert!(mixed.load(Ordering::Relaxed) > 0, "the model must show it");
     }
 }

@@ -3,6 +3,7 @@
 //! Two blocking hops through another process are the least that any daemon of this shape pays, so its
 //! figures, taken in the same run, say what the daemon's own work costs.
 
+use crate::cli::Failure;
 use platform::{
     endpoint::Endpoint,
     transport::{Listener, Stream},
@@ -16,20 +17,24 @@ use std::{
 const READ_BYTES: usize = 64 * 1024;
 
 /// Takes two connections and copies between them until either ends.
-pub(super) fn serve(endpoint: &Endpoint, ready: impl FnOnce()) -> io::Result<()> {
-    let listener = Listener::bind(endpoint)?;
-    ready();
-    let (left, right) = (listener.accept()?, listener.accept()?);
+pub(super) fn serve(
+    endpoint: &Endpoint,
+    ready: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(error.to_string());
+    let listener = Listener::bind(endpoint).map_err(failed)?;
+    ready()?;
+    let left = listener.accept().map_err(failed)?;
+    let right = listener.accept().map_err(failed)?;
     thread::scope(|scope| {
-        let there = thread::Builder::new()
-            .name("there".into())
-            .spawn_scoped(scope, || copy(&left, &right))?;
-        let back = copy(&right, &left);
-        there.join().map_err(|_| io::Error::other("a copying thread panicked"))?.and(back)
+        let builder = thread::Builder::new().name("there".into());
+        let there = builder.spawn_scoped(scope, || copy(&left, &right)).map_err(failed)?;
+        copy(&right, &left);
+        there.join().map_err(|_| Failure::failed("a copying thread panicked"))
     })
 }
 
-fn copy(from: &Stream, to: &Stream) -> io::Result<()> {
+fn copy(from: &Stream, to: &Stream) {
     let mut buffer = vec![0; READ_BYTES];
     let mut from_reader = from;
     let mut to_writer = to;
@@ -40,7 +45,7 @@ fn copy(from: &Stream, to: &Stream) -> io::Result<()> {
                 // Either end is the end of both.
                 from.hang_up();
                 to.hang_up();
-                return Ok(());
+                return;
             }
         }
     }
