@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
-    config::{Config, ENDPOINT_FILE, EndpointSources},
+    config::{Config, ENDPOINT_FILE, EndpointSources, is_absent},
     protocol::code::ErrorCode,
 };
 use platform::{endpoint::Endpoint, paths};
 use std::{
-    env, fs, io,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -70,7 +70,7 @@ fn left_in(home: &Path) -> Result<Option<String>, Failure> {
     let path = home.join(ENDPOINT_FILE);
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(Failure::failed(format!("{}: {error}", path.display()))),
     }
 }
