@@ -1,4 +1,529 @@
-//! (to come)
+//! How a terminal speaks the protocol: the pure machine in the wrapper's middle.
+//!
+//! A driver hands it everything that happens as an [`Input`] and does what each [`Output`] says, in
+//! order. What the child prints is painted on a grid, from which [`extract`] reads messages. What
+//! arrives for the agent waits here until the terminal is free, is typed by [`inject`] as its
+//! [`recipe`] wants it, and is acknowledged only then. The machine never waits and reads no clock.
 
+pub mod dialog;
 pub mod extract;
+pub mod inject;
+pub mod keys;
+pub mod recipe;
 pub mod screen;
+mod typing;
+
+use crate::protocol::{Moment, deliver::Proof, name::EVERYONE};
+use extract::{Extracted, Extractor, Message, Target};
+use keys::Line;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use recipe::{Obstacle, Recipe, Spot};
+use std::collections::VecDeque;
+
+/// Messages that wait here at most. Of those that the daemon holds it sends fewer by itself.
+const MAIL_MAX: usize = 1000;
+/// And their bytes.
+const MAIL_BYTES_MAX: usize = 16 << 20;
+/// Keys that wait while a message is typed or the child doesn't read, in bytes. The person's terminal
+/// isn't read from beyond it.
+const KEYS_BYTES_MAX: usize = 64 << 10;
+/// Deliveries that are known to have been typed: for doubles, and for `[reply:ID]`.
+const TYPED_MAX: usize = 1024;
+/// Senders whose sessions are remembered.
+const SENDERS_MAX: usize = 256;
+/// Messages of the agent's that await the daemon's answer by name.
+const UNANSWERED_MAX: usize = 4096;
+/// What the agent is told at a time.
+const COMPLAINTS_MAX: usize = 3;
+/// A turn is over after so long without output.
+const SILENCE_MS: u64 = 60_000;
+/// And where the recipe sees its end, after so long.
+const IDLE_MS: u64 = 350;
+/// A picture that a program began and doesn't finish is taken for finished after this time.
+const PICTURE_MS: u64 = 1000;
+/// How often something is tried that no input need announce.
+const RETRY_MS: u64 = 1000;
+
+/// What a bridge is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How the command takes text.
+    pub recipe: Recipe,
+    /// A real terminal shows the screen, and answers what the child asks a terminal.
+    pub attached: bool,
+    /// The terminal's columns.
+    pub columns: usize,
+    /// And rows.
+    pub rows: usize,
+    /// `->relay:Bob hello` counts, too.
+    pub inline: bool,
+    /// Where the frames' digits come from.
+    pub seed: [u8; 32],
+}
+
+/// A message for the agent.
+#[derive(Clone, Debug, Default)]
+pub struct Mail {
+    /// The DELIVER's id.
+    pub id: String,
+    /// Who says it.
+    pub from: String,
+    /// The sender's session, in the daemon's words.
+    pub session: Option<String>,
+    /// How the daemon knows the sender.
+    pub auth: Option<Proof>,
+    /// 2 or more where it comes again.
+    pub attempt: u32,
+    /// The text.
+    pub body: String,
+}
+
+/// A message of the agent's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// An agent's name or `*`.
+    pub to: String,
+    /// On which topic.
+    pub topic: Option<String>,
+    /// The conversation.
+    pub thread: Option<String>,
+    /// The payload's kind.
+    pub kind: String,
+    /// The text.
+    pub body: String,
+    /// JSON that goes with it.
+    pub data: Option<String>,
+    /// JSON for the relay.
+    pub meta: Option<String>,
+    /// The id of the delivery that it answers.
+    pub reply_to: Option<String>,
+}
+
+/// Names one [`Said`] in its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Number(pub u64);
+
+/// Everything that can happen.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The child printed.
+    Printed(&'a [u8]),
+    /// The person's terminal sent this: keys, and what a terminal answers.
+    Keys(&'a [u8]),
+    /// The terminal has another size.
+    Resized {
+        /// Its columns.
+        columns: usize,
+        /// And rows.
+        rows: usize,
+    },
+    /// A message arrived.
+    Delivered(Mail),
+    /// The daemon answers for a message of the agent's.
+    Accepted(Number),
+    /// A message of the agent's was not delivered; a sentence says why.
+    Refused(Number, String),
+    /// The relay is there, or gone.
+    Connected(bool),
+    /// So many bytes of [`Output::Write`] were taken by the child's terminal.
+    Written(usize),
+    /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
+    /// system says.
+    Tick {
+        /// See there.
+        foreground: Option<bool>,
+    },
+    /// The child is gone and all it printed was handed over. The last input that counts.
+    ChildGone,
+}
+
+/// Everything that is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Type this into the child's terminal: each in a write of its own, in order.
+    Write(Vec<u8>),
+    /// Send this.
+    Send(Number, Said),
+    /// The delivery with this id has been typed and submitted.
+    Acknowledge(String),
+    /// The delivery can't be typed any more: give it back, to be delivered again.
+    GiveBack(String),
+    /// A line for the log.
+    Log(String),
+}
+
+/// How it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Messages that wait to be typed.
+    pub waiting: usize,
+    /// Why they do.
+    pub why: Option<Obstacle>,
+    /// Messages typed.
+    pub typed: u64,
+    /// The relay is there.
+    pub connected: bool,
+}
+
+/// The machine.
+pub struct Bridge {
+    recipe: Recipe,
+    attached: bool,
+    random: ChaCha20Rng,
+    extractor: Extractor,
+    line: Line,
+    started: Option<Moment>,
+    printed_at: Option<Moment>,
+    touched_at: Option<Moment>,
+    submitted_at: Option<Moment>,
+    /// When to try again what only a [`Input::Tick`] can find possible.
+    retry_at: Option<Moment>,
+    turn: Turn,
+    mail: VecDeque<Mail>,
+    mail_bytes: usize,
+    injection: Option<Injection>,
+    held_keys: Vec<u8>,
+    handed_out: u64,
+    written: u64,
+    typed: VecDeque<String>,
+    senders: VecDeque<(String, String)>,
+    unanswered: VecDeque<(Number, String)>,
+    next: u64,
+    state: State,
+    gone: bool,
+}
+
+/// What the agent is doing in answer to one prompt.
+#[derive(Debug, Default)]
+struct Turn {
+    open: bool,
+    /// The screen stands still, and the recipe has judged it.
+    looked_at: bool,
+    told: bool,
+    complaints: Vec<String>,
+    complaints_left_out: usize,
+}
+
+/// What is being typed.
+#[derive(Debug)]
+struct Injection {
+    item: Item,
+    /// The count of bytes at which the terminal has all of this stage.
+    until: u64,
+    stage: Stage,
+    /// The program asks something meanwhile: the person has to answer before the Enter comes.
+    asked: bool,
+}
+
+#[derive(Debug)]
+enum Item {
+    Mail(Mail),
+    Complaints,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The text is on its way into the terminal.
+    Text,
+    /// It is there since this moment; the Enter waits.
+    Guard(Moment),
+    /// The Enter is on its way.
+    Submit,
+}
+
+impl Bridge {
+    /// A bridge to a child that is about to run.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        let mut extractor = Extractor::live(settings.columns, settings.rows);
+        if settings.inline {
+            extractor.allow_inline();
+        }
+        Self {
+            recipe: settings.recipe,
+            attached: settings.attached,
+            random: ChaCha20Rng::from_seed(settings.seed),
+            extractor,
+            line: Line::default(),
+            started: None,
+            printed_at: None,
+            touched_at: None,
+            submitted_at: None,
+            retry_at: None,
+            turn: Turn::default(),
+            mail: VecDeque::new(),
+            mail_bytes: 0,
+            injection: None,
+            held_keys: Vec::new(),
+            handed_out: 0,
+            written: 0,
+            typed: VecDeque::new(),
+            senders: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            next: 0,
+            state: State::default(),
+            gone: false,
+        }
+    }
+
+    /// Something happens.
+    pub fn handle(&mut self, now: Moment, input: Input<'_>, out: &mut Vec<Output>) {
+        self.started.get_or_insert(now);
+        match input {
+            Input::Printed(bytes) => self.printed(now, bytes, out),
+            Input::Keys(bytes) => self.keys(now, bytes, out),
+            Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
+            Input::Delivered(mail) => self.delivered(mail, out),
+            Input::Accepted(number) => drop(self.answered(number)),
+            Input::Refused(number, sentence) => self.refused(number, &sentence, out),
+            Input::Connected(connected) => self.state.connected = connected,
+            Input::Written(bytes) => self.was_written(now, bytes, out),
+            Input::Tick { foreground } => self.tick(now, foreground, out),
+            Input::ChildGone => self.child_gone(now, out),
+        }
+    }
+
+    /// When [`Input::Tick`] is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        if self.gone {
+            return None;
+        }
+        let enter = self.injection.as_ref().and_then(|injection| match injection.stage {
+            Stage::Guard(since) => Some(self.enter_at(since)),
+            Stage::Text | Stage::Submit => None,
+        });
+        let extractor = self.extractor.deadline().map(Moment);
+        [enter, extractor, self.turn_ends_at(), self.inject_at()].into_iter().flatten().min()
+    }
+
+    /// Whether there is room for more keys; until then the person's terminal is left alone.
+    #[must_use]
+    pub fn wants_keys(&self) -> bool {
+        self.unwritten() < KEYS_BYTES_MAX as u64 && self.held_keys.len() < KEYS_BYTES_MAX
+    }
+
+    /// What the child's bytes have painted.
+    #[must_use]
+    pub fn screen(&self) -> &screen::Screen {
+        self.extractor.screen()
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let waiting = self.mail.len() + usize::from(self.injection.is_some());
+        let why = match self.injection {
+            Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
+            None => self.state.why.filter(|_| waiting > 0),
+        };
+        State { waiting, why, ..self.state.clone() }
+    }
+
+    fn printed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
+        self.printed_at = Some(now);
+        self.retry_at = None;
+        self.turn.open = true;
+        self.turn.looked_at = false;
+        let mut found = Vec::new();
+        self.extractor.feed(now.0, bytes, &mut found);
+        let answers = self.extractor.screen_mut().take_answers();
+        if !self.attached && !answers.is_empty() {
+            self.write(answers, out);
+        }
+        if !self.line.is_known_empty() {
+            self.line.see(&recipe::before(self.extractor.screen()));
+        }
+        self.extracted(found, out);
+    }
+
+    fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
+        self.retry_at = None;
+        let before = recipe::before(self.extractor.screen());
+        if self.line.press(bytes, &before) {
+            self.touched_at = Some(now);
+        } else if self.held_keys.is_empty() {
+            // A terminal's answer, for which the child may be waiting.
+            return self.write(bytes.to_vec(), out);
+        }
+        // What is being typed is submitted before anything else is typed.
+        match self.injection {
+            Some(Injection { asked: false, .. }) => self.held_keys.extend_from_slice(bytes),
+            _ => self.write(bytes.to_vec(), out),
+        }
+    }
+
+    fn resized(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Output>) {
+        let mut found = Vec::new();
+        self.extractor.resize(now.0, columns, rows, &mut found);
+        self.extracted(found, out);
+    }
+
+    fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
+        let current = self.injection.as_ref().is_some_and(|injection| injection.is_of(&mail.id));
+        if self.gone {
+            return out.push(Output::GiveBack(mail.id));
+        }
+        if self.typed.contains(&mail.id) {
+            return out.push(Output::Acknowledge(mail.id));
+        }
+        if current || self.mail.iter().any(|waiting| waiting.id == mail.id) {
+            return;
+        }
+        if self.mail.len() >= MAIL_MAX || self.mail_bytes + mail.body.len() > MAIL_BYTES_MAX {
+            self.complain(format!(
+                "A message from {} was given back: too many wait here to be read.",
+                mail.from
+            ));
+            return out.push(Output::GiveBack(mail.id));
+        }
+        self.mail_bytes += mail.body.len();
+        self.mail.push_back(mail);
+        self.retry_at = None;
+    }
+
+    fn answered(&mut self, number: Number) -> Option<String> {
+        let place = self.unanswered.iter().position(|(waiting, _)| *waiting == number)?;
+        self.unanswered.remove(place).map(|(_, to)| to)
+    }
+
+    /// A broadcast may be refused for several recipients, so its name is kept.
+    fn refused(&mut self, number: Number, sentence: &str, out: &mut Vec<Output>) {
+        let to = self.unanswered.iter().find(|(waiting, _)| *waiting == number);
+        let to = to.map_or("somebody", |(_, to)| to.as_str());
+        let complaint = format!("Your message to {to} was not delivered: {sentence}");
+        out.push(Output::Log(complaint.clone()));
+        self.complain(complaint);
+    }
+
+    fn child_gone(&mut self, now: Moment, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.gone, true) {
+            return;
+        }
+        let mut found = Vec::new();
+        self.extractor.finish(now.0, &mut found);
+        self.extracted(found, out);
+        let current = self.injection.take().and_then(|injection| match injection.item {
+            Item::Mail(mail) => Some(mail),
+            Item::Complaints => None,
+        });
+        out.extend(current.into_iter().chain(self.mail.drain(..)).map(|m| Output::GiveBack(m.id)));
+        self.mail_bytes = 0;
+    }
+
+    fn tick(&mut self, now: Moment, foreground: Option<bool>, out: &mut Vec<Output>) {
+        if self.gone {
+            return;
+        }
+        let mut found = Vec::new();
+        if self.extractor.deadline().is_some_and(|due| due <= now.0) {
+            self.extractor.tick(now.0, &mut found);
+        }
+        let spot = Spot::of(self.extractor.screen());
+        if self.turn_is_over(now, &spot, foreground) {
+            self.turn.open = false;
+            self.turn.told = false;
+            self.extractor.turn_over(now.0, &mut found);
+        }
+        self.extracted(found, out);
+        self.submit_when_due(now, &spot, out);
+        self.inject_when_free(now, &spot, foreground, out);
+    }
+}
+
+/// Extraction: what the agent says.
+impl Bridge {
+    fn extracted(&mut self, found: Vec<Extracted>, out: &mut Vec<Output>) {
+        for extracted in found {
+            match extracted {
+                Extracted::Found(message) => self.say(message, out),
+                Extracted::Problem(problem) => {
+                    out.push(Output::Log(problem.sentence.clone()));
+                    self.complain(problem.sentence);
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, message: Message, out: &mut Vec<Output>) {
+        let (to, topic) = match message.to {
+            Target::Agent(name) => (name, message.topic),
+            Target::Everyone => (EVERYONE.to_owned(), message.topic),
+            Target::Topic(topic) => (EVERYONE.to_owned(), Some(topic)),
+        };
+        let number = Number(self.next);
+        self.next += 1;
+        if self.unanswered.len() == UNANSWERED_MAX {
+            self.unanswered.pop_front();
+        }
+        self.unanswered.push_back((number, to.clone()));
+        let reply_to = message.reply.and_then(|reply| self.find_reply(&reply));
+        let Message { thread, kind, body, data, meta, .. } = message;
+        out.push(Output::Send(
+            number,
+            Said { to, topic, thread, kind, body, data, meta, reply_to },
+        ));
+    }
+
+    /// The delivery that an id's first characters name; the message goes out even if none does.
+    fn find_reply(&mut self, reply: &str) -> Option<String> {
+        let found = self.typed.iter().rev().find(|id| id.starts_with(reply)).cloned();
+        if found.is_none() {
+            self.complain(format!(
+                "[reply:{reply:.40}] names no message that you got; yours was sent without it."
+            ));
+        }
+        found
+    }
+
+    fn complain(&mut self, sentence: String) {
+        if self.turn.complaints.len() < COMPLAINTS_MAX {
+            self.turn.complaints.push(sentence);
+        } else {
+            self.turn.complaints_left_out += 1;
+        }
+        self.retry_at = None;
+    }
+
+    fn turn_ends_at(&self) -> Option<Moment> {
+        let printed = self.printed_at.filter(|_| self.turn.open)?;
+        let looks = self.recipe.shows_idle() && !self.turn.looked_at;
+        Some(printed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
+    }
+
+    fn turn_is_over(&mut self, now: Moment, spot: &Spot, foreground: Option<bool>) -> bool {
+        let Some(printed) = self.printed_at.filter(|_| self.turn.open) else { return false };
+        let quiet_ms = now.since(printed);
+        if quiet_ms < IDLE_MS {
+            return false;
+        }
+        self.turn.looked_at = true;
+        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, foreground)
+    }
+}
+
+impl Injection {
+    fn is_of(&self, id: &str) -> bool {
+        matches!(&self.item, Item::Mail(mail) if mail.id == id)
+    }
+}
+
+impl Turn {
+    /// All complaints, in one line.
+    fn tell(&mut self) -> String {
+        self.told = true;
+        let mut line = self.complaints.join(" ").replace(['\n', '\r'], " ");
+        self.complaints.clear();
+        match std::mem::take(&mut self.complaints_left_out) {
+            0 => {}
+            more => line.push_str(&format!(" ({more} more like this.)")),
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod transcript;

@@ -12,6 +12,7 @@ pub mod frame;
 pub mod name;
 pub mod payload;
 pub mod relay;
+pub mod text;
 pub mod topic;
 
 /// The version of the envelope: its `v`.

@@ -1,1 +1,225 @@
-//! (to come)
+//! The wrapper: a command in a pseudo-terminal between a person and the relay.
+//!
+//! [`run`] passes everything through, in both directions and unchanged, and drives a
+//! [`Bridge`](crate::bridge::Bridge) beside it. What each thread does is in [`threads`], what they
+//! are driven by in [`driver`].
+
+mod driver;
+mod mail;
+mod threads;
+
+use crate::{
+    bridge::{
+        self,
+        extract::{Message, Target, extract_recording},
+        recipe::Recipe,
+    },
+    client::{self, Client, ClientError},
+    protocol::{
+        name::{EVERYONE, Name, NameError},
+        payload::Capabilities,
+    },
+};
+use driver::Driver;
+use platform::{
+    pty::{Pty, Size},
+    terminal::{self, RawMode, Standard},
+};
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::File,
+    io::{self, Read, Write},
+    path::PathBuf,
+};
+
+/// The size of a terminal that nobody looks at.
+const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
+
+/// Deliveries that the daemon may have on the way: one is typed at a time, and the rest waits better
+/// where it outlives this process.
+const INFLIGHT_MAX: u64 = 16;
+
+/// After ten attempts to reach the daemon, the next ten begin after this time.
+const NEXT_CYCLE_MS: u64 = 30_000;
+
+/// What is wrapped, and how.
+pub struct Settings {
+    /// The agent's name.
+    pub name: String,
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// The daemon's address.
+    pub endpoint: String,
+    /// Where the command's output is written to as well.
+    pub record: Option<PathBuf>,
+    /// `->relay:Bob hello` counts, too.
+    pub inline: bool,
+    /// Standard input and output are a person's terminal: see [`is_attached`].
+    pub attached: bool,
+    /// What the person types.
+    pub keys: Box<dyn Read + Send>,
+    /// What the person sees.
+    pub screen: Box<dyn Write + Send>,
+}
+
+/// Whether standard input and output are a person's terminal: then it is made raw, its size counts, and
+/// it answers what the command asks a terminal.
+#[must_use]
+pub fn is_attached() -> bool {
+    terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
+}
+
+/// Runs the command until it ends, and says its exit code.
+///
+/// # Errors
+/// Only before the command has begun; from then on its end is the result.
+pub fn run(settings: Settings) -> Result<i32, WrapError> {
+    let name = Name::parse(&settings.name)
+        .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
+    let client = join(&settings.endpoint, &name)?;
+    run_joined(settings, client)
+}
+
+fn join(endpoint: &str, name: &Name) -> Result<Client, WrapError> {
+    let agent = client::Settings::agent(endpoint, name.as_str());
+    let settings = client::Settings {
+        capabilities: Capabilities { max_inflight: INFLIGHT_MAX, ..agent.capabilities },
+        again_after_ms: Some(NEXT_CYCLE_MS),
+        ..agent
+    };
+    Client::join(settings).map_err(|why| WrapError::Join { name: name.to_string(), why })
+}
+
+/// Runs the command as the agent that has joined already.
+fn run_joined(settings: Settings, client: Client) -> Result<i32, WrapError> {
+    let record = settings.record.map(create).transpose()?;
+    let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_UNSEEN);
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
+    let words: Vec<_> =
+        settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let bridge = bridge::Settings {
+        recipe: Recipe::choose(&words),
+        attached: settings.attached,
+        columns: size.cols.into(),
+        rows: size.rows.into(),
+        inline: settings.inline,
+        seed,
+    };
+    let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
+    let env = environment(client.name(), &settings.endpoint, settings.attached);
+    let pty = Pty::spawn(&settings.command, &env, None, size).map_err(WrapError::Command)?;
+    let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
+    let driver = Driver::start(pty, ends, client, &bridge).map_err(WrapError::Terminal)?;
+    let code = driver.run();
+    drop(raw);
+    Ok(code)
+}
+
+fn create(path: PathBuf) -> Result<File, WrapError> {
+    File::create(&path).map_err(|why| WrapError::Record { path, why })
+}
+
+/// What the command finds in its environment.
+fn environment(name: &str, endpoint: &str, attached: bool) -> Vec<(OsString, Option<OsString>)> {
+    let mut env = vec![
+        ("AGENT_RELAY_AGENT".into(), Some(name.into())),
+        ("AGENT_RELAY_ENDPOINT".into(), Some(endpoint.into())),
+    ];
+    if !attached {
+        // What surrounds us says nothing about the terminal that the command has.
+        env.push(("TERM".into(), Some("xterm-256color".into())));
+        env.extend(["COLUMNS", "LINES"].map(|name| (name.into(), None)));
+    }
+    env
+}
+
+/// Reads a recording as [`run`] would have read it live: a line of JSON for each message, and a
+/// sentence for each that is none.
+#[must_use]
+pub fn extract(bytes: &[u8], columns: usize, rows: usize) -> (Vec<String>, Vec<String>) {
+    let (messages, problems) = extract_recording(bytes, columns, rows);
+    let lines = messages.into_iter().map(json).collect();
+    (lines, problems.into_iter().map(|problem| problem.sentence).collect())
+}
+
+fn json(message: Message) -> String {
+    let (to, topic) = match message.to {
+        Target::Agent(name) => (name, message.topic),
+        Target::Everyone => (EVERYONE.to_owned(), message.topic),
+        Target::Topic(topic) => (EVERYONE.to_owned(), Some(topic)),
+    };
+    let mut line = serde_json::Map::new();
+    let all = [
+        ("to", Some(to)),
+        ("body", Some(message.body)),
+        ("topic", topic),
+        ("thread", message.thread),
+        ("reply", message.reply),
+    ];
+    for (key, value) in all {
+        if let Some(value) = value {
+            line.insert(key.to_owned(), value.into());
+        }
+    }
+    serde_json::Value::Object(line).to_string()
+}
+
+/// Why the command was not run.
+#[derive(Debug)]
+pub enum WrapError {
+    /// No agent can have this name.
+    Name {
+        /// The name.
+        name: String,
+        /// The rule that it breaks.
+        why: NameError,
+    },
+    /// The daemon can't be reached, or said no.
+    Join {
+        /// As whom.
+        name: String,
+        /// What was said.
+        why: ClientError,
+    },
+    /// The recording can't be written.
+    Record {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// There is no such command, or it can't be run.
+    Command(io::Error),
+    /// The terminal, or what belongs to it, is not to be had.
+    Terminal(io::Error),
+}
+
+impl WrapError {
+    /// The exit code that shells have for it.
+    #[must_use]
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Name { .. } => 2,
+            Self::Command(error) if error.kind() == io::ErrorKind::NotFound => 127,
+            Self::Command(_) => 126,
+            Self::Join { .. } | Self::Record { .. } | Self::Terminal(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for WrapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name { name, why } => write!(f, "no agent can be called {name:?}: {why}"),
+            Self::Join { name, why } => write!(f, "{name} can't join the relay: {why}"),
+            Self::Record { path, why } => {
+                write!(f, "the recording {} can't be written: {why}", path.display())
+            }
+            Self::Command(why) | Self::Terminal(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WrapError {}

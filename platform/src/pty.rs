@@ -121,6 +121,12 @@ impl Pty {
         self.0.pid()
     }
 
+    /// Whether what is typed goes to the command itself, rather than to something that it has started
+    /// and put into the terminal's foreground. `None` where the system does not say.
+    pub fn in_foreground(&self) -> Option<bool> {
+        self.0.in_foreground()
+    }
+
     /// Waits until the command has ended, and says its exit code: 128 + n if signal n ended it. May
     /// be called often and by several threads.
     ///

@@ -17,6 +17,7 @@ use serde::Serialize;
 use std::{
     env,
     ffi::OsString,
+    fmt::Display,
     fs,
     io::{self, Read, Seek, SeekFrom},
     path::Path,
@@ -27,6 +28,12 @@ use tracing::level_filters::LevelFilter;
 
 /// The daemon's log in the home directory.
 const LOG: &str = "daemon.log";
+
+/// How much the daemon logs.
+const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
+
+/// A log that is longer when a daemon starts makes room for a new one.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// How long a daemon may take until clients can connect.
 const START_MS: u64 = 15_000;
@@ -104,10 +111,8 @@ impl Up {
 
 fn foreground(place: Place) -> Result<i32, Failure> {
     log_to_stderr()?;
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
-    let sources = &place.sources;
-    let said = sources.option.as_ref().or(sources.environment.as_ref()).or(sources.config.as_ref());
-    let endpoint = said.map(|text| Endpoint::parse(text.as_ref())).transpose();
+    let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
+    let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
         endpoint: endpoint.map_err(|error| failed(&error))?,
         limits: place.config.limits(),
@@ -119,9 +124,9 @@ fn foreground(place: Place) -> Result<i32, Failure> {
 
 /// The log goes where errors go: to a terminal, or into the file that a detached daemon is given.
 fn log_to_stderr() -> Result<(), Failure> {
-    let level = match env::var("AGENT_RELAY_LOG") {
+    let level = match env::var(LOG_LEVEL) {
         Ok(text) => text.parse().map_err(|_| {
-            Failure::usage("AGENT_RELAY_LOG is error, warn, info, debug or trace".to_owned())
+            Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
         })?,
         Err(_) => LevelFilter::INFO,
     };
@@ -139,7 +144,7 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::failed(error.to_string());
     paths::make_private_dir(&place.home).map_err(failed)?;
     let log = place.home.join(LOG);
-    let log_end = fs::metadata(&log).map_or(0, |metadata| metadata.len());
+    let log_end = make_room(&log).map_err(failed)?;
     let exe = env::current_exe().map_err(|error| {
         Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
     })?;
@@ -167,6 +172,16 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Keeps one older log. How long the log is then.
+fn make_room(log: &Path) -> io::Result<u64> {
+    let bytes = fs::metadata(log).map_or(0, |metadata| metadata.len());
+    if bytes <= LOG_BYTES_MAX {
+        return Ok(bytes);
+    }
+    fs::rename(log, log.with_extension("log.old"))?;
+    Ok(0)
 }
 
 fn arguments(place: &Place) -> Vec<OsString> {

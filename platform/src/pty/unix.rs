@@ -85,6 +85,10 @@ impl Pty {
         self.pid.unsigned_abs()
     }
 
+    pub(crate) fn in_foreground(&self) -> Option<bool> {
+        lock(&self.master).process_group_leader().map(|group| group == self.pid)
+    }
+
     pub(crate) fn wait(&self) -> io::Result<i32> {
         loop {
             if let State::Ended(code) = *lock(&self.child) {

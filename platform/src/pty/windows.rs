@@ -95,6 +95,11 @@ impl Pty {
         self.process().map_or(0, |process| unsafe { GetProcessId(process) })
     }
 
+    /// A console has no foreground: what is typed goes to whoever reads.
+    pub(crate) fn in_foreground(&self) -> Option<bool> {
+        None
+    }
+
     pub(crate) fn wait(&self) -> io::Result<i32> {
         let ended = self.wait_at_most(INFINITE)?;
         ended.ok_or_else(|| refusal(io::ErrorKind::Other, "an endless wait ended"))

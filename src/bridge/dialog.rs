@@ -1,0 +1,86 @@
+//! Whether a program asks its person something: an Enter would answer.
+
+/// Rows at the screen's end that are looked at, blank ones not counted.
+const ROWS_LOOKED_AT: usize = 20;
+
+/// What programs draw in front of the entry that Enter would take.
+const POINTERS: [char; 6] = ['❯', '›', '▶', '➤', '→', '>'];
+
+/// Whether the rows show a menu with numbered entries, one of them pointed at, and no line to type into
+/// below it; or whether the line up to the cursor ends in a question of yes or no.
+#[must_use]
+pub fn is_asking(rows: &[String], before: &str) -> bool {
+    is_yes_or_no(before) || is_menu(rows)
+}
+
+fn is_yes_or_no(before: &str) -> bool {
+    let end = before.trim_end().trim_end_matches([':', '?', ' ']).to_ascii_lowercase();
+    ["(y/n)", "[y/n]", "(yes/no)", "[yes/no]", "(y/n/a)", "[y/n/a]"]
+        .iter()
+        .any(|q| end.ends_with(q))
+}
+
+fn is_menu(rows: &[String]) -> bool {
+    let rows: Vec<&str> =
+        rows.iter().map(|row| inside(row)).filter(|row| !row.is_empty()).collect();
+    let rows = &rows[rows.len().saturating_sub(ROWS_LOOKED_AT)..];
+    let Some(at) = rows.iter().rposition(|row| pointed_at(row).is_some()) else { return false };
+    let Some(chosen) = pointed_at(rows[at]).and_then(number) else { return false };
+    let next = rows.get(at + 1).and_then(|row| number(row)) == Some(chosen + 1);
+    let last = at.checked_sub(1).and_then(|above| number(rows[above]));
+    next || last.is_some_and(|last| last + 1 == chosen)
+}
+
+/// A row without the frame that a program may have drawn around it.
+fn inside(row: &str) -> &str {
+    row.trim_matches(|c: char| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
+}
+
+fn pointed_at(row: &str) -> Option<&str> {
+    row.strip_prefix(POINTERS).map(str::trim_start)
+}
+
+/// The number of a menu's entry.
+fn number(row: &str) -> Option<u32> {
+    let digits = row.split_once(['.', ')'])?.0;
+    digits.parse().ok().filter(|&number| number < 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_asking;
+
+    fn asks(screen: &str, before: &str) -> bool {
+        let rows: Vec<_> = screen.lines().map(str::to_owned).collect();
+        is_asking(&rows, before)
+    }
+
+    #[test]
+    fn a_menu_with_an_entry_pointed_at_asks() {
+        assert!(asks(
+            "Do you trust this folder?\n\n ❯ 1. Yes, proceed\n   2. No, exit\n\n Enter",
+            ""
+        ));
+        assert!(asks(
+            "│ Allow?        │\n│   1. Yes      │\n│ › 2. No       │\n╰───────────────╯",
+            ""
+        ));
+        assert!(asks("> 1) Once\n  2) Always", ""));
+    }
+
+    #[test]
+    fn a_list_above_a_line_to_type_into_does_not() {
+        assert!(!asks("❯ 1. do this\n  2. do that\n● Done.\n╭───╮\n│ ❯ │\n╰───╯", ""));
+        assert!(!asks("1. one\n2. two\n> ", ""));
+        assert!(!asks("> 1. one thing only\nthat is all", ""));
+        assert!(!asks("", ""));
+    }
+
+    #[test]
+    fn a_question_of_yes_or_no_asks() {
+        for question in ["Overwrite? [y/N] ", "Sure (yes/no)? ", "Go on (Y/n): "] {
+            assert!(asks("", question), "{question}");
+        }
+        assert!(!asks("", "Say (y/n) to go on> "));
+    }
+}

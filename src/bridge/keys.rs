@@ -1,0 +1,322 @@
+//! What the person types: whether a line has been begun and not sent off.
+//!
+//! Keys alone don't say it (an arrow may bring a line back from the history, a backspace may empty it
+//! again), and the screen alone doesn't either (a password is not shown). So both count.
+
+use std::collections::VecDeque;
+
+/// Looks of an empty line that are remembered.
+const LOOKS_MAX: usize = 8;
+
+/// The longest escape sequence whose parts matter, in bytes.
+const SEQUENCE_BYTES_MAX: usize = 64;
+
+/// The line the person is at.
+#[derive(Debug, Default)]
+pub struct Line {
+    decoder: Decoder,
+    begun: Option<Begun>,
+    /// What stood before the cursor when a line was known to be empty.
+    empty_looks: VecDeque<String>,
+}
+
+/// A line that was begun.
+#[derive(Debug)]
+struct Begun {
+    /// What stood before the cursor when it was begun.
+    from: String,
+    /// Something was typed, and the screen has not shown it so far.
+    unseen: bool,
+    /// It has a line break, so what stands before the cursor is not all of it.
+    several_rows: bool,
+}
+
+impl Line {
+    /// Keys arrive; `before` is what stands before the cursor. Says whether a person pressed any: a
+    /// terminal answers and reports on the same way.
+    pub fn press(&mut self, bytes: &[u8], before: &str) -> bool {
+        let mut touched = false;
+        for &byte in bytes {
+            let Some(key) = self.decoder.next(byte) else { continue };
+            touched |= key != Key::Report;
+            self.take(key, before);
+        }
+        // Nothing followed: it is the Escape key itself.
+        touched || matches!(self.decoder.state, State::Escape)
+    }
+
+    /// The screen stands like this now.
+    pub fn see(&mut self, before: &str) {
+        if let Some(begun) = &mut self.begun {
+            begun.unseen &= before == begun.from;
+        }
+    }
+
+    /// Whether nothing is begun, whatever the screen shows.
+    #[must_use]
+    pub fn is_known_empty(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Whether nothing is begun, given what stands before the cursor.
+    #[must_use]
+    pub fn is_empty(&self, before: &str) -> bool {
+        match &self.begun {
+            None => true,
+            Some(begun) => {
+                let looks_empty = before == begun.from && !before.trim().is_empty();
+                let looks_empty = looks_empty || self.empty_looks.iter().any(|look| look == before);
+                looks_empty && !begun.unseen && !begun.several_rows
+            }
+        }
+    }
+
+    /// Remembers how an empty line looks; called when it is empty and the screen stands still.
+    pub fn remember_empty(&mut self, before: &str) {
+        if before.trim().is_empty() || self.empty_looks.iter().any(|look| look == before) {
+            return;
+        }
+        if self.empty_looks.len() == LOOKS_MAX {
+            self.empty_looks.pop_front();
+        }
+        self.empty_looks.push_back(before.to_owned());
+    }
+
+    fn take(&mut self, key: Key, before: &str) {
+        let (unseen, several_rows) = match key {
+            Key::Report | Key::Other => return,
+            Key::Submit | Key::Abandon => {
+                self.begun = None;
+                return;
+            }
+            Key::Text => (true, false),
+            Key::Break => (true, true),
+            Key::Move => (false, false),
+        };
+        let from = || Begun { from: before.to_owned(), unseen: false, several_rows: false };
+        let begun = self.begun.get_or_insert_with(from);
+        begun.unseen |= unseen;
+        begun.several_rows |= several_rows;
+    }
+}
+
+/// What a key does to a line, as far as one can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    /// Adds to it.
+    Text,
+    /// Adds a line break to it.
+    Break,
+    /// May change it.
+    Move,
+    /// Sends it off.
+    Submit,
+    /// Throws it away.
+    Abandon,
+    /// Leaves it as it is.
+    Other,
+    /// No key: the terminal answers, or reports the mouse or the focus.
+    Report,
+}
+
+/// Tells keys, and what a terminal sends by itself, apart; sequences may come in pieces.
+#[derive(Debug, Default)]
+struct Decoder {
+    state: State,
+    pasting: bool,
+    backslash: bool,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Ground,
+    Escape,
+    /// A control sequence, so far.
+    Control(Vec<u8>),
+    /// One more character after ESC O.
+    Single,
+    /// A string, up to its end.
+    String {
+        escape: bool,
+    },
+    /// So many bytes of an old mouse report.
+    Mouse(u8),
+}
+
+impl Decoder {
+    fn next(&mut self, byte: u8) -> Option<Key> {
+        match &mut self.state {
+            State::Ground => self.ground(byte),
+            State::Escape => {
+                self.state = State::Ground;
+                self.after_escape(byte)
+            }
+            State::Single => {
+                self.state = State::Ground;
+                Some(if byte == b'M' { Key::Submit } else { Key::Move })
+            }
+            State::Control(sequence) => {
+                if (0x40..=0x7e).contains(&byte) {
+                    let sequence = std::mem::take(sequence);
+                    self.state = State::Ground;
+                    return Some(self.control(&sequence, byte));
+                }
+                if sequence.len() < SEQUENCE_BYTES_MAX {
+                    sequence.push(byte);
+                }
+                None
+            }
+            State::String { escape } => {
+                let ended = byte == 0x07 || (*escape && byte == b'\\');
+                *escape = byte == 0x1b;
+                if ended {
+                    self.state = State::Ground;
+                }
+                ended.then_some(Key::Report)
+            }
+            State::Mouse(left) => {
+                *left -= 1;
+                if *left > 0 {
+                    return None;
+                }
+                self.state = State::Ground;
+                Some(Key::Report)
+            }
+        }
+    }
+
+    fn ground(&mut self, byte: u8) -> Option<Key> {
+        let escaped = std::mem::replace(&mut self.backslash, byte == b'\\');
+        Some(match byte {
+            0x1b => {
+                self.state = State::Escape;
+                return None;
+            }
+            b'\r' | b'\n' if self.pasting || escaped => Key::Break,
+            b'\r' | b'\n' => Key::Submit,
+            0x03 => Key::Abandon,
+            // End of file, redraw, flow control, suspend.
+            0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Key::Other,
+            0x00..=0x1f | 0x7f => Key::Move,
+            _ => Key::Text,
+        })
+    }
+
+    fn after_escape(&mut self, byte: u8) -> Option<Key> {
+        match byte {
+            b'[' => self.state = State::Control(Vec::new()),
+            b'O' => self.state = State::Single,
+            b']' | b'P' | b'_' | b'^' | b'X' => self.state = State::String { escape: false },
+            0x1b => self.state = State::Escape,
+            b'\r' | b'\n' => return Some(Key::Break),
+            _ => return Some(Key::Move),
+        }
+        None
+    }
+
+    fn control(&mut self, sequence: &[u8], last: u8) -> Key {
+        match (sequence, last) {
+            (b"200", b'~') => self.pasting = true,
+            (b"201", b'~') => self.pasting = false,
+            // Enter and Ctrl-C, from terminals that were asked to spell out every key.
+            (b"13" | b"13;1", b'u') => return Key::Submit,
+            (b"99;5", b'u') => return Key::Abandon,
+            (b"", b'M') => {
+                self.state = State::Mouse(3);
+                return Key::Report;
+            }
+            ([b'?' | b'>' | b'=' | b'<', ..], _) => return Key::Report,
+            (_, b'R' | b'c' | b'n' | b't' | b'y' | b'I' | b'O') => return Key::Report,
+            ([b'1', b'3', b';', ..], b'u') => return Key::Break,
+            (_, b'u' | b'_') => return Key::Text,
+            _ => {}
+        }
+        Key::Move
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each step: keys, and what stands before the cursor afterwards.
+    #[track_caller]
+    fn is_empty(steps: &[(&str, &str)], expected: bool) {
+        let mut line = Line::default();
+        line.remember_empty("> ");
+        let mut before = "> ";
+        for (keys, after) in steps {
+            line.press(keys.as_bytes(), before);
+            line.see(after);
+            before = after;
+        }
+        assert_eq!(line.is_empty(before), expected, "{steps:?}");
+    }
+
+    #[test]
+    fn a_line_is_begun_by_typing_and_ended_by_enter() {
+        is_empty(&[], true);
+        is_empty(&[("l", "> l")], false);
+        is_empty(&[("l", "> l"), ("s\r", "")], true);
+        is_empty(&[("ls\n", "")], true);
+        is_empty(&[("ls", "> ls"), ("\x03", "> ")], true);
+        is_empty(&[("ls", "> ls"), ("\x1bOM", "> ")], true);
+        is_empty(&[("ls", "> ls"), ("\x1b[13u", "> ")], true);
+    }
+
+    #[test]
+    fn what_the_screen_shows_to_be_gone_is_gone() {
+        is_empty(&[("l", "> l"), ("\x7f", "> ")], true);
+        is_empty(&[("l", "> l"), ("\x7f", "> x")], false);
+        is_empty(&[("\x1b[A", "> ls")], false);
+        is_empty(&[("\x1b[A", "> ls"), ("\x1b[B", "> ")], true);
+        is_empty(&[("\x1b[A", "> ")], true);
+        // A dialog came up, was answered with a key, and the composer is back.
+        is_empty(&[("1", "Allow? "), ("", "> ")], true);
+    }
+
+    #[test]
+    fn what_is_not_shown_is_typed_all_the_same() {
+        is_empty(&[("secret", "> ")], false);
+        is_empty(&[("secret", "> "), ("\r", "> ")], true);
+    }
+
+    #[test]
+    fn a_line_of_several_rows_is_sent_off_as_a_whole() {
+        is_empty(&[("a\\\r", "> ")], false);
+        is_empty(&[("a\x1b\r", "> ")], false);
+        is_empty(&[("a\x1b[13;2u", "> x"), ("", "> ")], false);
+        is_empty(&[("\x1b[200~a\nb\r\x1b[201~", "> b"), ("", "> ")], false);
+        is_empty(&[("\x1b[200~a\nb\r\x1b[201~\r", "> ")], true);
+    }
+
+    #[test]
+    fn a_terminals_own_words_are_no_typing() {
+        for report in [
+            "\x1b[?62;4c",
+            "\x1b[12;40R",
+            "\x1b[I",
+            "\x1b[O",
+            "\x1b[<0;10;20M",
+            "\x1b[<0;10;20m",
+            "\x1b[M !!",
+            "\x1b]11;rgb:0000/0000/0000\x07",
+            "\x1b]11;rgb:0000/0000/0000\x1b\\",
+            "\x1bP>|term 1\x1b\\",
+            "\x1b[?2026;2$y",
+            "\x1b[?1u",
+            "\x1b[8;24;80t",
+        ] {
+            for cut in 0..report.len() {
+                let mut line = Line::default();
+                let touched = line.press(&report.as_bytes()[..cut], "> ");
+                assert_eq!(touched, cut == 1, "{report:?}");
+                assert!(!line.press(&report.as_bytes()[cut..], "> "), "{report:?}");
+                assert!(line.is_empty("> "), "{report:?}");
+            }
+        }
+        assert!(Line::default().press(b"\x1b[A", ""));
+        assert!(Line::default().press(b"\x1b", ""), "the Escape key itself");
+    }
+}

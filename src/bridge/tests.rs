@@ -1,0 +1,775 @@
+//! The machine's transcripts, and what must hold whatever happens.
+
+use super::{
+    Bridge, Input, Mail, Output, Settings, inject, keys::Line, recipe::Recipe, transcript::play,
+};
+use crate::protocol::{Moment, text::is_hidden};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+#[track_caller]
+fn check(command: &str, script: &str, expected: Expect) {
+    expected.assert_eq(&play(command, script));
+}
+
+#[test]
+fn a_message_is_typed_submitted_and_then_acknowledged() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        5000 mail Ann: Your turn\nto play
+        9000 ends
+        ",
+        expect![[r#"
+            5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nYour turn\nto play\n[/relay 789200]\e[201~
+            5150 types \r
+            5150 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn shells_and_python_get_their_own_form_at_their_prompt() {
+    check(
+        "sh",
+        r"
+        0 prints $\s
+        10 mail Ann: hello
+        2000 ends
+        ",
+        expect![[r#"
+            150 types : <<'relay-789200'\r[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\rhello\r[/relay 789200]\rrelay-789200
+            180 types \r
+            180 acknowledges 11111111-2222
+        "#]],
+    );
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        10 mail Ann: hello
+        2000 ends
+        ",
+        expect![[r#"
+            150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            180 types \r
+            180 acknowledges 11111111-2222
+        "#]],
+    );
+    check(
+        "python3",
+        r"
+        0 prints Python 3\r\n>>>\s
+        10 mail Ann: hello
+        2000 ends
+        ",
+        expect![[r#"
+            150 types # [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\r# hello\r# [/relay 789200]
+            180 types \r
+            180 acknowledges 11111111-2222
+        "#]],
+    );
+    check(
+        "fish",
+        r"
+        0 prints >\s
+        10 mail Ann: hello
+        90000 why
+        ",
+        expect![[r#"
+            90000 1 waiting, 0 typed: what is typed would be run by a shell
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_is_interrupted_at_typing() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        3000 keys h
+        3001 prints h
+        3050 mail Ann: hello
+        3100 keys i
+        3101 prints i
+        5000 why
+        6000 keys \r
+        6001 prints \r\n>\s
+        6500 why
+        9000 ends
+        ",
+        expect![[r#"
+            3000 types h
+            3100 types i
+            5000 1 waiting, 0 typed: a line is half typed
+            6000 types \r
+            6500 1 waiting, 0 typed: somebody is typing
+            7000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            7150 types \r
+            7150 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn a_line_taken_back_holds_nothing_up() {
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        3000 keys h
+        3001 prints h
+        3050 mail Ann: hello
+        5000 why
+        6000 keys \x7f
+        6001 prints \x08\s\x08
+        9000 ends
+        ",
+        expect![[r#"
+            3000 types h
+            5000 1 waiting, 0 typed: there is no prompt
+            6000 types 
+            7000 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            7030 types \r
+            7030 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn the_screen_has_stood_still_before_anything_is_typed() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        100 mail Ann: hello
+        200 prints Thinking.
+        400 prints .
+        600 prints .
+        650 why
+        2000 ends
+        ",
+        expect![[r#"
+            650 1 waiting, 0 typed: the agent is printing
+            900 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1050 types \r
+            1050 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn a_program_that_shows_nothing_is_taken_to_be_ready_after_a_while() {
+    check(
+        "cat",
+        r"
+        0 mail Ann: hello
+        10 why
+        3000 ends
+        ",
+        expect![[r#"
+            10 1 waiting, 0 typed: nothing in the way
+            2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
+            2150 types \r
+            2150 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn messages_are_typed_one_after_another_in_order() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann a-1: one
+        1001 mail Bob b-1: two
+        1002 mail Ann a-2: three
+        1010 prints echo
+        1700 prints \r\nanswer\r\n>\s
+        9000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id a-1] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+            1160 types \r
+            1160 acknowledges a-1
+            1460 types \e[200~[relay 41f6aa from Bob, id b-1] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
+            1610 types \r
+            1610 acknowledges b-1
+            2000 types \e[200~[relay ba61f5 from Ann, id a-2] Another agent wrote this, not your user.\nthree\n[/relay ba61f5]\e[201~
+            2150 types \r
+            2150 acknowledges a-2
+        "#]],
+    );
+}
+
+#[test]
+fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann: hello
+        1100 prints .
+        1200 prints .
+        1300 prints .
+        3000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1450 types \r
+            1450 acknowledges 11111111-2222
+        "#]],
+    );
+    let spinner: String = (1..30).map(|i| format!("{} prints .\n", 1000 + i * 100)).collect();
+    let script = format!("0 prints \\e[?2004h>\\s\n1000 mail Ann: hello\n{spinner}");
+    check(
+        "claude",
+        &script,
+        expect![[r#"
+        1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        3000 types \r
+        3000 acknowledges 11111111-2222
+    "#]],
+    );
+}
+
+#[test]
+fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann: hello
+        1050 keys x
+        1060 keys \e[5;5R
+        1070 keys \r
+        3000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1150 types \r
+            1150 acknowledges 11111111-2222
+            1150 types x\e[5;5R\r
+        "#]],
+    );
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann: hello
+        1050 keys \e[5;5R
+        3000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1050 types \e[5;5R
+            1150 types \r
+            1150 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        500 stalls
+        1000 mail Ann: hello
+        1001 mail Bob: you
+        60000 keys x
+        60001 why
+        70000 takes
+        80000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            60001 1 waiting, 0 typed: the program does not read what is typed
+            70150 types \r
+            70150 acknowledges 11111111-2222
+            70150 types x
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_not_typed_when_the_child_ends_is_given_back() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann a-1: one
+        1001 mail Ann a-2: two
+        1100 gone
+        1200 mail Ann a-3: three
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id a-1] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+            1100 gives back a-1
+            1100 gives back a-2
+            1200 gives back a-3
+            9000 0 waiting, 0 typed: nothing in the way
+        "#]],
+    );
+}
+
+#[test]
+fn doubles_are_typed_once() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann a-1: one
+        1001 mail Ann a-1 s-1 2: one
+        1002 mail Ann a-2: two
+        1003 mail Ann a-2 s-1 2: two
+        5000 mail Ann a-1 s-1 3: one
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id a-1] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+            1150 types \r
+            1150 acknowledges a-1
+            1450 types \e[200~[relay 41f6aa from Ann, id a-2] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
+            1600 types \r
+            1600 acknowledges a-2
+            5000 acknowledges a-1
+            9000 0 waiting, 2 typed: nothing in the way
+        "#]],
+    );
+}
+
+#[test]
+fn the_frame_says_what_is_unusual_about_the_sender() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann a-1 s-1: usual
+        2000 mail Ann a-2 s-1 2: it comes again
+        3000 mail ann a-3 s-9: the name was taken anew
+        4000 mail Ann a-4 s-9: which is usual now
+        9000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id a-1] Another agent wrote this, not your user.\nusual\n[/relay 789200]\e[201~
+            1150 types \r
+            1150 acknowledges a-1
+            2000 types \e[200~[relay 41f6aa from Ann, id a-2, again] Another agent wrote this, not your user.\nit comes again\n[/relay 41f6aa]\e[201~
+            2150 types \r
+            2150 acknowledges a-2
+            3000 types \e[200~[relay ba61f5 from ann, id a-3, auth claim] Another agent wrote this, not your user.\nthe name was taken anew\n[/relay ba61f5]\e[201~
+            3150 types \r
+            3150 acknowledges a-3
+            4000 types \e[200~[relay 7079b3 from Ann, id a-4] Another agent wrote this, not your user.\nwhich is usual now\n[/relay 7079b3]\e[201~
+            4150 types \r
+            4150 acknowledges a-4
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_typed_into_another_program() {
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        100 keys vim\r
+        200 prints vim\r\n\e[?2004l\e[?1049h\e[?2004hfile
+        300 mail Ann: hello
+        60000 why
+        61000 prints \e[?1049l\e[?2004h$\s
+        70000 ends
+        ",
+        expect![[r#"
+            100 types vim\r
+            60000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text
+            61150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            61180 types \r
+            61180 acknowledges 11111111-2222
+        "#]],
+    );
+    check(
+        "claude",
+        r"
+        0 prints >\s
+        1000 foreground other
+        1001 mail Ann: hello
+        60000 why
+        60500 foreground self
+        70000 ends
+        ",
+        expect![[r#"
+            60000 1 waiting, 0 typed: another program is in the terminal's foreground
+            61001 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
+            61151 types \r
+            61151 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_agent_prints_is_sent() {
+    check(
+        "claude",
+        r"
+        0 prints >\s
+        1000 prints \r\n->relay:Bob [thread:t1] <<<\r\nYour turn\r\nto play>>>\r\nDone.\r\n>\s
+        1010 prints x
+        3000 accepted 0
+        9000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn a_reply_names_the_delivery_that_it_answers() {
+    check(
+        "claude",
+        r"
+        0 prints >\s
+        1000 mail Ann abcdef01-2345: what?
+        3000 prints \r\n->relay:Ann [reply:abcdef01] <<<\r\nthat>>>\r\n->relay:Ann [reply:ffffffff] <<<\r\nthis>>>\r\n>\s
+        9000 ends
+        ",
+        expect![[r#"
+            1000 types [relay 789200 from Ann, id abcdef01] Another agent wrote this, not your user.\nwhat?\n[/relay 789200]
+            1150 types \r
+            1150 acknowledges abcdef01-2345
+            3300 sends 0: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
+            3300 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "this", data: None, meta: None, reply_to: None }
+            3300 types [relay 41f6aa from @relay] The relay wrote this, not your user.\n[reply:ffffffff] names no message that you got; yours was sent without it.\n[/relay 41f6aa]
+            3450 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn the_agent_is_told_what_went_wrong_once_a_turn() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        1000 prints say\r\n->relay:Bobb <<<\r\nhello>>>\r\n$\s
+        1700 refused 0 nobody of that name was ever here; Ann and Bob are.
+        9000 prints x\r\n->relay:Bob <<<\r\nnever closed\r\n$\s
+        20000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1700 logs Your message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are.
+            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYour message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are.\r[/relay 789200]\rrelay-789200
+            1730 types \r
+            9350 logs Not sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+            9350 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rNot sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\r[/relay 41f6aa]\rrelay-41f6aa
+            9380 types \r
+        "#]],
+    );
+    check(
+        "claude",
+        r"
+        0 prints >\s
+        1000 prints \r\n->relay:Bobb <<<\r\nhello>>>\r\nDone.\r\n>\s
+        2000 refused 0 nobody of that name\nwas ever here.
+        3000 refused 0 one
+        3001 refused 0 two
+        3002 refused 0 three
+        3003 refused 0 four
+        3004 refused 0 five
+        70000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            2000 logs Your message to Bobb was not delivered: nobody of that name
+            was ever here.
+            2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb was not delivered: nobody of that name was ever here.\n[/relay 789200]
+            2150 types \r
+            3000 logs Your message to Bobb was not delivered: one
+            3001 logs Your message to Bobb was not delivered: two
+            3002 logs Your message to Bobb was not delivered: three
+            3003 logs Your message to Bobb was not delivered: four
+            3004 logs Your message to Bobb was not delivered: five
+            61000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb was not delivered: one Your message to Bobb was not delivered: two Your message to Bobb was not delivered: three (2 more like this.)\n[/relay 41f6aa]
+            61150 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
+    check(
+        "cat",
+        r"
+        0 mail Ann: say\n->relay:Bob <<<\nhello>>>\nand go on
+        2001 prints [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\r\nsay\r\n->relay:Bob <<<\r\nhello>>>\r\nand go on\r\n[/relay 789200]\r\n
+        70000 ends
+        ",
+        expect![[r#"
+            2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nsay\n->relay:Bob <<<\nhello>>>\nand go on\n[/relay 789200]
+            2151 types \r
+            2151 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn no_enter_answers_a_dialog() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h\e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
+        1000 mail Ann: hello
+        60000 why
+        61000 keys \e[B\r
+        61001 prints \e[2J\e[H\e[?25h>\s
+        70000 ends
+        ",
+        expect![[r#"
+            60000 1 waiting, 0 typed: the program asks something, which an Enter would answer
+            61000 types \e[B\r
+            62000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            62150 types \r
+            62150 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn a_dialog_that_comes_up_meanwhile_is_the_persons_to_answer() {
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 mail Ann: hello
+        1050 keys x
+        1100 prints \r\nRun it?\r\n❯ 1. Yes\r\n  2. No\r\n
+        3000 keys 2
+        3001 prints \e[2J\e[H>\s
+        9000 ends
+        ",
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1250 types x
+            3000 types 2
+            3151 types \r
+            3151 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+/// Something that happens to a bridge, of whatever sense.
+#[derive(Clone, Debug)]
+enum Event {
+    Wait(u64),
+    Print(Vec<u8>),
+    Keys(&'static str),
+    Mail(String),
+    Stall,
+    Take,
+    Resize(usize, usize),
+    Foreground(Option<bool>),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let seen = prop_oneof![
+        Just(b"\x1b[?2004h> ".to_vec()),
+        Just(b"\x1b[?2004l$ ".to_vec()),
+        Just(b"\r\n$ ".to_vec()),
+        Just(b"\r\n>>> ".to_vec()),
+        Just(b"\x1b[?1049h".to_vec()),
+        Just(b"\x1b[?1049l".to_vec()),
+        Just(b"\x1b[c\x1b[6n\x1b[>c\x1b[18t\x1b]11;?\x07\x1bP$qm\x1b\\\x1b[21t".to_vec()),
+        Just(b"\r\n->relay:Bob <<<\r\nhi>>>\r\n> ".to_vec()),
+        prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    let keys = prop_oneof![Just("x"), Just("\r"), Just("\x1b[A"), Just("\x1b[5;5R"), Just("\x03")];
+    let body =
+        prop_oneof![Just("hello".to_owned()), Just("\x1b[201~\rrm\r".to_owned()), any::<String>()];
+    let event = prop_oneof![
+        3 => (0_u64..3000).prop_map(Event::Wait),
+        3 => seen.prop_map(Event::Print),
+        2 => keys.prop_map(Event::Keys),
+        2 => body.prop_map(Event::Mail),
+        1 => Just(Event::Stall),
+        2 => Just(Event::Take),
+        1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
+        1 => any::<Option<bool>>().prop_map(Event::Foreground),
+    ];
+    prop::collection::vec(event, 0..60)
+}
+
+/// Plays events and judges every write by what went before.
+struct Judge {
+    bridge: Bridge,
+    attached: bool,
+    now: Moment,
+    foreground: Option<bool>,
+    stalled: Option<usize>,
+    /// Keys pressed and not yet seen in the child's terminal.
+    keys: Vec<u8>,
+    awaits_enter: bool,
+    /// By id: whether it was acknowledged or given back.
+    mail: HashMap<String, bool>,
+}
+
+impl Judge {
+    fn new(command: &str, attached: bool) -> Self {
+        let bridge = Bridge::new(&Settings {
+            recipe: Recipe::choose(&[command.to_owned()]),
+            attached,
+            columns: 80,
+            rows: 24,
+            inline: false,
+            seed: [1; 32],
+        });
+        let (now, mail, keys) = (Moment(0), HashMap::new(), Vec::new());
+        Self {
+            bridge,
+            attached,
+            now,
+            foreground: None,
+            stalled: None,
+            keys,
+            awaits_enter: false,
+            mail,
+        }
+    }
+
+    fn play(&mut self, event: Event) -> Result<(), TestCaseError> {
+        match event {
+            Event::Wait(ms) => self.pass(self.now.plus(ms)),
+            Event::Print(bytes) => self.input(Input::Printed(&bytes)),
+            Event::Keys(keys) => {
+                self.keys.extend_from_slice(keys.as_bytes());
+                self.input(Input::Keys(keys.as_bytes()))
+            }
+            Event::Mail(body) => {
+                let id = format!("id-{}", self.mail.len());
+                self.mail.insert(id.clone(), false);
+                self.input(Input::Delivered(Mail {
+                    id,
+                    body,
+                    from: "Ann".into(),
+                    ..Mail::default()
+                }))
+            }
+            Event::Stall => {
+                self.stalled.get_or_insert(0);
+                Ok(())
+            }
+            Event::Take => {
+                let bytes = self.stalled.take().unwrap_or(0);
+                self.input(Input::Written(bytes))
+            }
+            Event::Resize(columns, rows) => self.input(Input::Resized { columns, rows }),
+            Event::Foreground(foreground) => {
+                self.foreground = foreground;
+                Ok(())
+            }
+        }
+    }
+
+    fn pass(&mut self, until: Moment) -> Result<(), TestCaseError> {
+        let mut ticks = 0;
+        while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
+            self.now = self.now.max(due);
+            self.input(Input::Tick { foreground: self.foreground })?;
+            ticks += 1;
+            prop_assert!(ticks < 1000, "the deadline does not move");
+        }
+        self.now = until;
+        Ok(())
+    }
+
+    fn input(&mut self, input: Input<'_>) -> Result<(), TestCaseError> {
+        let mut out = Vec::new();
+        self.bridge.handle(self.now, input, &mut out);
+        let mut taken = 0;
+        for output in out {
+            match output {
+                Output::Write(bytes) => {
+                    self.judge(&bytes)?;
+                    match &mut self.stalled {
+                        Some(stalled) => *stalled += bytes.len(),
+                        None => taken += bytes.len(),
+                    }
+                }
+                Output::Acknowledge(id) | Output::GiveBack(id) => {
+                    let done = self.mail.get_mut(&id).expect("it was given");
+                    prop_assert!(!std::mem::replace(done, true), "{id} twice");
+                }
+                Output::Send(..) | Output::Log(_) => {}
+            }
+        }
+        if taken > 0 { self.input(Input::Written(taken)) } else { Ok(()) }
+    }
+
+    fn judge(&mut self, bytes: &[u8]) -> Result<(), TestCaseError> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        if self.keys.starts_with(bytes) && !(self.awaits_enter && bytes == b"\r") {
+            let no_key = !Line::default().press(bytes, "");
+            prop_assert!(!self.awaits_enter || no_key, "{text:?} between a text and its Enter");
+            self.keys.drain(..bytes.len());
+        } else if self.awaits_enter && bytes == b"\r" {
+            self.awaits_enter = false;
+        } else if text.contains("[relay ") {
+            prop_assert!(!self.awaits_enter, "two frames, one Enter");
+            self.awaits_enter = true;
+            frame_is_text(&text)?;
+        } else {
+            prop_assert!(!self.attached, "{text:?} is nobody's");
+            answers_are_harmless(&text)?;
+        }
+        Ok(())
+    }
+}
+
+fn frame_is_text(text: &str) -> Result<(), TestCaseError> {
+    let inner = text.strip_prefix(inject::PASTE_BEGINS);
+    let inner = inner.and_then(|inner| inner.strip_suffix(inject::PASTE_ENDS));
+    let lines = if inner.is_none() && !text.starts_with("[relay ") { '\r' } else { '\n' };
+    for character in inner.unwrap_or(text).chars() {
+        prop_assert!(character == lines || !is_hidden(character), "{character:?} in {text:?}");
+    }
+    Ok(())
+}
+
+/// Control sequences of digits, one after another, and nothing else.
+fn answers_are_harmless(text: &str) -> Result<(), TestCaseError> {
+    for answer in text.split('\x1b').skip(1) {
+        let inner = answer.strip_prefix('[').unwrap_or("?").trim_start_matches(['?', '>']);
+        let end = inner.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        let last = end.len() == 1 && end.bytes().all(|byte| byte.is_ascii_alphabetic());
+        prop_assert!(last, "{text:?}");
+    }
+    prop_assert!(text.starts_with('\x1b'), "{text:?}");
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_only_keys_frames_and_answers_reach_the_child(
+        events in events(),
+        command in prop_oneof![Just("claude"), Just("bash"), Just("python3"), Just("fish")],
+        attached in any::<bool>(),
+    ) {
+        let mut judge = Judge::new(command, attached);
+        for event in events {
+            judge.play(event)?;
+        }
+        judge.play(Event::Take)?;
+        judge.pass(judge.now.plus(200_000))?;
+        prop_assert!(judge.keys.is_empty(), "keys were kept back: {:?}", judge.keys);
+        judge.input(Input::ChildGone)?;
+        prop_assert!(judge.mail.values().all(|&done| done), "mail was lost: {:?}", judge.mail);
+    }
+}

@@ -1,0 +1,198 @@
+//! When and how what waits for the agent is typed.
+
+use super::{
+    Bridge, Injection, Item, Mail, Output, PICTURE_MS, RETRY_MS, SENDERS_MAX, Stage, TYPED_MAX,
+    inject::{self, Entry, Form, Frame, Origin},
+    recipe::{Obstacle, Spot},
+};
+use crate::protocol::{Moment, deliver::Proof, name::NAME_BYTES_MAX};
+use std::collections::VecDeque;
+
+impl Bridge {
+    /// When the next message may be typed at the earliest, if one waits.
+    pub(super) fn inject_at(&self) -> Option<Moment> {
+        if self.injection.is_some() || !self.has_something_to_type() {
+            return None;
+        }
+        let start = self.started.filter(|_| self.printed_at.is_none());
+        let free = [
+            start.map(|start| start.plus(self.recipe.start_ms)),
+            self.printed_at.map(|at| at.plus(self.recipe.quiet_ms)),
+            self.submitted_at.map(|at| at.plus(self.recipe.quiet_ms)),
+            self.touched_at.map(|at| at.plus(self.recipe.untouched_ms)),
+            self.retry_at,
+        ];
+        free.into_iter().flatten().max()
+    }
+
+    fn has_something_to_type(&self) -> bool {
+        !self.mail.is_empty() || self.may_tell()
+    }
+
+    pub(super) fn may_tell(&self) -> bool {
+        !self.turn.told && !self.turn.complaints.is_empty()
+    }
+
+    pub(super) fn inject_when_free(
+        &mut self,
+        now: Moment,
+        spot: &Spot,
+        foreground: Option<bool>,
+        out: &mut Vec<Output>,
+    ) {
+        if self.injection.is_some() || !self.has_something_to_type() {
+            return;
+        }
+        match self.free_form(now, spot, foreground) {
+            Ok(form) => {
+                self.state.why = None;
+                self.line.remember_empty(&spot.before);
+                self.inject(form, spot, out);
+            }
+            Err(obstacle) => {
+                self.state.why = Some(obstacle);
+                if self.inject_at().is_none_or(|at| at <= now) {
+                    self.retry_at = Some(now.plus(RETRY_MS));
+                }
+            }
+        }
+    }
+
+    fn free_form(
+        &self,
+        now: Moment,
+        spot: &Spot,
+        foreground: Option<bool>,
+    ) -> Result<Form, Obstacle> {
+        let within = |at: Option<Moment>, ms| at.is_some_and(|at| now.since(at) < ms);
+        if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
+            return Err(Obstacle::Starting);
+        }
+        if [self.printed_at, self.submitted_at].iter().any(|&at| within(at, self.recipe.quiet_ms)) {
+            return Err(Obstacle::Printing);
+        }
+        if within(self.touched_at, self.recipe.untouched_ms) {
+            return Err(Obstacle::Typing);
+        }
+        if self.unwritten() > 0 {
+            return Err(Obstacle::NotReading);
+        }
+        if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
+            return Err(Obstacle::Printing);
+        }
+        let form = self.recipe.form(spot, foreground)?;
+        if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }
+    }
+
+    /// Types the next message; the relay's own words go first, since they are about what was just said.
+    fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) {
+        let item = if self.may_tell() {
+            Item::Complaints
+        } else {
+            let Some(mail) = self.mail.pop_front() else { return };
+            self.mail_bytes -= mail.body.len();
+            Item::Mail(mail)
+        };
+        let (origin, body) = match &item {
+            Item::Mail(mail) => {
+                let auth = shown_auth(&mut self.senders, mail);
+                let Mail { from, id, attempt, .. } = mail;
+                (Origin::Delivery { from, id, again: *attempt > 1, auth }, mail.body.clone())
+            }
+            Item::Complaints => (Origin::Relay, self.turn.tell()),
+        };
+        let hex = inject::draw(&mut self.random, &body);
+        let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
+        let bytes = Frame { hex: &hex, origin, body: &body }.bytes(form, entry);
+        self.extractor.remember_injected(&hex, &inject::clean(&body));
+        self.write(bytes, out);
+        self.injection =
+            Some(Injection { item, until: self.handed_out, stage: Stage::Text, asked: false });
+    }
+
+    pub(super) fn was_written(&mut self, now: Moment, bytes: usize, out: &mut Vec<Output>) {
+        self.written += bytes as u64;
+        self.retry_at = None;
+        let Some(injection) = &mut self.injection else { return };
+        if self.written < injection.until {
+            return;
+        }
+        match injection.stage {
+            Stage::Text => injection.stage = Stage::Guard(now),
+            Stage::Guard(_) => {}
+            Stage::Submit => self.submitted(now, out),
+        }
+    }
+
+    pub(super) fn enter_at(&self, since: Moment) -> Moment {
+        let guard_ms = self.recipe.guard_ms;
+        let settled = self.printed_at.map_or(since, |at| at.max(since)).plus(guard_ms);
+        settled.min(since.plus(self.recipe.guard_ms_max))
+    }
+
+    pub(super) fn submit_when_due(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
+        let Some(Injection { stage: Stage::Guard(since), .. }) = self.injection else { return };
+        if now < self.enter_at(since) {
+            return;
+        }
+        if !spot.asking {
+            self.write(b"\r".to_vec(), out);
+        } else {
+            self.release_keys(out);
+        }
+        if let Some(injection) = &mut self.injection {
+            injection.asked = spot.asking;
+            injection.until = self.handed_out;
+            injection.stage = if spot.asking { Stage::Guard(now) } else { Stage::Submit };
+        }
+    }
+
+    fn submitted(&mut self, now: Moment, out: &mut Vec<Output>) {
+        self.submitted_at = Some(now);
+        let item = self.injection.take().map(|injection| injection.item);
+        if let Some(Item::Mail(mail)) = item {
+            self.state.typed += 1;
+            if self.typed.len() == TYPED_MAX {
+                self.typed.pop_front();
+            }
+            self.typed.push_back(mail.id.clone());
+            out.push(Output::Acknowledge(mail.id));
+        }
+        self.release_keys(out);
+    }
+
+    fn release_keys(&mut self, out: &mut Vec<Output>) {
+        let held = std::mem::take(&mut self.held_keys);
+        if !held.is_empty() {
+            self.write(held, out);
+        }
+    }
+
+    pub(super) fn unwritten(&self) -> u64 {
+        self.handed_out - self.written
+    }
+
+    pub(super) fn write(&mut self, bytes: Vec<u8>, out: &mut Vec<Output>) {
+        self.handed_out += bytes.len() as u64;
+        out.push(Output::Write(bytes));
+    }
+}
+
+/// How the sender is known, where that is news: a name that was heard before from another session was
+/// taken anew. Keys, tokens and the sessions already heard need no word.
+fn shown_auth(senders: &mut VecDeque<(String, String)>, mail: &Mail) -> Option<Proof> {
+    let auth = mail.auth.filter(|auth| !matches!(auth, Proof::Key | Proof::Token))?;
+    if auth != Proof::Claim {
+        return Some(auth);
+    }
+    let name = mail.from.get(..NAME_BYTES_MAX).unwrap_or(&mail.from).to_ascii_lowercase();
+    let session = mail.session.clone().unwrap_or_default();
+    let known = senders.iter().position(|(known, _)| *known == name);
+    let before = known.and_then(|place| senders.remove(place)).map(|(_, session)| session);
+    if senders.len() == SENDERS_MAX {
+        senders.pop_front();
+    }
+    let anew = before.is_some_and(|before| before != session);
+    senders.push_back((name, session));
+    anew.then_some(Proof::Claim)
+}

@@ -1,0 +1,35 @@
+//! Which characters of foreign text a terminal must not get.
+
+/// Whether a character could press a key, steer a terminal or hide what a text says: C0 but newline
+/// and tab, DEL, C1, bidirectional controls, U+2028 and U+2029, and the invisible tags U+E0000–E007F.
+///
+/// It is removed from what is typed into an agent, and shown as `\u{…}` where it is printed.
+#[must_use]
+pub const fn is_hidden(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\0'..='\x1f' | '\x7f'..='\u{9f}' => true,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' => true,
+        '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' => true,
+        '\u{e0000}'..='\u{e007f}' => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_hidden;
+
+    #[test]
+    fn controls_and_what_hides_are_told_from_text() {
+        for hidden in "\0\x03\x08\r\x1b\x1f\x7f\u{80}\u{9b}\u{9f}\u{61c}\u{200e}\u{200f}\u{202a}\
+            \u{202e}\u{2066}\u{2069}\u{2028}\u{2029}\u{e0000}\u{e0041}\u{e007f}"
+            .chars()
+        {
+            assert!(is_hidden(hidden), "{hidden:?}");
+        }
+        for shown in " a\n\t~\u{a0}é\u{200b}\u{200d}漢🎉\u{fe0f}\u{2027}\u{e0080}".chars() {
+            assert!(!is_hidden(shown), "{shown:?}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The thread that owns the bridge: it waits for all others and does what the bridge says.
+
+use super::{
+    mail,
+    threads::{self, Channels, Ends, News, Threads, spawn},
+};
+use crate::{
+    bridge::{self, Bridge, Input, Number, Output, screen::Screen},
+    client::{Client, Event, SendId, State},
+    protocol::{Moment, code::NackCode},
+};
+use crossbeam_channel::{Receiver, Sender, never, select};
+use platform::{
+    clock,
+    pty::{Pty, Size},
+    stop::{self, Listening, Signal},
+    terminal,
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    io::{self, Write},
+    mem,
+    time::Duration,
+};
+
+/// Without a deadline, the loop turns once in this time.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Each step from asking the command to end to ending it by force, when the terminal is gone.
+const GRACE_GONE: Duration = Duration::from_millis(600);
+
+/// And when we are asked to stop.
+const GRACE_STOP: Duration = Duration::from_millis(2500);
+
+/// How long the command's last messages may take to be accepted after its end.
+const LAST_WORDS_MS: u64 = 2000;
+
+/// A message that can't be typed any more comes again after this time at the earliest.
+const GIVE_BACK_MS: u64 = 1000;
+
+/// No reports of the mouse, in whichever way.
+const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
+
+/// The driver of one bridge.
+pub(super) struct Driver {
+    bridge: Bridge,
+    attached: bool,
+    pty: Pty,
+    threads: Threads,
+    channels: Channels,
+    /// What waits to be typed, each piece in a write of its own.
+    to_type: VecDeque<Vec<u8>>,
+    is_typing: bool,
+    client: Client,
+    events: Receiver<Event>,
+    /// The agent's messages that the daemon has not answered.
+    sent: HashMap<SendId, Number>,
+    /// What the bridge is to hear before anything else.
+    inputs: VecDeque<Input<'static>>,
+    out: Vec<Output>,
+    ended: Option<i32>,
+    is_ending: bool,
+    _signals: Option<Listening>,
+}
+
+impl Driver {
+    /// Starts the threads around a command that runs.
+    pub(super) fn start(
+        pty: Pty,
+        ends: Ends,
+        client: Client,
+        settings: &bridge::Settings,
+    ) -> io::Result<Self> {
+        let (threads, channels, news) = threads::start(&pty, ends)?;
+        let mut inputs = VecDeque::new();
+        inputs.push_back(Input::Connected(true));
+        Ok(Self {
+            bridge: Bridge::new(settings),
+            attached: settings.attached,
+            pty,
+            threads,
+            channels,
+            to_type: VecDeque::new(),
+            is_typing: false,
+            events: client.events().clone(),
+            client,
+            sent: HashMap::new(),
+            inputs,
+            out: Vec::new(),
+            ended: None,
+            is_ending: false,
+            _signals: listen(news),
+        })
+    }
+
+    /// Until the command has ended and all it printed was read; says its exit code.
+    pub(super) fn run(mut self) -> i32 {
+        let mut printing = true;
+        while printing || self.ended.is_none() {
+            self.take_inputs();
+            self.tick_if_due();
+            printing &= self.wait(printing);
+        }
+        let reset = left_on(self.bridge.screen());
+        self.input(Input::ChildGone);
+        self.say_last_words();
+        let Self { attached, threads, channels, client, ended, .. } = self;
+        // Dropping its sender ends the thread that types.
+        drop(channels);
+        let screen = threads.join();
+        client.close();
+        if let Some(mut screen) = screen.filter(|_| attached)
+            && let Err(error) = screen.write_all(reset.as_bytes()).and_then(|()| screen.flush())
+        {
+            tracing::debug!("the terminal is gone: {error}");
+        }
+        ended.unwrap_or(1)
+    }
+
+    /// Waits for whatever comes next. Says whether the command may print more.
+    fn wait(&mut self, printing: bool) -> bool {
+        let timeout = self
+            .bridge
+            .deadline()
+            .map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
+        let wants_keys = self.bridge.wants_keys();
+        let keys = if wants_keys { self.channels.keys.clone() } else { never() };
+        let printed = if printing { self.channels.printed.clone() } else { never() };
+        select! {
+            recv(printed) -> bytes => match bytes {
+                Ok(bytes) => self.input(Input::Printed(&bytes)),
+                Err(_) => return false,
+            },
+            recv(keys) -> bytes => match bytes {
+                Ok(bytes) => self.input(Input::Keys(&bytes)),
+                // Nobody types any more; the agent goes on.
+                Err(_) => self.channels.keys = never(),
+            },
+            recv(self.channels.news) -> news => match news {
+                Ok(news) => self.hear(news),
+                // The thread that waits for the command tells its end before it goes.
+                Err(_) => self.channels.news = never(),
+            },
+            recv(self.events) -> event => match event {
+                Ok(event) => self.event(event),
+                Err(_) => self.events = never(),
+            },
+            default(timeout) => {},
+        }
+        true
+    }
+
+    fn tick_if_due(&mut self) {
+        if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
+            let foreground = self.pty.in_foreground();
+            self.input(Input::Tick { foreground });
+            self.take_inputs();
+        }
+    }
+
+    fn take_inputs(&mut self) {
+        while let Some(input) = self.inputs.pop_front() {
+            self.input(input);
+        }
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = mem::take(&mut self.out);
+        self.bridge.handle(now(), input, &mut out);
+        for output in out.drain(..) {
+            self.perform(output);
+        }
+        self.out = out;
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Write(bytes) => {
+                self.to_type.push_back(bytes);
+                self.type_next();
+            }
+            Output::Send(number, said) => {
+                let sent = mail::outgoing(said)
+                    .and_then(|message| self.client.send(message).map_err(|e| e.to_string()));
+                match sent {
+                    Ok(id) => drop(self.sent.insert(id, number)),
+                    Err(sentence) => self.inputs.push_back(Input::Refused(number, sentence)),
+                }
+            }
+            Output::Acknowledge(id) => self.client.acknowledge(&id),
+            Output::GiveBack(id) => {
+                let why = "the agent takes no more messages now";
+                self.client.give_back(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
+            }
+            Output::Log(line) => tracing::info!("{line}"),
+        }
+    }
+
+    /// Hands over the next piece; its thread has room for one.
+    fn type_next(&mut self) {
+        if !self.is_typing
+            && let Some(bytes) = self.to_type.pop_front()
+        {
+            // Where the thread has ended, so has the command's terminal.
+            self.is_typing = self.channels.typing.try_send(bytes).is_ok();
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Typed(bytes) => {
+                self.is_typing = false;
+                self.type_next();
+                self.input(Input::Written(bytes));
+            }
+            News::Ended(code) => self.ended = Some(code),
+            News::ScreenGone | News::Signal(Signal::HangUp) => self.end_command(GRACE_GONE),
+            News::Signal(Signal::Stop) => self.end_command(GRACE_STOP),
+            News::Signal(Signal::Resize) => self.resize(),
+        }
+    }
+
+    fn resize(&mut self) {
+        let Some(size) = terminal::size().filter(|_| self.attached) else { return };
+        if let Err(error) = self.pty.resize(size) {
+            tracing::warn!("{error}");
+        }
+        let Size { cols, rows } = size;
+        self.input(Input::Resized { columns: cols.into(), rows: rows.into() });
+    }
+
+    /// Ends the command beside the loop, which has to go on reading meanwhile.
+    fn end_command(&mut self, grace: Duration) {
+        if mem::replace(&mut self.is_ending, true) {
+            return;
+        }
+        let pty = self.pty.clone();
+        let ended = spawn("end of the command", move || {
+            if let Err(error) = pty.end(grace) {
+                tracing::error!("{error}");
+            }
+        });
+        // The thread ends with the command, for which this driver waits anyway.
+        if let Err(error) = ended {
+            tracing::error!("the command can't be ended: {error}");
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Delivered(delivery) => {
+                self.input(Input::Delivered(mail::incoming(&delivery)));
+            }
+            Event::Accepted { send_id, .. } => {
+                if let Some(number) = self.sent.remove(&send_id) {
+                    self.input(Input::Accepted(number));
+                }
+            }
+            Event::Refused { send_id, nack } => {
+                // Of a broadcast, one recipient's refusal is not its answer.
+                let number = match nack.to {
+                    Some(_) => self.sent.get(&send_id).copied(),
+                    None => self.sent.remove(&send_id),
+                };
+                if let Some(number) = number {
+                    self.input(Input::Refused(number, nack.message));
+                }
+            }
+            Event::State(state) => {
+                self.input(Input::Connected(matches!(state, State::Ready(_))));
+            }
+            Event::Ended(ended) => {
+                tracing::warn!("the relay is gone for good: {ended}");
+                self.input(Input::Connected(false));
+            }
+            Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
+            Event::Busy { .. } | Event::Subscribed { .. } => {}
+        }
+    }
+
+    /// Lets the command's last messages reach the daemon.
+    fn say_last_words(&mut self) {
+        let until = now().plus(LAST_WORDS_MS);
+        while !self.sent.is_empty() && self.bridge.state().connected {
+            let left = Duration::from_millis(until.since(now()));
+            match self.events.recv_timeout(left) {
+                Ok(event) => self.event(event),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Without signals a wrapper works all the same; a second one in a process has none.
+fn listen(news: Sender<News>) -> Option<Listening> {
+    let listening = stop::listen(move |signal| {
+        // Where so much waits already, another resize changes nothing.
+        drop(news.try_send(News::Signal(signal)));
+    });
+    listening.inspect_err(|error| tracing::warn!("{error}")).ok()
+}
+
+fn now() -> Moment {
+    Moment(clock::monotonic_ms())
+}
+
+/// What turns off again what the command turned on in the person's terminal and, since it was killed,
+/// left so.
+fn left_on(screen: &Screen) -> String {
+    let left = [
+        (screen.alternate(), MOUSE_OFF),
+        (screen.alternate(), "\x1b[?1049l"),
+        (screen.bracketed_paste(), "\x1b[?2004l"),
+        (!screen.cursor().visible, "\x1b[?25h"),
+    ];
+    left.into_iter().filter(|(on, _)| *on).map(|(_, off)| off).collect()
+}

@@ -1,0 +1,99 @@
+//! Messages as the client library has them, and as the bridge has them.
+
+use crate::{
+    bridge::{Mail, Said},
+    client::{Delivery, Meta, Outgoing},
+    protocol::{deliver, envelope::Envelope, payload::SendMeta},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What arrived, to be typed.
+pub(super) fn incoming(delivery: &Delivery) -> Mail {
+    let spoken = delivery.spoken();
+    // A message that is nothing but data is read as what it is.
+    let body = match spoken.data {
+        Some(data) if spoken.body.is_empty() => data.get().to_owned(),
+        _ => spoken.body.into_owned(),
+    };
+    Mail {
+        id: delivery.id.clone(),
+        from: delivery.from.clone(),
+        session: session(delivery),
+        auth: delivery.auth,
+        attempt: delivery.attempt,
+        body,
+    }
+}
+
+/// The sender's session, which the daemon says and the client library has no use for.
+fn session(delivery: &Delivery) -> Option<String> {
+    let envelope = Envelope::read(delivery.json().as_bytes()).ok()?;
+    let sender = deliver::read(&envelope).ok()?.sender?;
+    Some(sender.session.into_owned())
+}
+
+/// What the agent said, to be sent. Errors are sentences about what a block asked for.
+pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
+    let data = said.data.map(RawValue::from_string).transpose();
+    let asked = said.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), serde_json::from_str);
+    let asked = asked.map_err(|error| format!("the block's `meta` can't be used: {error}"))?;
+    Ok(Outgoing {
+        to: Some(said.to),
+        topic: said.topic,
+        kind: said.kind,
+        body: said.body,
+        data: data.map_err(|error| format!("the block's `data` can't be used: {error}"))?,
+        thread: said.thread,
+        meta: Meta {
+            requires_ack: true,
+            ttl_ms: asked.known.ttl_ms,
+            sync: asked.known.sync,
+            reply_to: said.reply_to.or(asked.reply_to),
+        },
+    })
+}
+
+/// What a block's `meta` may ask of the relay.
+#[derive(Default, Deserialize)]
+struct BlockMeta {
+    #[serde(flatten)]
+    known: SendMeta,
+    #[serde(default, rename = "replyTo")]
+    reply_to: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said() -> Said {
+        Said {
+            to: "Bob".to_owned(),
+            topic: None,
+            thread: Some("t".to_owned()),
+            kind: "note".to_owned(),
+            body: "hello".to_owned(),
+            data: None,
+            meta: None,
+            reply_to: None,
+        }
+    }
+
+    #[test]
+    fn what_an_agent_says_is_sent_at_least_once() {
+        let sent = outgoing(Said { data: Some(r#"{"n": 1}"#.to_owned()), ..said() }).unwrap();
+        assert!(sent.meta.requires_ack);
+        assert_eq!(sent.to.as_deref(), Some("Bob"));
+        assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));
+        assert_eq!(sent.data.unwrap().get(), r#"{"n": 1}"#);
+    }
+
+    #[test]
+    fn a_blocks_meta_is_passed_on_or_refused() {
+        let meta = |meta: &str| outgoing(Said { meta: Some(meta.to_owned()), ..said() });
+        let sent = meta(r#"{"ttl_ms": 500, "replyTo": "d-1", "importance": 9}"#).unwrap();
+        assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
+        assert!(meta(r#"{"ttl_ms": "soon"}"#).unwrap_err().contains("meta"));
+    }
+}
