@@ -1,1 +1,257 @@
-//! (to come)
+//! The command line: what was asked for, done, and an exit code. One file a command.
+
+mod agents;
+mod argv;
+mod ask;
+mod bench;
+mod completions;
+mod doctor;
+mod down;
+mod listen;
+mod place;
+mod print;
+mod send;
+mod status;
+mod tap;
+mod up;
+
+use crate::client::ClientError;
+use argh::{ArgsInfo, FromArgs};
+use argv::Words;
+use print::{foreign_line, say};
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+};
+
+/// What was asked for was done.
+const DONE: i32 = 0;
+/// It failed.
+const FAILED: i32 = 1;
+/// It was asked for in a way that means nothing.
+const USAGE: i32 = 2;
+/// A message was not delivered.
+const NOT_DELIVERED: i32 = 3;
+/// No answer in time.
+const TIMED_OUT: i32 = 4;
+
+/// The first argument with which either executable is `agent-relay`, so that each can start the
+/// daemon by running itself again.
+const AS_AGENT_RELAY: &str = "--as-agent-relay";
+
+/// This program's version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Runs `agent-relay` with the arguments after the program's name; gives back its exit code.
+pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let mut arguments = arguments.into_iter().peekable();
+    arguments.next_if(|first| first == AS_AGENT_RELAY);
+    end(argv::cut(arguments).and_then(|words| parse(&words)).and_then(Top::run))
+}
+
+/// Runs `agent-relay-wrap` with the arguments after the program's name; gives back its exit code.
+pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let mut arguments = arguments.into_iter().peekable();
+    if arguments.peek().is_some_and(|first| first == AS_AGENT_RELAY) {
+        return agent_relay(arguments);
+    }
+    end(Err(Failure::failed("the wrapper is not built yet")))
+}
+
+fn parse(words: &Words) -> Result<Top, Failure> {
+    let own: Vec<_> = words.own.iter().map(String::as_str).collect();
+    Top::from_args(&["agent-relay"], &own).map_err(Failure::early)
+}
+
+fn end(result: Result<i32, Failure>) -> i32 {
+    match result {
+        Ok(code) => code,
+        Err(Failure { code, words: None }) => code,
+        Err(Failure { code, words: Some(words) }) => {
+            say(words);
+            code
+        }
+    }
+}
+
+/// Lets AI coding agents that run side by side on one machine talk to each other.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    help_triggers("--help"),
+    example = "agent-relay run -n Ann -- claude",
+    example = "agent-relay send Ann \"How far are you?\"",
+    note = "`agent-relay help COMMAND` says more about one of them.",
+    error_code(0, "done"),
+    error_code(1, "failed"),
+    error_code(2, "usage"),
+    error_code(3, "a message was not delivered"),
+    error_code(4, "no answer in time")
+)]
+struct Top {
+    /// where the daemon is: a socket's path, or a pipe's name (or AGENT_RELAY_ENDPOINT)
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    endpoint: Option<String>,
+
+    /// the directory for configuration and logs (or AGENT_RELAY_HOME)
+    #[argh(option, arg_name = "dir", from_str_fn(argv::text))]
+    home: Option<String>,
+
+    /// print the version
+    #[argh(switch)]
+    version: bool,
+
+    #[argh(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(subcommand)]
+enum Command {
+    Up(up::Up),
+    Down(down::Down),
+    Status(status::Status),
+    Agents(agents::Agents),
+    Send(send::Send),
+    Listen(listen::Listen),
+    Tap(tap::Tap),
+    Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    BenchFloor(bench::BenchFloor),
+    Completions(completions::Completions),
+}
+
+impl Top {
+    fn run(self) -> Result<i32, Failure> {
+        if self.version {
+            print::Out::new().line(format_args!("agent-relay {VERSION}"))?;
+            return Ok(DONE);
+        }
+        let Some(command) = self.command else {
+            let help = Self::from_args(&["agent-relay"], &["--help"]);
+            return Err(Failure::usage(help.expect_err("help is never a command").output));
+        };
+        let asked = place::Asked { endpoint: self.endpoint, home: self.home };
+        match command {
+            Command::Up(up) => up.run(&asked),
+            Command::Down(down) => down.run(&asked),
+            Command::Status(status) => status.run(&asked),
+            Command::Agents(agents) => agents.run(&asked),
+            Command::Send(send) => send.run(&asked),
+            Command::Listen(listen) => listen.run(&asked),
+            Command::Tap(tap) => tap.run(&asked),
+            Command::Doctor(doctor) => doctor.run(&asked),
+            Command::Bench(bench) => bench.run(&asked),
+            Command::BenchFloor(floor) => floor.run(),
+            Command::Completions(completions) => completions.run(),
+        }
+    }
+}
+
+/// Why a command ends early: an exit code, and a sentence where there is something to say.
+#[derive(Debug, PartialEq, Eq)]
+struct Failure {
+    code: i32,
+    words: Option<String>,
+}
+
+impl Failure {
+    fn new(code: i32, words: impl Into<String>) -> Self {
+        Self { code, words: Some(words.into()) }
+    }
+
+    fn failed(words: impl Into<String>) -> Self {
+        Self::new(FAILED, words)
+    }
+
+    fn usage(words: impl Into<String>) -> Self {
+        Self::new(USAGE, words)
+    }
+
+    fn no_daemon(endpoint: &str) -> Self {
+        Self::failed(format!("no daemon at {endpoint}: start one with `agent-relay up`"))
+    }
+
+    /// The parser's own end: help that was asked for, or a usage that means nothing.
+    fn early(exit: argh::EarlyExit) -> Self {
+        match exit.status {
+            Ok(()) => {
+                let printed = io::stdout().write_all(exit.output.as_bytes());
+                printed.map_or_else(Self::from, |()| Self { code: DONE, words: None })
+            }
+            Err(()) => Self::usage(foreign_line(exit.output.trim_end())),
+        }
+    }
+}
+
+/// Writing to standard output failed. Where nobody reads it any more, the work is done.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { code: DONE, words: None };
+        }
+        Self::failed(format!("write to standard output: {error}"))
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::NoDaemon { endpoint, .. } => Self::no_daemon(&endpoint),
+            ClientError::TimedOut { .. } => Self::new(TIMED_OUT, foreign_line(&error.to_string())),
+            error => Self::failed(foreign_line(&error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words as a shell cuts them up: blanks between double quotes don't count.
+    fn top(line: &str) -> Result<Top, Failure> {
+        let mut words = vec![String::new()];
+        for (place, part) in line.split('"').enumerate() {
+            for (number, piece) in part.split(if place % 2 == 0 { ' ' } else { '\0' }).enumerate() {
+                match words.last_mut() {
+                    Some(last) if number == 0 => last.push_str(piece),
+                    _ => words.push(piece.to_owned()),
+                }
+            }
+        }
+        let words = words.into_iter().filter(|word| !word.is_empty()).map(OsString::from);
+        argv::cut(words).and_then(|words| parse(&words))
+    }
+
+    #[test]
+    fn every_command_is_parsed_and_has_an_example() {
+        for subcommand in Top::get_args_info().commands {
+            let examples = subcommand.command.examples;
+            assert!(!examples.is_empty(), "{} has no example", subcommand.name);
+            for example in examples {
+                let (_, line) = example.split_once("agent-relay ").expect("it is a command");
+                let line = line.split(" < ").next().unwrap().split(" > ").next().unwrap();
+                let command = top(line).expect(line).command;
+                assert!(command.is_some(), "{example}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_is_a_usage_error() {
+        for line in ["nonsense", "send", "status --nonsense", "completions", "listen --count x"] {
+            assert_eq!(top(line).unwrap_err().code, USAGE, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_body_may_say_help() {
+        let Command::Send(send) = top("send Bob help").unwrap().command.unwrap() else { panic!() };
+        assert_eq!(send.body.as_deref(), Some("help"));
+    }
+
+    #[test]
+    fn a_reader_who_left_is_no_failure() {
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code, DONE);
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).code, FAILED);
+    }
+}

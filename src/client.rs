@@ -115,6 +115,7 @@ impl Settings {
 /// A joined client. All its methods may be called from any thread; dropping it says BYE.
 #[derive(Debug)]
 pub struct Client {
+    endpoint: String,
     welcome: Welcome,
     events: Receiver<Event>,
     commands: Sender<Command>,
@@ -150,8 +151,11 @@ impl Client {
             .name("client".to_owned())
             .spawn(move || driver.run())
             .map_err(|error| system(&error))?;
-        match wait_for_welcome(&events, endpoint) {
-            Ok(welcome) => Ok(Self { welcome, events, commands, account, thread: Some(thread) }),
+        match wait_for_welcome(&events, &endpoint) {
+            Ok(welcome) => {
+                let thread = Some(thread);
+                Ok(Self { endpoint, welcome, events, commands, account, thread })
+            }
             Err(error) => {
                 drop(commands);
                 // Its own panic was reported by the panic hook; there is nothing left to end.
@@ -159,6 +163,12 @@ impl Client {
                 Err(error)
             }
         }
+    }
+
+    /// Where the daemon is.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     /// The connection's name, as the daemon says it.
@@ -286,12 +296,12 @@ impl Drop for Client {
     }
 }
 
-fn wait_for_welcome(events: &Receiver<Event>, endpoint: String) -> Result<Welcome, ClientError> {
+fn wait_for_welcome(events: &Receiver<Event>, endpoint: &str) -> Result<Welcome, ClientError> {
     loop {
         match events.recv() {
             Ok(Event::State(State::Ready(welcome))) => return Ok(*welcome),
             Ok(Event::Ended(Ended::GaveUp { why, absent: true, .. })) => {
-                return Err(ClientError::NoDaemon { endpoint, why });
+                return Err(ClientError::NoDaemon { endpoint: endpoint.to_owned(), why });
             }
             Ok(Event::Ended(ended)) => return Err(ClientError::Ended(ended)),
             Ok(_) => {}

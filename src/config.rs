@@ -1,5 +1,6 @@
 //! config.toml: read, checked, explained; and where the daemon is found.
 
+use crate::router::Limits;
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -104,11 +105,30 @@ impl Config {
         let mut config = Self::default();
         for (key, value) in table.get_ref() {
             config.set(key.get_ref(), value).map_err(|(place, reason)| {
-                wrong(Some(place.unwrap_or(key.span().start)), reason)
+                wrong(Some(place.unwrap_or_else(|| key.span().start)), reason)
             })?;
         }
         config.check_together().map_err(|reason| wrong(None, reason))?;
         Ok(config)
+    }
+
+    /// The router's limits; what no key sets is as usual.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Limits {
+            frame_bytes_max: size(self.max_frame_bytes),
+            heartbeat_ms: self.heartbeat_ms,
+            handshake_ms: self.handshake_timeout_ms,
+            resume_window_ms: self.resume_window_ms,
+            ttl_ms: self.default_ttl_ms,
+            queue_messages_max: size(self.queue_max_messages),
+            queue_bytes_max: size(self.queue_max_bytes),
+            memory_bytes_max: size(self.memory_max_bytes),
+            clients_max: size(self.max_clients),
+            mailbox_days: self.mailbox_days,
+            ..Limits::default()
+        }
     }
 
     /// Takes one key. What is wrong is said with its place, where that isn't the key itself.
@@ -243,6 +263,12 @@ mod tests {
     fn an_empty_file_leaves_everything_as_usual() {
         assert_eq!(parse("# nothing\n"), Ok(Config::default()));
         assert_eq!(Config::load(Path::new("/nonexistent/home")), Ok(Config::default()));
+    }
+
+    #[test]
+    fn without_a_file_the_limits_are_the_routers_own() {
+        let own = Limits::default();
+        assert_eq!(format!("{:?}", Config::default().limits()), format!("{own:?}"));
     }
 
     #[test]

@@ -1,1 +1,178 @@
-//! (to come)
+//! The daemon: threads that wait for the system around one machine that never waits.
+//!
+//! ```text
+//!   acceptor --- a stream ---> reader ----+
+//!                              reader ----+--> inbox --> router's thread --> lane --> stream
+//!                              writer ----+ "written"           (Core)         \--> writer
+//! ```
+//!
+//! [`run`] is the keeper: it claims the place, starts the threads, watches over the socket, and ends
+//! everything in order. Who waits for whom is the waiting table of ARCHITECTURE.md.
+
+mod acceptor;
+mod claim;
+mod client;
+mod core;
+mod event;
+mod spin;
+
+use crate::{
+    link::Held,
+    router::{Limits, Router},
+};
+use acceptor::{Acceptor, Readers};
+use claim::Claim;
+use client::Surroundings;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use event::Event;
+use platform::{
+    endpoint::Endpoint,
+    peer::User,
+    stop::Signal,
+    transport::{Listener, Place},
+};
+use std::{fmt, io, path::PathBuf, thread, time::Duration};
+
+/// Events that wait for the router's thread before those who bring them wait too.
+const INBOX_EVENTS: usize = 1024;
+
+/// How often the keeper looks whether its socket is still there. Cleaners empty `/tmp`.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What a daemon is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where its lock, its log and its data are.
+    pub home: PathBuf,
+    /// Where it listens, if that was said; else the default place.
+    pub endpoint: Option<Endpoint>,
+    /// The machine's bounds and times.
+    pub limits: Limits,
+}
+
+/// Why there is no daemon.
+#[derive(Debug)]
+pub enum DaemonError {
+    /// One runs already, with this home.
+    HomeInUse(PathBuf),
+    /// One runs already, at this endpoint.
+    EndpointInUse(Endpoint),
+    /// The system refused; the error names its object.
+    System(io::Error),
+    /// The router's thread panicked.
+    Panicked,
+}
+
+impl fmt::Display for DaemonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HomeInUse(home) => {
+                write!(f, "a daemon with the home {} is already running", home.display())
+            }
+            Self::EndpointInUse(endpoint) => {
+                write!(f, "a daemon is already running at {endpoint}")
+            }
+            Self::System(error) => write!(f, "{error}"),
+            Self::Panicked => f.write_str("the router made a mistake; the daemon can't go on"),
+        }
+    }
+}
+
+impl std::error::Error for DaemonError {}
+
+impl From<io::Error> for DaemonError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
+pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
+    let mut claim = Claim::stake(&settings.home, settings.endpoint)?;
+    let listener = Listener::bind(&claim.endpoint)?;
+    let (inbox, events) = bounded(INBOX_EVENTS);
+    let held = Held::default();
+    let all = Surroundings {
+        inbox: inbox.clone(),
+        frame_bytes_max: settings.limits.frame_bytes_max,
+        held: held.clone(),
+        owner: User::me()?,
+    };
+    let signals = tell_signals(inbox.clone())?;
+    let core = core::Core::new(Router::new(settings.limits, seed()?), events, held);
+    let (news, router_ended) = bounded(1);
+    let core = thread::Builder::new().name("router".into()).spawn(move || {
+        // Dropped also where the router's thread panics: the keeper hears of either.
+        let _news: Sender<()> = news;
+        core.run();
+    })?;
+    let readers = Readers::default();
+    let mut acceptor = Acceptor::start(listener, readers.clone(), all.clone())?;
+    claim.announce()?;
+    tracing::info!("listening at {}", claim.endpoint);
+    ready(&claim.endpoint);
+    acceptor = keep(acceptor, &mut claim, &readers, &all, &router_ended);
+    drop(signals);
+    acceptor.stop();
+    core.join().map_err(|_| DaemonError::Panicked)?;
+    readers.join();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {
+    platform::stop::listen(move |signal| match signal {
+        // Without an inbox the daemon is at its end already.
+        Signal::Stop => drop(inbox.send(Event::Stop("stop"))),
+        Signal::HangUp => tracing::info!("there is no policy to reload yet"),
+        Signal::Resize => {}
+    })
+}
+
+/// Watches over the socket until the router's thread ends.
+fn keep(
+    mut acceptor: Acceptor,
+    claim: &mut Claim,
+    readers: &Readers,
+    all: &Surroundings,
+    router_ended: &Receiver<()>,
+) -> Acceptor {
+    while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
+        match acceptor.listener.place() {
+            Ok(Place::Mine) => continue,
+            Ok(Place::Gone) => {
+                tracing::warn!("{} is gone; listening there anew", claim.endpoint);
+            }
+            Ok(Place::Foreign) => {
+                if let Err(error) = claim.move_to_own() {
+                    tracing::error!("{} is somebody else's now: {error}", claim.endpoint);
+                    continue;
+                }
+                tracing::warn!("the endpoint is somebody else's now; using {}", claim.endpoint);
+            }
+            Err(error) => {
+                tracing::warn!("can't look at {}: {error}", claim.endpoint);
+                continue;
+            }
+        }
+        match listen_anew(claim, readers, all) {
+            Ok(fresh) => std::mem::replace(&mut acceptor, fresh).stop(),
+            Err(error) => tracing::error!("can't listen at {}: {error}", claim.endpoint),
+        }
+    }
+    acceptor
+}
+
+fn listen_anew(claim: &Claim, readers: &Readers, all: &Surroundings) -> io::Result<Acceptor> {
+    let listener = Listener::bind(&claim.endpoint)?;
+    claim.announce()?;
+    Acceptor::start(listener, readers.clone(), all.clone())
+}
+
+/// Randomness of the system's for the machine's generator.
+fn seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| io::Error::other(format!("the system has no randomness: {error}")))?;
+    Ok(seed)
+}

@@ -4,6 +4,7 @@ pub mod bridge;
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod daemon;
 
 pub mod link;
 pub mod protocol;

@@ -3,11 +3,57 @@
 //! A driver hands it everything that happens as an [`Input`] and does what each [`Output`] says, in
 //! order. The machine never waits, reads no clock and returns no error: a peer's mistake becomes an
 //! answer or a close.
+//!
+//! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what a session
+//! may say `session`'s; a SEND is judged in `send`, and what was taken goes out in `delivery`. Behind
+//! them stand plain tables: `roster` (names), `client` (connections), `stream` (order), `outbox`
+//! (bounds), `doubles`, `topics`, `alarm`.
 
-use crate::protocol::{Now, code::Violation};
-use std::sync::Arc;
+mod alarm;
+mod answer;
+mod client;
+mod delivery;
+mod doubles;
+mod handshake;
+mod hash;
+mod heartbeat;
+mod limits;
+mod message;
+mod outbox;
+mod relay;
+mod roster;
+mod send;
+mod session;
+#[cfg(test)]
+mod sim;
+mod slots;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod topics;
 
-/// A connection, for as long as the daemon runs. Never used twice.
+pub use limits::Limits;
+
+use crate::protocol::{Moment, Now, code::Violation, relay::Counts};
+use alarm::{Alarm, Alarms};
+use client::Client;
+use hash::FastMap;
+use message::Message;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use roster::{Agent, Roster};
+use serde_json::value::RawValue;
+use slots::{Key, Slots};
+use std::{collections::BTreeSet, mem, sync::Arc};
+use stream::{Stream, Streams};
+use topics::Subscriptions;
+use uuid::Uuid;
+
+type AgentKey = Key<Agent>;
+type StreamKey = Key<Stream>;
+type MessageKey = Key<Message>;
+
+/// A connection, for as long as the daemon runs. They count up and are never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
@@ -75,4 +121,147 @@ pub enum CloseReason {
     Fault(crate::protocol::code::ErrorCode),
     /// The daemon goes down.
     Stopping,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Router {
+    limits: Limits,
+    random: ChaCha8Rng,
+    /// Of the input that is being handled.
+    now: Now,
+    /// What it gave rise to so far.
+    out: Vec<Output>,
+    started: Option<Moment>,
+    /// When the driver last woke late: silence before that is nobody's fault.
+    woke: Moment,
+    alarms: Alarms,
+    clients: FastMap<ClientId, Client>,
+    /// Those without a session, the oldest first.
+    strangers: BTreeSet<ClientId>,
+    members: usize,
+    roster: Roster,
+    streams: Streams,
+    messages: Slots<Message>,
+    /// At-least-once messages by the id of their DELIVER.
+    deliveries: FastMap<Uuid, MessageKey>,
+    /// Messages that were ever taken.
+    orders: u64,
+    subscriptions: Subscriptions,
+    taps: Vec<ClientId>,
+    /// Names that became free while this input is handled, for those who wait for them.
+    vacated: Vec<AgentKey>,
+    memory: Memory,
+    counts: Counts,
+    stopping: Stopping,
+    about_daemon: Option<Box<RawValue>>,
+    #[cfg(test)]
+    canary: Option<sim::Canary>,
+}
+
+/// What counts against `memory_bytes_max`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Memory {
+    /// Queues, answers, and what contenders said.
+    inside: usize,
+    outside: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopping {
+    No,
+    Begun,
+    Done,
+}
+
+impl Router {
+    /// A machine that nobody has connected to. Everything random in it comes from `seed`.
+    #[must_use]
+    pub fn new(limits: Limits, seed: [u8; 32]) -> Self {
+        Self {
+            limits,
+            random: ChaCha8Rng::from_seed(seed),
+            now: Now::default(),
+            out: Vec::new(),
+            started: None,
+            woke: Moment(0),
+            alarms: Alarms::default(),
+            clients: FastMap::default(),
+            strangers: BTreeSet::new(),
+            members: 0,
+            roster: Roster::default(),
+            streams: Streams::default(),
+            messages: Slots::default(),
+            deliveries: FastMap::default(),
+            orders: 0,
+            subscriptions: Subscriptions::default(),
+            taps: Vec::new(),
+            vacated: Vec::new(),
+            memory: Memory::default(),
+            counts: Counts::default(),
+            stopping: Stopping::No,
+            about_daemon: None,
+            #[cfg(test)]
+            canary: None,
+        }
+    }
+
+    /// What the driver wants `status` to say about the daemon around the machine: a JSON object.
+    pub fn describe_daemon(&mut self, about: Box<RawValue>) {
+        self.about_daemon = Some(about);
+    }
+
+    /// Takes in what happened and appends what is to be done.
+    pub fn handle(&mut self, now: Now, input: Input<'_>, out: &mut Vec<Output>) {
+        if self.stopping == Stopping::Done {
+            return;
+        }
+        self.now = now;
+        self.started.get_or_insert(now.monotonic);
+        mem::swap(&mut self.out, out);
+        match input {
+            Input::Connected(client) => self.connected(client),
+            Input::Frame(client, json) => self.frame(client, json),
+            Input::Violated(client, violation) => self.violated(client, violation),
+            Input::Written(client, bytes) => self.written(client, bytes),
+            Input::Disconnected(client) => self.disconnected(client),
+            Input::Outside(bytes) => self.memory.outside = bytes,
+            Input::Tick => self.tick(),
+            Input::Stop(reason) => self.stop(reason),
+        }
+        self.fill_vacated();
+        mem::swap(&mut self.out, out);
+    }
+
+    /// When [`Input::Tick`] is wanted next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        self.alarms.first()
+    }
+
+    fn tick(&mut self) {
+        let now = self.now.monotonic;
+        if self.deadline().is_some_and(|due| now.since(due) > self.limits.heartbeat_ms) {
+            self.woke = now;
+        }
+        while let Some(alarm) = self.alarms.take_due(now) {
+            match alarm {
+                Alarm::Client(client) => self.ring_client(client),
+                Alarm::Message(message) => self.ring_message(message),
+                Alarm::Agent(agent) => self.ring_agent(agent),
+                Alarm::Stop => self.stopped(),
+            }
+        }
+    }
+
+    fn new_id(&mut self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.random.fill_bytes(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// As many random bytes, in hexadecimal digits.
+    fn random_hex(&mut self, bytes: usize) -> String {
+        (0..bytes).map(|_| format!("{:02x}", self.random.next_u32() as u8)).collect()
+    }
 }

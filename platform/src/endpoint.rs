@@ -7,7 +7,7 @@ mod imp;
 #[path = "endpoint/windows.rs"]
 mod imp;
 
-use std::{ffi::OsStr, fmt, io};
+use std::{ffi::OsStr, fmt, io, path::Path};
 
 use crate::{peer::User, refusal};
 
@@ -34,6 +34,15 @@ impl Endpoint {
             return Err(invalid(format!("{text:?} is not an endpoint: it is {}", imp::FORM)));
         }
         imp::parse(text).map(Self)
+    }
+
+    /// An endpoint of its own for whoever owns `directory`: a socket in it, or a pipe whose name is made
+    /// of the directory's.
+    ///
+    /// # Errors
+    /// As [`Endpoint::parse`]: a long directory can be over the limit of a socket's path.
+    pub fn inside(directory: &Path, name: &str) -> io::Result<Self> {
+        Self::parse(&imp::inside(directory, name))
     }
 
     /// The endpoint that everybody on the machine would use who uses none of his own.

@@ -1,3 +1,7 @@
-//! agent-relay-wrap
+//! `agent-relay-wrap`: runs an agent in a terminal of its own and speaks for it.
 
-fn main() {}
+use std::{env, process};
+
+fn main() {
+    process::exit(agent_relay::cli::agent_relay_wrap(env::args_os().skip(1)))
+}

@@ -1,3 +1,7 @@
-//! agent-relay
+//! `agent-relay`: the daemon and the command line.
 
-fn main() {}
+use std::{env, process};
+
+fn main() {
+    process::exit(agent_relay::cli::agent_relay(env::args_os().skip(1)))
+}

@@ -129,3 +129,162 @@ pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl 
     }
     stream.hang_up();
 }
+
+#[cfg(test)]
+mod tests {
+    //! The hand-over under shuttle: the real [`Lane`] between a model of the router's thread and a
+    //! model of the writer's, on shuttle's own channels, with a socket that has little room.
+
+    use super::*;
+    use shuttle::{
+        rand::{Rng, thread_rng},
+        sync::{
+            Arc, Condvar, Mutex,
+            atomic::{AtomicUsize, Ordering},
+            mpsc::{SyncSender, TrySendError, channel, sync_channel},
+        },
+        thread,
+    };
+
+    const ROOM: usize = 5;
+    const FRAMES: u8 = 6;
+    const FRAME_BYTES: usize = 4;
+    const WRITER_BATCHES: usize = 1;
+
+    /// A socket: what was written and not yet read, and all that was read.
+    #[derive(Default)]
+    struct Socket {
+        state: Mutex<(Vec<u8>, Vec<u8>)>,
+        changed: Condvar,
+    }
+
+    impl Socket {
+        /// Takes some of the bytes, if there is room for any.
+        fn take(&self, bytes: &[u8]) -> usize {
+            let mut state = self.state.lock().unwrap();
+            let room = (ROOM - state.0.len()).min(bytes.len());
+            let count = if room > 0 { thread_rng().gen_range(1..=room) } else { 0 };
+            state.0.extend_from_slice(&bytes[..count]);
+            self.changed.notify_all();
+            count
+        }
+
+        /// Blocks until all is taken; others may write in between, which is what must not happen.
+        fn write_all(&self, mut bytes: &[u8]) {
+            while !bytes.is_empty() {
+                let count = self.take(bytes);
+                bytes = &bytes[count..];
+                if count == 0 {
+                    let mut state = self.state.lock().unwrap();
+                    while state.0.len() == ROOM {
+                        state = self.changed.wait(state).unwrap();
+                    }
+                }
+            }
+        }
+
+        /// The peer: reads until it has everything.
+        fn read_until(&self, total: usize) {
+            let mut state = self.state.lock().unwrap();
+            while state.1.len() < total {
+                while state.0.is_empty() {
+                    state = self.changed.wait(state).unwrap();
+                }
+                let (there, read) = &mut *state;
+                read.append(there);
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    struct ModelWire {
+        socket: Arc<Socket>,
+        writer: SyncSender<Vec<u8>>,
+    }
+
+    impl Wire for ModelWire {
+        fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(self.socket.take(bytes))
+        }
+
+        fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+            self.writer.try_send(bytes).map_err(|error| match error {
+                TrySendError::Full(bytes) | TrySendError::Disconnected(bytes) => bytes,
+            })
+        }
+    }
+
+    fn frames() -> Vec<u8> {
+        (0..FRAMES).flat_map(|frame| [frame; FRAME_BYTES]).collect()
+    }
+
+    /// Flushes as it should, or as if nothing had been handed over.
+    fn flush(lane: &mut Lane<ModelWire>, counts: bool) {
+        let in_hand = lane.in_hand;
+        if !counts {
+            lane.in_hand = 0;
+        }
+        lane.flush().unwrap();
+        if !counts {
+            lane.in_hand += in_hand;
+        }
+    }
+
+    /// One run: frames are appended and flushed one by one while writer and reader go at their own
+    /// pace. Gives back what the reader read.
+    fn run(counts: bool) -> Vec<u8> {
+        let socket = Arc::new(Socket::default());
+        let (writer, batches) = sync_channel::<Vec<u8>>(WRITER_BATCHES);
+        let (report, reports) = channel();
+        let writing = Arc::clone(&socket);
+        let writer_thread = thread::spawn(move || {
+            while let Ok(bytes) = batches.recv() {
+                writing.write_all(&bytes);
+                report.send(bytes).unwrap();
+            }
+        });
+        let reading = Arc::clone(&socket);
+        let total = frames().len();
+        let reader_thread = thread::spawn(move || reading.read_until(total));
+        let mut lane = Lane::new(ModelWire { socket: Arc::clone(&socket), writer });
+        for frame in frames().chunks(FRAME_BYTES) {
+            lane.waiting().extend_from_slice(frame);
+            flush(&mut lane, counts);
+            while let Ok(buffer) = reports.try_recv() {
+                lane.written(buffer);
+            }
+        }
+        while !lane.is_empty() {
+            flush(&mut lane, counts);
+            if lane.in_hand() > 0 {
+                lane.written(reports.recv().unwrap());
+            }
+            thread::yield_now();
+        }
+        drop(lane.into_wire());
+        writer_thread.join().unwrap();
+        reader_thread.join().unwrap();
+        let state = socket.state.lock().unwrap();
+        state.1.clone()
+    }
+
+    #[test]
+    fn two_writers_never_mix_frames() {
+        shuttle::check_random(|| assert_eq!(run(true), frames()), 3000);
+    }
+
+    #[test]
+    fn without_the_count_they_would() {
+        let mixed = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&mixed);
+        shuttle::check_random(
+            move || {
+                if run(false) != frames() {
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            },
+            3000,
+        );
+        assert!(mixed.load(Ordering::Relaxed) > 0, "the model must show it");
+    }
+}

@@ -5,7 +5,7 @@
 const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
 /// macOS: the same counter as `mach_continuous_time`.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
 
 pub(crate) fn monotonic_ms() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

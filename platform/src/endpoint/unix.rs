@@ -1,6 +1,12 @@
 //! Unix: the path of a socket.
 
-use std::{io, mem::offset_of, os::unix::fs::MetadataExt, path};
+use std::{
+    ffi::OsString,
+    io,
+    mem::offset_of,
+    os::unix::fs::MetadataExt,
+    path::{self, Path},
+};
 
 use super::Endpoint;
 use crate::{naming, peer::User, refusal};
@@ -29,6 +35,10 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
         ));
     }
     Ok(path)
+}
+
+pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
+    directory.join(format!("{name}.sock")).into_os_string()
 }
 
 pub(crate) fn per_user(user: &User) -> String {

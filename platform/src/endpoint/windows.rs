@@ -1,6 +1,6 @@
 //! Windows: the name of a pipe.
 
-use std::io;
+use std::{ffi::OsString, io, path::Path};
 
 use super::Endpoint;
 use crate::{peer::User, refusal, transport::Stream};
@@ -32,6 +32,16 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
         ));
     }
     Ok(format!("{PREFIX}{name}"))
+}
+
+pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
+    // Pipes lie in one directory for the whole machine: the path's characters tell them apart.
+    let place: String = directory
+        .to_string_lossy()
+        .chars()
+        .map(|character| if matches!(character, '\\' | '/' | ':') { '-' } else { character })
+        .collect();
+    format!("{SHARED}-{place}-{name}").into()
 }
 
 pub(crate) fn per_user(user: &User) -> String {

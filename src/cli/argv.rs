@@ -1,0 +1,193 @@
+//! Words as people and agents type them, made into words that the argument parser takes.
+//!
+//! The parser by itself refuses `-`, `--as=x` and `-h`, takes a body that says `help` for a cry for
+//! help, and a body that begins with a dash for an option.
+
+use super::Failure;
+use std::ffi::{OsStr, OsString};
+
+/// Stands before a word that is text, whatever it begins with. No argument can hold it.
+const TEXT: char = '\0';
+
+/// Commands whose last words are another command's.
+const WRAPPING: [&str; 1] = ["run"];
+
+/// Top-level options that take a value.
+const TOP_VALUES: [&str; 2] = ["--endpoint", "--home"];
+
+/// A command line, cut up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Words {
+    /// For the parser.
+    pub(super) own: Vec<String>,
+    /// What is to be wrapped, untouched.
+    pub(super) command: Vec<OsString>,
+}
+
+/// Cuts up the arguments of `agent-relay`.
+pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words, Failure> {
+    let mut arguments = arguments.into_iter().peekable();
+    let mut own = Vec::new();
+    while let Some(word) = arguments.next() {
+        let word = utf8(&word)?;
+        match word.as_str() {
+            "help" => {
+                own.extend(arguments.next().map(|word| utf8(&word)).transpose()?);
+                own.push("--help".to_owned());
+                return Ok(Words { own, command: Vec::new() });
+            }
+            _ if TOP_VALUES.contains(&word.as_str()) => {
+                own.push(word);
+                own.extend(arguments.next().map(|word| utf8(&word)).transpose()?);
+            }
+            _ if word.starts_with('-') => push(&mut own, &word),
+            _ => {
+                let wraps = WRAPPING.contains(&word.as_str());
+                own.push(word);
+                return if wraps { wrapped(own, arguments) } else { plain(own, arguments) };
+            }
+        }
+    }
+    Ok(Words { own, command: Vec::new() })
+}
+
+/// Cuts up the arguments of a command that wraps another: what isn't an option begins the other.
+pub(super) fn wrapped(
+    mut own: Vec<String>,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Words, Failure> {
+    let mut arguments = arguments;
+    while let Some(word) = arguments.next() {
+        if word == "--" {
+            return Ok(Words { own, command: arguments.collect() });
+        }
+        if !word.as_encoded_bytes().starts_with(b"-") {
+            return Ok(Words { own, command: std::iter::once(word).chain(arguments).collect() });
+        }
+        let word = utf8(&word)?;
+        let takes_value = !SWITCHES.contains(&word.as_str()) && !word.contains('=');
+        push(&mut own, &word);
+        if takes_value {
+            own.extend(arguments.next().map(|word| utf8(&word)).transpose()?);
+        }
+    }
+    Ok(Words { own, command: Vec::new() })
+}
+
+/// Options of wrapping commands that take no value.
+pub(super) const SWITCHES: [&str; 3] = ["-h", "--help", "--inline"];
+
+/// Cuts up the arguments of any other command.
+pub(super) fn plain(
+    mut own: Vec<String>,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Words, Failure> {
+    let mut options = true;
+    for word in arguments {
+        let word = utf8(&word)?;
+        options &= word != "--";
+        if options { push(&mut own, &word) } else { own.push(word) }
+    }
+    Ok(Words { own, command: Vec::new() })
+}
+
+fn push(own: &mut Vec<String>, word: &str) {
+    if word == "-h" {
+        own.push("--help".to_owned());
+    } else if is_text(word) {
+        own.push(format!("{TEXT}{word}"));
+    } else if let Some((option, value)) = word.split_once('=').filter(|_| word.starts_with("--")) {
+        own.push(option.to_owned());
+        own.push(value.to_owned());
+    } else {
+        own.push(word.to_owned());
+    }
+}
+
+/// Begins with a dash and is no option: `-`, `-5`, `- an item`, `--- a/file`.
+fn is_text(word: &str) -> bool {
+    let Some(rest) = word.strip_prefix('-') else { return false };
+    let name = rest.strip_prefix('-').unwrap_or(rest);
+    let is_end_of_options = rest == "-";
+    let name = name.split('=').next().unwrap_or(name);
+    let is_option = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && !name.contains(char::is_whitespace);
+    !is_option && !is_end_of_options
+}
+
+/// What the parser hands on for a word, as it was typed.
+pub(super) fn text(word: &str) -> Result<String, String> {
+    Ok(word.strip_prefix(TEXT).unwrap_or(word).to_owned())
+}
+
+fn utf8(word: &OsStr) -> Result<String, Failure> {
+    word.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::usage(format!(
+            "the argument {} is not UTF-8: give the text on standard input (`-`) or with --file",
+            word.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &[&str], own: &[&str], command: &[&str]) {
+        let words = cut(line.iter().map(OsString::from)).unwrap();
+        let own: Vec<_> = own.iter().map(|word| word.replace('~', "\0")).collect();
+        assert_eq!(words.own, own);
+        assert_eq!(words.command, command.iter().map(OsString::from).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn ordinary_words_stay() {
+        check(&["status"], &["status"], &[]);
+        check(
+            &["--home", "-x", "up", "--foreground"],
+            &["--home", "-x", "up", "--foreground"],
+            &[],
+        );
+        check(&[], &[], &[]);
+    }
+
+    #[test]
+    fn values_behind_an_equals_sign_and_short_help_are_understood() {
+        check(
+            &["--endpoint=/x=y", "send", "--as=Ann"],
+            &["--endpoint", "/x=y", "send", "--as", "Ann"],
+            &[],
+        );
+        check(&["send", "-h"], &["send", "--help"], &[]);
+        check(&["-h"], &["--help"], &[]);
+        check(&["help"], &["--help"], &[]);
+        check(&["help", "send"], &["send", "--help"], &[]);
+    }
+
+    #[test]
+    fn text_that_begins_with_a_dash_is_no_option() {
+        for body in ["-", "-5", "- an item", "--- a/file", "->relay:Bob", "-not an option", "-=x"] {
+            check(&["send", "Bob", body], &["send", "Bob", &format!("~{body}")], &[]);
+        }
+        check(&["send", "--", "Bob", "--as=x", "-"], &["send", "--", "Bob", "--as=x", "-"], &[]);
+        assert_eq!(text("\0-5"), Ok("-5".to_owned()));
+        assert_eq!(text("x"), Ok("x".to_owned()));
+    }
+
+    #[test]
+    fn a_wrapped_command_is_not_touched() {
+        check(&["run", "-n", "Ann", "--", "-x", "-h"], &["run", "-n", "Ann"], &["-x", "-h"]);
+        check(
+            &["run", "--name=Ann", "bash", "-c", "a=b"],
+            &["run", "--name", "Ann"],
+            &["bash", "-c", "a=b"],
+        );
+        check(&["run", "--help"], &["run", "--help"], &[]);
+        check(
+            &["run", "-n", "Ann", "bash", "--", "x"],
+            &["run", "-n", "Ann"],
+            &["bash", "--", "x"],
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! What commands have in common: checked names, times, and what the daemon answers.
+
+use super::{Failure, place::Place, print::foreign_line};
+use crate::{
+    client::{Client, ClientError, Delivery, Settings},
+    protocol::{
+        name::Name,
+        relay::{Agents, Page},
+    },
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Rows of a list that are asked for at once.
+const ROWS: usize = 500;
+
+/// A guest at the daemon that runs.
+pub(super) fn guest(place: &Place) -> Result<Client, Failure> {
+    place.join(&|endpoint| Settings::guest(endpoint))
+}
+
+/// The answer's `data`.
+pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
+    let answer = client.request(body, data).map_err(|error| match error {
+        ClientError::Refused(nack) => Failure::failed(format!(
+            "the daemon refused `{body}`: {} ({})",
+            foreign_line(&nack.message),
+            foreign_line(&nack.code)
+        )),
+        other => other.into(),
+    })?;
+    Ok(data_of(&answer).unwrap_or("{}").to_owned())
+}
+
+pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
+    /// Only this member, so that it is borrowed from the delivery itself.
+    #[derive(Deserialize)]
+    struct Data<'a> {
+        #[serde(borrow)]
+        data: Option<&'a RawValue>,
+    }
+    let payload: Data<'_> = serde_json::from_str(delivery.payload()).ok()?;
+    payload.data.map(RawValue::get)
+}
+
+/// Reads an answer of the daemon's.
+pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(json).map_err(|error| {
+        Failure::failed(format!("the daemon's answer to `{what}` can't be read: {error}"))
+    })
+}
+
+/// All pages of the agents that the daemon knows, each as its JSON.
+pub(super) fn agents_pages(client: &Client) -> Result<Vec<String>, Failure> {
+    let mut pages = Vec::new();
+    let mut page = Page { cursor: None, limit: Some(ROWS) };
+    loop {
+        let data = serde_json::value::to_raw_value(&page).expect("a page is JSON");
+        let json = ask(client, "agents", Some(&data))?;
+        let next = read::<Agents<'_>>("agents", &json)?.next_cursor.map(Into::into);
+        pages.push(json);
+        if next.is_none() || next == page.cursor {
+            return Ok(pages);
+        }
+        page.cursor = next;
+    }
+}
+
+/// The name that is here and looks most like one that nobody has.
+pub(super) fn nearest(wanted: &str, client: &Client) -> Option<String> {
+    // Without a list there is no advice, and the refusal itself is said anyway.
+    let pages = agents_pages(client).ok()?;
+    let names = pages.iter().filter_map(|json| read::<Agents<'_>>("agents", json).ok());
+    let here = names.flat_map(|page| page.agents).filter(|row| row.here);
+    closest(wanted, here.map(|row| row.name.into_owned()))
+}
+
+fn closest(wanted: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let allowed = (wanted.chars().count() / 3).clamp(1, 3);
+    names
+        .map(|name| (distance(&wanted.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Characters to be added, left out or replaced.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<_> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, character) in one.chars().enumerate() {
+        let mut corner = above;
+        row[0] = above + 1;
+        for (place, candidate) in other.iter().enumerate() {
+            let replaced = corner + usize::from(character != *candidate);
+            corner = row[place + 1];
+            row[place + 1] = replaced.min(corner + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Checks the name of an option.
+pub(super) fn agent_name(text: &str) -> Result<String, String> {
+    let text = super::argv::text(text)?;
+    Name::parse(&text).map(|name| name.as_str().to_owned()).map_err(|error| format!("{error}"))
+}
+
+/// `500ms`, `60s`, `5m`, `2h`, `1d`; a bare number is seconds.
+pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err("a time is a number and one of ms, s, m, h, d".to_owned()),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    number
+        .filter(|ms| *ms > 0)
+        .ok_or_else(|| "a time is a whole number and its unit: 60s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_and_a_far_one_is_not() {
+        let names = || ["Bob", "Barbara", "Cid"].into_iter().map(str::to_owned);
+        assert_eq!(closest("bop", names()).as_deref(), Some("Bob"));
+        assert_eq!(closest("Barbra", names()).as_deref(), Some("Barbara"));
+        assert_eq!(closest("Zoe", names()), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(milliseconds("60"), Ok(60_000));
+        assert_eq!(milliseconds("500ms"), Ok(500));
+        assert_eq!(milliseconds("2h"), Ok(7_200_000));
+        for wrong in ["", "s", "-1s", "1.5s", "1w", "0s", "99999999999999999999d"] {
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

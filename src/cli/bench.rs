@@ -1,0 +1,376 @@
+//! `agent-relay bench`: the running daemon against the floor, in one run.
+//!
+//! Machines differ and are noisy, so a figure alone says little. Each measurement is taken in turns
+//! on the floor (a process that relays and parses nothing) and on the daemon, and the medians of the
+//! turns are set in relation.
+
+mod floor;
+mod measure;
+mod route;
+
+use super::{
+    AS_AGENT_RELAY, DONE, Failure, argv,
+    place::Asked,
+    print::{Out, say},
+};
+use crate::client::Settings;
+use argh::{ArgsInfo, FromArgs};
+use measure::Flood;
+use platform::{endpoint::Endpoint, paths};
+use route::{End, Template};
+use serde::Serialize;
+use std::{
+    env, fmt, fs, io,
+    path::{Path, PathBuf},
+    process::{self, Child, Command, Stdio},
+    time::Duration,
+};
+
+/// Messages on the way at a time.
+const WINDOW: u64 = 512;
+
+/// Large bodies on the way at a time: the default queue holds 16 MiB, one sender's half of it 8.
+const LARGE_WINDOW: u64 = 64;
+
+const BODY_BYTES: usize = 256;
+const LARGE_BODY_BYTES: usize = 64 * 1024;
+const RECEIVERS: usize = 50;
+
+/// Measure the running daemon against two hops that do nothing, in one run.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "bench",
+    help_triggers("--help"),
+    example = "agent-relay bench",
+    example = "agent-relay bench --quick --json"
+)]
+pub(super) struct Bench {
+    /// a few seconds only, to see that it works
+    #[argh(switch)]
+    quick: bool,
+
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+}
+
+impl Bench {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let mut place = asked.place()?;
+        let client = place.join_or_start(&|endpoint| Settings::guest(endpoint))?;
+        let endpoint = parse(client.endpoint())?;
+        let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
+        let scratch = Scratch::make().map_err(|error| Failure::failed(error.to_string()))?;
+        let report = measure(&endpoint, extent, &scratch.0, |what| say(format_args!("{what} …")))
+            .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
+        let mut out = Out::new();
+        if self.json {
+            out.json("bench", &report)?;
+        } else {
+            out.raw(&report.to_string())?;
+        }
+        Ok(DONE)
+    }
+}
+
+/// The relaying process of `bench`, which starts it; of no use otherwise.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(subcommand, name = "bench-floor", help_triggers("--help"))]
+pub(super) struct BenchFloor {
+    /// where it listens
+    #[argh(positional, from_str_fn(argv::text))]
+    endpoint: String,
+}
+
+impl BenchFloor {
+    pub(super) fn run(self) -> Result<i32, Failure> {
+        let endpoint = parse(&self.endpoint)?;
+        let mut out = Out::new();
+        floor::serve(&endpoint, || out.line("ready"))?;
+        Ok(DONE)
+    }
+}
+
+fn parse(endpoint: &str) -> Result<Endpoint, Failure> {
+    Endpoint::parse(endpoint.as_ref()).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// A directory for the floor's socket, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> io::Result<Self> {
+        let path = env::temp_dir().join(format!("agent-relay-bench-{}", process::id()));
+        paths::make_private_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            say(format_args!("{} stays: {error}", self.0.display()));
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Turns of each measurement, on either path.
+    turns: usize,
+    /// Single messages timed in a turn.
+    messages: usize,
+    /// How long a flood lasts.
+    flood: Duration,
+}
+
+impl Extent {
+    /// Half a minute or so.
+    const FULL: Self = Self { turns: 5, messages: 4000, flood: Duration::from_millis(600) };
+    /// A few seconds, to see that it works.
+    const QUICK: Self = Self { turns: 2, messages: 300, flood: Duration::from_millis(100) };
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
+struct Figure {
+    /// What was measured.
+    name: &'static str,
+    /// In what.
+    unit: &'static str,
+    /// On the floor.
+    floor: f64,
+    /// Through the daemon.
+    daemon: f64,
+    /// Daemon by floor.
+    ratio: f64,
+    /// What the ratio has to be: at most, or at least.
+    goal: Option<Goal>,
+}
+
+/// A bound for a ratio.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Goal {
+    /// Less is better.
+    AtMost(f64),
+    /// More is better.
+    AtLeast(f64),
+}
+
+impl Goal {
+    fn is_reached(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => ratio <= bound,
+            Self::AtLeast(bound) => ratio >= bound,
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(bound) => write!(f, "<= {bound}"),
+            Self::AtLeast(bound) => write!(f, ">= {bound}"),
+        }
+    }
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    /// The lines.
+    figures: Vec<Figure>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<34}{:>12}{:>12}{:>9}  goal", "", "floor", "daemon", "ratio")?;
+        for figure in &self.figures {
+            let name = format!("{} ({})", figure.name, figure.unit);
+            write!(f, "{name:<34}{:>12.1}{:>12.1}", figure.floor, figure.daemon)?;
+            write!(f, "{:>9.2}", figure.ratio)?;
+            if let Some(goal) = figure.goal {
+                let word = if goal.is_reached(figure.ratio) { "reached" } else { "missed" };
+                write!(f, "  {goal} {word}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures; `progress` hears what is being measured.
+fn measure(
+    daemon: &Endpoint,
+    extent: Extent,
+    scratch: &Path,
+    mut progress: impl FnMut(&str),
+) -> io::Result<Report> {
+    let floor = Floor::start(scratch)?;
+    let name = |role: &str| format!("bench-{role}-{}", process::id());
+    let (to, topic) = (name("b"), format!("bench.{}", process::id()));
+    let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
+    below.to.push(End::connect(&floor.endpoint)?);
+    let mut direct =
+        Route { from: End::join(daemon, &name("a"))?, to: vec![End::join(daemon, &to)?] };
+    let mut figures = Vec::new();
+
+    progress("one-way latency");
+    let mut template = Template::new(Some(&to), None, BODY_BYTES);
+    figures.extend(latencies(&mut below, &mut direct, &mut template, extent)?);
+
+    progress("flood");
+    let floods = |below: &mut Route, daemon: &mut Route, template: &mut Template, window| {
+        in_turns(extent.turns, below, daemon, |path| {
+            let flood = measure::flood(&path.from, &mut path.to, template, window, extent.flood)?;
+            check(&flood, path.to.len()).map(|()| flood.rate())
+        })
+    };
+    let flood = floods(&mut below, &mut direct, &mut template, WINDOW)?;
+    figures.push(Figure::of("flood, 256 bytes, 1 to 1", "k/s", flood, 1e-3, Goal::AtLeast(0.22)));
+
+    progress("64-KiB bodies");
+    let mut large = Template::new(Some(&to), None, LARGE_BODY_BYTES);
+    let large = floods(&mut below, &mut direct, &mut large, LARGE_WINDOW)?;
+    figures.push(Figure {
+        goal: None,
+        ..Figure::of("flood, 64 KiB, 1 to 1", "k/s", large, 1e-3, Goal::AtLeast(0.0))
+    });
+
+    progress("fan-out");
+    direct.to.clear();
+    for number in 0..RECEIVERS {
+        let mut end = End::join(daemon, &name(&format!("r{number}")))?;
+        end.subscribe(&topic)?;
+        direct.to.push(end);
+    }
+    let mut template = Template::new(None, Some(&topic), BODY_BYTES);
+    let fan_out = floods(&mut below, &mut direct, &mut template, WINDOW)?;
+    figures.push(Figure::of(
+        "fan-out, 256 bytes, 1 to 50",
+        "k/s",
+        fan_out,
+        1e-3,
+        Goal::AtLeast(0.55),
+    ));
+    Ok(Report { figures })
+}
+
+/// A sender and those who hear it.
+struct Route {
+    from: End,
+    to: Vec<End>,
+}
+
+fn latencies(
+    below: &mut Route,
+    daemon: &mut Route,
+    template: &mut Template,
+    extent: Extent,
+) -> io::Result<Vec<Figure>> {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..extent.turns {
+        for (path, times) in [&mut *below, &mut *daemon].into_iter().zip(&mut times) {
+            let to = &mut path.to[0];
+            measure::latency(&path.from, to, template, extent.messages / 10)?;
+            times.extend(measure::latency(&path.from, to, template, extent.messages)?);
+        }
+    }
+    for times in &mut times {
+        times.sort_unstable();
+    }
+    let figure = |name, part: f64, goal| {
+        let at = |times: &[u64]| times[((times.len() - 1) as f64 * part) as usize] as f64;
+        Figure::of(name, "us", (at(&times[0]), at(&times[1])), 1e-3, goal)
+    };
+    Ok(vec![
+        figure("one-way p50, 256 bytes", 0.5, Goal::AtMost(1.2)),
+        figure("one-way p99", 0.99, Goal::AtMost(3.0)),
+        Figure { goal: None, ..figure("one-way p99.9", 0.999, Goal::AtMost(0.0)) },
+    ])
+}
+
+/// Measures on both paths in turns; gives back the medians.
+fn in_turns(
+    turns: usize,
+    below: &mut Route,
+    daemon: &mut Route,
+    mut measure: impl FnMut(&mut Route) -> io::Result<f64>,
+) -> io::Result<(f64, f64)> {
+    let (mut floor, mut through) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        floor.push(measure(below)?);
+        through.push(measure(daemon)?);
+    }
+    Ok((median(floor), median(through)))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn check(flood: &Flood, receivers: usize) -> io::Result<()> {
+    let wanted = flood.sent * receivers as u64;
+    if flood.heard < wanted {
+        let lost = wanted - flood.heard;
+        return Err(io::Error::other(format!("{lost} of {wanted} messages never came")));
+    }
+    Ok(())
+}
+
+impl Figure {
+    fn of(
+        name: &'static str,
+        unit: &'static str,
+        (floor, daemon): (f64, f64),
+        scale: f64,
+        goal: Goal,
+    ) -> Self {
+        let (floor, daemon) = (floor * scale, daemon * scale);
+        Self { name, unit, floor, daemon, ratio: daemon / floor, goal: Some(goal) }
+    }
+}
+
+/// The relaying process, ended when dropped.
+struct Floor {
+    endpoint: Endpoint,
+    process: Child,
+}
+
+impl Floor {
+    fn start(scratch: &Path) -> io::Result<Self> {
+        let endpoint = Endpoint::inside(scratch, "floor")?;
+        let process = Command::new(env::current_exe()?)
+            .args([AS_AGENT_RELAY, "bench-floor", endpoint.as_text()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut floor = Self { endpoint, process };
+        floor.await_ready()?;
+        Ok(floor)
+    }
+
+    /// It says a line once it listens.
+    fn await_ready(&mut self) -> io::Result<()> {
+        use io::BufRead;
+        let out = self.process.stdout.take().expect("its output was asked for");
+        let mut line = String::new();
+        io::BufReader::new(out).read_line(&mut line)?;
+        if line.trim() == "ready" {
+            return Ok(());
+        }
+        Err(io::Error::other("the floor's process ended before it listened"))
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        // It ends by itself with its connections; this is for the case that none was made.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

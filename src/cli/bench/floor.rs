@@ -1,0 +1,52 @@
+//! The floor: a process that relays between two connections and parses nothing.
+//!
+//! Two blocking hops through another process are the least that any daemon of this shape pays, so its
+//! figures, taken in the same run, say what the daemon's own work costs.
+
+use crate::cli::Failure;
+use platform::{
+    endpoint::Endpoint,
+    transport::{Listener, Stream},
+};
+use std::{
+    io::{self, Read, Write},
+    thread,
+};
+
+/// What one read takes.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Takes two connections and copies between them until either ends.
+pub(super) fn serve(
+    endpoint: &Endpoint,
+    ready: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(error.to_string());
+    let listener = Listener::bind(endpoint).map_err(failed)?;
+    ready()?;
+    let left = listener.accept().map_err(failed)?;
+    let right = listener.accept().map_err(failed)?;
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("there".into());
+        let there = builder.spawn_scoped(scope, || copy(&left, &right)).map_err(failed)?;
+        copy(&right, &left);
+        there.join().map_err(|_| Failure::failed("a copying thread panicked"))
+    })
+}
+
+fn copy(from: &Stream, to: &Stream) {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut from_reader = from;
+    let mut to_writer = to;
+    loop {
+        match from_reader.read(&mut buffer) {
+            Ok(count) if count > 0 && to_writer.write_all(&buffer[..count]).is_ok() => {}
+            _ => {
+                // Either end is the end of both.
+                from.hang_up();
+                to.hang_up();
+                return;
+            }
+        }
+    }
+}

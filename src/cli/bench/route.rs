@@ -1,0 +1,189 @@
+//! The two paths a message can take from one end of the bench to the other: the floor, and a daemon.
+
+use crate::protocol::{
+    envelope::{Envelope, Header, Kind},
+    frame::{Batch, Decoder, FRAME_BYTES_MAX},
+    payload::{Auth, Empty, Fault, Heartbeat, Hello, Spoken},
+};
+use platform::{endpoint::Endpoint, transport::Stream};
+use std::{
+    collections::VecDeque,
+    io::{self, Read, Write},
+};
+
+/// Digits of a bench message's id, patched into the frame for each message.
+const ID_DIGITS: usize = 16;
+
+/// One end of a connection: whole frames in, bytes out.
+pub(super) struct End {
+    stream: Stream,
+    decoder: Decoder,
+    early: VecDeque<Batch>,
+}
+
+impl End {
+    /// Connects, and says nothing.
+    pub(super) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
+        let stream = Stream::connect(endpoint)?;
+        Ok(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX), early: VecDeque::new() })
+    }
+
+    /// Connects and joins a daemon as an agent.
+    pub(super) fn join(endpoint: &Endpoint, name: &str) -> io::Result<Self> {
+        let mut end = Self::connect(endpoint)?;
+        let hello = Hello { agent: Some(name.to_owned()), auth: None::<Auth>, ..Hello::default() };
+        end.say(&Header::new(Kind::Hello, "hello", 0), &hello)?;
+        end.await_kind(Kind::Welcome)?;
+        Ok(end)
+    }
+
+    /// Subscribes to a topic and waits for the daemon's word.
+    pub(super) fn subscribe(&mut self, topic: &str) -> io::Result<()> {
+        let header = Header { topic: Some(topic), ..Header::new(Kind::Subscribe, "subscribe", 0) };
+        self.say(&header, &Empty {})?;
+        self.await_kind(Kind::Ack)
+    }
+
+    /// Writes everything.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.stream).write_all(bytes)
+    }
+
+    /// Reads once and counts the messages in it; a PING is answered.
+    pub(super) fn count_messages(&mut self) -> io::Result<u64> {
+        let batch = self.read()?;
+        let mut count = 0;
+        for json in batch.frames() {
+            if is_message(json) {
+                count += 1;
+            } else {
+                self.answer(json)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Ends the connection, whoever waits on it.
+    pub(super) fn hang_up(&self) -> impl FnOnce() + Send + use<> {
+        let stream = self.stream.clone();
+        move || stream.hang_up()
+    }
+
+    fn read(&mut self) -> io::Result<Batch> {
+        if let Some(batch) = self.early.pop_front() {
+            return Ok(batch);
+        }
+        loop {
+            let count = (&self.stream).read(self.decoder.space())?;
+            if count == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other side closed"));
+            }
+            self.decoder.filled(count);
+            let batch =
+                self.decoder.batch().map_err(|violation| invalid(&violation.to_string()))?;
+            if let Some(batch) = batch {
+                return Ok(batch);
+            }
+        }
+    }
+
+    fn say(&self, header: &Header<'_>, payload: &impl serde::Serialize) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        header.append(&mut bytes, payload);
+        self.write(&bytes)
+    }
+
+    fn await_kind(&mut self, wanted: Kind) -> io::Result<()> {
+        loop {
+            let batch = self.read()?;
+            for json in batch.frames() {
+                let envelope = Envelope::read(json).map_err(|error| invalid(&error.to_string()))?;
+                if envelope.kind == wanted {
+                    return Ok(());
+                }
+                self.answer(json)?;
+            }
+        }
+    }
+
+    /// A PING gets its PONG; an ERROR or a refusal ends the bench.
+    fn answer(&self, json: &[u8]) -> io::Result<()> {
+        let envelope = Envelope::read(json).map_err(|error| invalid(&error.to_string()))?;
+        match envelope.kind {
+            Kind::Ping => {
+                let ping: Heartbeat = envelope
+                    .typed(envelope.payload)
+                    .map_err(|error| invalid(&error.to_string()))?;
+                self.say(&Header::new(Kind::Pong, "pong", 0), &ping)
+            }
+            Kind::Error => {
+                let fault: Result<Fault, _> = envelope.typed(envelope.payload);
+                Err(invalid(&fault.map_or_else(|error| error.to_string(), |fault| fault.message)))
+            }
+            Kind::Nack | Kind::Busy => Err(invalid(envelope.payload)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A DELIVER of ours, or on the floor the SEND itself.
+fn is_message(json: &[u8]) -> bool {
+    json.starts_with(b"{\"v\":1,\"type\":\"DELIVER\"")
+        || json.starts_with(b"{\"v\":1,\"type\":\"SEND\"")
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// A SEND's frame whose id can be changed in place.
+#[derive(Clone)]
+pub(super) struct Template {
+    frame: Vec<u8>,
+    id_at: usize,
+    next: u64,
+}
+
+impl Template {
+    /// To an agent or on a topic, with a body of so many bytes.
+    pub(super) fn new(to: Option<&str>, topic: Option<&str>, body_bytes: usize) -> Self {
+        let id = "0".repeat(ID_DIGITS);
+        let header = Header { to, topic, ..Header::new(Kind::Send, &id, 1_700_000_000_000) };
+        let body = "x".repeat(body_bytes);
+        let spoken = Spoken { kind: "message".into(), body: body.into(), ..Spoken::default() };
+        let mut frame = Vec::new();
+        header.append(&mut frame, &spoken);
+        let place = frame.windows(ID_DIGITS).position(|window| window == id.as_bytes());
+        Self { frame, id_at: place.expect("the frame holds its id"), next: 0 }
+    }
+
+    /// Appends one frame with an id of its own.
+    pub(super) fn append(&mut self, bytes: &mut Vec<u8>) {
+        let mut rest = self.next;
+        self.next += 1;
+        for digit in self.frame[self.id_at..self.id_at + ID_DIGITS].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        bytes.extend_from_slice(&self.frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_frame_of_a_template_has_an_id_of_its_own() {
+        let mut template = Template::new(Some("bench-b"), None, 256);
+        let mut bytes = Vec::new();
+        template.append(&mut bytes);
+        template.append(&mut bytes);
+        assert_eq!(bytes.len(), 2 * template.frame.len());
+        let batch = Batch::of(bytes);
+        let ids: Vec<_> =
+            batch.frames().map(|json| Envelope::read(json).unwrap().id.into_owned()).collect();
+        assert_eq!(ids, ["0000000000000000", "0000000000000001"]);
+        assert!(batch.frames().all(is_message));
+    }
+}

@@ -1,0 +1,199 @@
+//! `completions`: what a shell needs to complete our commands, made from the commands themselves.
+
+use super::{DONE, Failure, Top, print::Out};
+use argh::{ArgsInfo, CommandInfoWithArgs, FromArgs};
+use std::fmt::Write;
+
+/// Print a shell's completion script: bash, zsh, fish or powershell.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "completions",
+    help_triggers("--help"),
+    example = "agent-relay completions bash > ~/.local/share/bash-completion/completions/agent-relay",
+    example = "agent-relay completions fish > ~/.config/fish/completions/agent-relay.fish"
+)]
+pub(super) struct Completions {
+    /// bash, zsh, fish or powershell
+    #[argh(positional)]
+    shell: String,
+}
+
+impl Completions {
+    pub(super) fn run(self) -> Result<i32, Failure> {
+        let table = commands();
+        let script = match self.shell.as_str() {
+            "bash" => bash(&table),
+            "zsh" => zsh(&table),
+            "fish" => fish(&table),
+            "powershell" | "pwsh" => powershell(&table),
+            other => {
+                let other = super::print::foreign_line(other);
+                return Err(Failure::usage(format!(
+                    "no completions for {other}: there are bash, zsh, fish and powershell"
+                )));
+            }
+        };
+        Out::new().raw(&script)?;
+        Ok(DONE)
+    }
+}
+
+/// A command's name, its first line of help, and its options with theirs; the first is the program.
+struct Command {
+    name: String,
+    description: String,
+    options: Vec<(String, String)>,
+}
+
+fn commands() -> Vec<Command> {
+    let top = Top::get_args_info();
+    let subcommands = top.commands.iter().map(|it| command(it.name, &it.command));
+    std::iter::once(command("", &top)).chain(subcommands).collect()
+}
+
+fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
+    let flags = info.flags.iter().filter(|flag| !flag.hidden);
+    let options = flags.map(|flag| (flag.long.to_owned(), first_line(flag.description)));
+    let description = first_line(info.description);
+    Command { name: name.to_owned(), description, options: options.collect() }
+}
+
+/// Without what a shell would read as its own.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().filter(|character| !"'\"`$\\:[]".contains(*character)).collect()
+}
+
+fn words(command: &Command) -> String {
+    let words: Vec<_> = command.options.iter().map(|(option, _)| option.as_str()).collect();
+    words.join(" ")
+}
+
+fn bash(table: &[Command]) -> String {
+    let (top, subcommands) = table.split_first().expect("the program itself is the first");
+    let names: Vec<_> = subcommands.iter().map(|command| command.name.as_str()).collect();
+    let mut cases = String::new();
+    for command in subcommands {
+        put(
+            &mut cases,
+            format_args!("        {}) words=\"{}\" ;;\n", command.name, words(command)),
+        );
+    }
+    format!(
+        "_agent_relay() {{\n    local word command=\"\" words\n    \
+         for word in \"${{COMP_WORDS[@]:1:COMP_CWORD-1}}\"; do\n        \
+         case \"$word\" in {}) command=\"$word\"; break ;; esac\n    done\n    \
+         case \"$command\" in\n{cases}        *) words=\"{} {}\" ;;\n    esac\n    \
+         COMPREPLY=($(compgen -W \"$words\" -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n}}\n\
+         complete -o default -F _agent_relay agent-relay\n",
+        names.join("|"),
+        names.join(" "),
+        words(top),
+    )
+}
+
+fn zsh(table: &[Command]) -> String {
+    let (top, subcommands) = table.split_first().expect("the program itself is the first");
+    let option = |(option, help): &(String, String)| format!("'{option}[{help}]'");
+    let all = |command: &Command| -> String {
+        command.options.iter().map(option).collect::<Vec<_>>().join(" ")
+    };
+    let mut described = String::new();
+    let mut cases = String::new();
+    for command in subcommands {
+        put(&mut described, format_args!("        '{}:{}'\n", command.name, command.description));
+        put(
+            &mut cases,
+            format_args!(
+                "            {}) _arguments {} '*:file:_files' ;;\n",
+                command.name,
+                all(command)
+            ),
+        );
+    }
+    format!(
+        "#compdef agent-relay\n_agent_relay() {{\n    local state line\n    local -a commands=(\n\
+         {described}    )\n    _arguments -C {} '1:command:->command' '*::argument:->argument'\n    \
+         case $state in\n        command) _describe command commands ;;\n        \
+         argument)\n            case $line[1] in\n{cases}            esac ;;\n    esac\n}}\n\
+         if [ \"$funcstack[1]\" = _agent_relay ]; then _agent_relay \"$@\"; \
+         else compdef _agent_relay agent-relay; fi\n",
+        all(top),
+    )
+}
+
+fn fish(table: &[Command]) -> String {
+    let mut script = String::new();
+    for command in table {
+        let condition = if command.name.is_empty() {
+            "__fish_use_subcommand".to_owned()
+        } else {
+            put(
+                &mut script,
+                format_args!(
+                    "complete -c agent-relay -f -n __fish_use_subcommand -a {} -d '{}'\n",
+                    command.name, command.description
+                ),
+            );
+            format!("'__fish_seen_subcommand_from {}'", command.name)
+        };
+        for (option, help) in &command.options {
+            let option = option.trim_start_matches('-');
+            put(
+                &mut script,
+                format_args!("complete -c agent-relay -n {condition} -l {option} -d '{help}'\n"),
+            );
+        }
+    }
+    script
+}
+
+fn powershell(table: &[Command]) -> String {
+    let (top, subcommands) = table.split_first().expect("the program itself is the first");
+    let mut options = String::new();
+    for command in subcommands {
+        put(&mut options, format_args!("        '{}' = '{}'\n", command.name, words(command)));
+    }
+    let names: Vec<_> = subcommands.iter().map(|command| command.name.as_str()).collect();
+    format!(
+        "Register-ArgumentCompleter -Native -CommandName agent-relay -ScriptBlock {{\n    \
+         param($wordToComplete, $commandAst, $cursorPosition)\n    $options = @{{\n{options}    }}\n    \
+         $words = '{} {}'\n    foreach ($element in $commandAst.CommandElements) {{\n        \
+         $text = $element.ToString()\n        \
+         if ($text -ne $wordToComplete -and $options.ContainsKey($text)) {{ $words = $options[$text]; break }}\n    \
+         }}\n    $words -split ' ' | Where-Object {{ $_ -like \"$wordToComplete*\" }} | ForEach-Object {{\n        \
+         [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)\n    }}\n}}\n",
+        names.join(" "),
+        words(top),
+    )
+}
+
+fn put(script: &mut String, line: std::fmt::Arguments<'_>) {
+    script.write_fmt(line).expect("a String takes every text");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_knows_every_command_and_option() {
+        let table = commands();
+        for (script, dashes) in [
+            (bash(&table), "--"),
+            (zsh(&table), "--"),
+            (fish(&table), ""),
+            (powershell(&table), "--"),
+        ] {
+            for command in &table {
+                assert!(script.contains(&command.name), "{}: {script}", command.name);
+                for (option, _) in &command.options {
+                    let option = option.replace("--", dashes);
+                    assert!(script.contains(&option), "{option}: {script}");
+                }
+            }
+        }
+        assert!(table.iter().any(|command| command.name == "send"));
+    }
+}

@@ -1,0 +1,248 @@
+//! `doctor`: what may be in the way, and what to do about it. It changes nothing.
+
+use super::{
+    DONE, FAILED, Failure, VERSION,
+    place::{Asked, Place},
+    print::{Colour, Out, foreign_line},
+};
+use crate::{
+    client::{ClientError, Settings},
+    config::{Config, EndpointSources},
+};
+use argh::{ArgsInfo, FromArgs};
+use platform::{
+    endpoint::Endpoint,
+    lock::Lock,
+    paths,
+    terminal::{self, Standard},
+};
+use serde::Serialize;
+use std::{env, path::Path};
+
+/// Check what the daemon and the commands need, one line a check. Changes nothing.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "doctor",
+    help_triggers("--help"),
+    example = "agent-relay doctor",
+    example = "agent-relay doctor --json"
+)]
+pub(super) struct Doctor {
+    /// print one JSON object a line for each check
+    #[argh(switch)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+struct Check {
+    id: &'static str,
+    state: Finding,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Finding {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Check {
+    fn ok(id: &'static str, detail: impl Into<String>) -> Self {
+        Self { id, state: Finding::Ok, detail: detail.into(), remedy: None }
+    }
+
+    fn warn(id: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { id, state: Finding::Warn, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn fail(id: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { id, state: Finding::Fail, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+impl Doctor {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let checks = examine(asked);
+        let mut out = Out::new();
+        for check in &checks {
+            if self.json {
+                out.json("check", check)?;
+            } else {
+                show(&mut out, check)?;
+            }
+        }
+        let is_well = checks.iter().all(|check| check.state != Finding::Fail);
+        Ok(if is_well { DONE } else { FAILED })
+    }
+}
+
+fn show(out: &mut Out, check: &Check) -> Result<(), Failure> {
+    let (colour, word) = match check.state {
+        Finding::Ok => (Colour::Green, "ok  "),
+        Finding::Warn => (Colour::Yellow, "warn"),
+        Finding::Fail => (Colour::Red, "fail"),
+    };
+    let state = out.paint(colour, word);
+    let remedy = check.remedy.as_deref().map(|remedy| format!(" -- {}", foreign_line(remedy)));
+    let (id, detail) = (check.id, foreign_line(&check.detail));
+    out.line(format_args!("{state} {id:<9} {detail}{}", remedy.unwrap_or_default()))
+}
+
+fn examine(asked: &Asked) -> Vec<Check> {
+    let mut checks = vec![program()];
+    let home = match asked.home() {
+        Ok(home) => home,
+        Err(failure) => {
+            let detail = failure.words.unwrap_or_default();
+            checks.push(Check::fail("home", detail, "set AGENT_RELAY_HOME"));
+            return checks;
+        }
+    };
+    checks.push(home_directory(&home));
+    let config = Config::load(&home);
+    checks.push(configuration(&home, &config));
+    let config = config.unwrap_or_default();
+    match asked.sources(&home, &config) {
+        Ok(sources) => {
+            checks.push(endpoint(&sources));
+            let lock = home.join("daemon.lock");
+            checks.push(daemon(&Place { home, config, sources }, &lock));
+        }
+        Err(failure) => {
+            let detail = failure.words.unwrap_or_default();
+            checks.push(Check::fail("endpoint", detail, "choose another endpoint"));
+        }
+    }
+    checks.push(terminal_check());
+    checks
+}
+
+/// The program that a shell would find is this one.
+fn program() -> Check {
+    let id = "program";
+    let name = format!("agent-relay{}", env::consts::EXE_SUFFIX);
+    let this = env::current_exe().and_then(|path| path.canonicalize());
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|dir| dir.join(&name)).find(|path| path.is_file());
+    match (this, found) {
+        (Err(error), _) => Check::fail(
+            id,
+            format!("this program doesn't find itself ({error})"),
+            "start it by its path",
+        ),
+        (Ok(this), None) => Check::warn(
+            id,
+            format!("version {VERSION}, {}, which is not on the PATH", this.display()),
+            "put its directory on the PATH, so that agents can call it",
+        ),
+        (Ok(this), Some(found)) if found.canonicalize().is_ok_and(|found| found == this) => {
+            Check::ok(id, format!("version {VERSION}, {}", this.display()))
+        }
+        (Ok(this), Some(found)) => Check::warn(
+            id,
+            format!("this is {}, but the PATH leads to {}", this.display(), found.display()),
+            "remove one of them",
+        ),
+    }
+}
+
+fn home_directory(home: &Path) -> Check {
+    let id = "home";
+    if !home.exists() {
+        return Check::ok(id, format!("{} (made by the first start)", home.display()));
+    }
+    let is_readonly = home.metadata().is_ok_and(|metadata| metadata.permissions().readonly());
+    match paths::check_private(home) {
+        Ok(()) if is_readonly => Check::fail(
+            id,
+            format!("{} can't be written to", home.display()),
+            "make it writable for yourself, or choose another with --home",
+        ),
+        Ok(()) => Check::ok(id, home.display().to_string()),
+        Err(error) => {
+            Check::fail(id, error.to_string(), "make it so, or choose another with --home")
+        }
+    }
+}
+
+fn configuration(home: &Path, config: &Result<Config, crate::config::ConfigError>) -> Check {
+    let path = home.join(crate::config::FILE);
+    match config {
+        Ok(_) if path.exists() => Check::ok("config", path.display().to_string()),
+        Ok(_) => Check::ok("config", format!("everything as usual (no {})", path.display())),
+        Err(error) => Check::fail("config", error.to_string(), "correct that line"),
+    }
+}
+
+fn endpoint(sources: &EndpointSources) -> Check {
+    let id = "endpoint";
+    let first = sources.candidates().first().copied().unwrap_or_default().to_owned();
+    let whence = match sources {
+        EndpointSources { option: Some(_), .. } => "by --endpoint",
+        EndpointSources { environment: Some(_), .. } => "by AGENT_RELAY_ENDPOINT",
+        EndpointSources { config: Some(_), .. } => "by config.toml",
+        EndpointSources { left: Some(_), .. } => "where the last daemon was",
+        EndpointSources { .. } => "as usual",
+    };
+    match Endpoint::parse(first.as_ref()).and_then(|endpoint| endpoint.is_foreign()) {
+        Ok(false) => Check::ok(id, format!("{first} ({whence})")),
+        Ok(true) => Check::fail(
+            id,
+            format!("{first} ({whence}) belongs to another user"),
+            "choose another with --endpoint",
+        ),
+        Err(error) => Check::fail(id, error.to_string(), "choose another with --endpoint"),
+    }
+}
+
+fn daemon(place: &Place, lock: &Path) -> Check {
+    let id = "daemon";
+    match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+        Ok(client) => {
+            let version = &client.welcome().server.version;
+            if version == VERSION {
+                return Check::ok(id, format!("up at {}", client.endpoint()));
+            }
+            let detail = format!("up, but version {version}; this is {VERSION}");
+            Check::warn(id, detail, "`agent-relay up --replace` brings them together")
+        }
+        Err(ClientError::NoDaemon { endpoint, .. }) => match Lock::is_held(lock) {
+            Ok(true) => Check::fail(
+                id,
+                format!("one runs for this home, but not at {endpoint}"),
+                "name its endpoint with --endpoint",
+            ),
+            Ok(false) => Check::warn(
+                id,
+                format!("none at {endpoint}"),
+                "`agent-relay up` starts one; run, send and listen do so by themselves",
+            ),
+            Err(error) => Check::fail(id, error.to_string(), "make the home readable for yourself"),
+        },
+        Err(error) => Check::fail(id, error.to_string(), "`agent-relay up --replace` starts anew"),
+    }
+}
+
+fn terminal_check() -> Check {
+    let id = "terminal";
+    let both = terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output);
+    match terminal::size().filter(|_| both) {
+        Some(size) if size.cols < 40 => Check::warn(
+            id,
+            format!("{} columns by {} rows", size.cols, size.rows),
+            "make it wider: messages are read from the screen",
+        ),
+        Some(size) => Check::ok(id, format!("{} columns by {} rows", size.cols, size.rows)),
+        None => Check::warn(
+            id,
+            "standard input and output are not a terminal",
+            "`agent-relay run` needs one; everything else doesn't",
+        ),
+    }
+}

@@ -1,0 +1,147 @@
+//! Where things are: the home directory, the configuration, the daemon; and how a command gets to it.
+
+use super::{Failure, VERSION, print::say, up};
+use crate::{
+    client::{Client, ClientError, Ended, Settings},
+    config::{Config, ENDPOINT_FILE, EndpointSources},
+    protocol::code::ErrorCode,
+};
+use platform::{endpoint::Endpoint, paths};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+/// What the command line said before the command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) endpoint: Option<String>,
+    pub(super) home: Option<String>,
+}
+
+impl Asked {
+    /// The home directory, which may not exist yet.
+    pub(super) fn home(&self) -> Result<PathBuf, Failure> {
+        let set = self.home.clone().map(Into::into).or_else(|| env::var_os("AGENT_RELAY_HOME"));
+        let home = match set.filter(|home| !home.is_empty()) {
+            Some(home) => std::path::absolute(home),
+            None => paths::home(),
+        };
+        home.map_err(|error| Failure::failed(format!("{error}: name a directory with --home")))
+    }
+
+    /// Everything; a broken configuration ends it here.
+    pub(super) fn place(&self) -> Result<Place, Failure> {
+        let home = self.home()?;
+        let config = Config::load(&home).map_err(|error| Failure::failed(error.to_string()))?;
+        let sources = self.sources(&home, &config)?;
+        Ok(Place { home, config, sources })
+    }
+
+    pub(super) fn sources(&self, home: &Path, config: &Config) -> Result<EndpointSources, Failure> {
+        let option = self.endpoint.as_deref().map(checked).transpose()?;
+        let environment = match env::var_os("AGENT_RELAY_ENDPOINT").filter(|it| !it.is_empty()) {
+            Some(text) => Some(checked(text)?),
+            None => None,
+        };
+        let config = config.endpoint.as_deref().map(checked).transpose()?;
+        let left = left_in(home)?;
+        let mut defaults = Vec::new();
+        if !Endpoint::shared().is_foreign().unwrap_or(true) {
+            defaults.push(Endpoint::shared().as_text().to_owned());
+        }
+        // Where the system doesn't say who we are, the shared one has to do.
+        defaults.extend(Endpoint::per_user().ok().map(|endpoint| endpoint.as_text().to_owned()));
+        Ok(EndpointSources { option, environment, config, left, defaults })
+    }
+}
+
+fn checked(text: impl AsRef<std::ffi::OsStr>) -> Result<String, Failure> {
+    Endpoint::parse(text.as_ref())
+        .map(|endpoint| endpoint.as_text().to_owned())
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn left_in(home: &Path) -> Result<Option<String>, Failure> {
+    let path = home.join(ENDPOINT_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::failed(format!("{}: {error}", path.display()))),
+    }
+}
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) home: PathBuf,
+    pub(super) config: Config,
+    pub(super) sources: EndpointSources,
+}
+
+impl Place {
+    /// Joins the first daemon that is there.
+    pub(super) fn try_join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, ClientError> {
+        let mut nobody = None;
+        for endpoint in self.sources.candidates() {
+            match Client::join(make(endpoint)) {
+                Err(error @ ClientError::NoDaemon { .. }) => nobody = nobody.or(Some(error)),
+                other => return other,
+            }
+        }
+        Err(nobody.expect("there is always an endpoint to try"))
+    }
+
+    /// The same as a command wants it: with a sentence where it fails.
+    pub(super) fn join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
+        self.try_join(make).map(greet).map_err(|error| refused(make, error))
+    }
+
+    /// The same for commands that start a daemon where there is none.
+    pub(super) fn join_or_start(
+        &mut self,
+        make: &dyn Fn(&str) -> Settings,
+    ) -> Result<Client, Failure> {
+        match self.try_join(make) {
+            Err(ClientError::NoDaemon { .. }) => {
+                up::start(self)?;
+                self.join(make)
+            }
+            other => other.map(greet).map_err(|error| refused(make, error)),
+        }
+    }
+
+    /// Reads again what a daemon that was started since has left.
+    pub(super) fn look_again(&mut self) -> Result<(), Failure> {
+        self.sources.left = left_in(&self.home)?;
+        Ok(())
+    }
+}
+
+/// Says so where the daemon is another version's.
+fn greet(client: Client) -> Client {
+    let version = &client.welcome().server.version;
+    if version != VERSION {
+        let version = super::print::foreign_line(version);
+        say(format_args!(
+            "the daemon is version {version}, this is {VERSION}: `agent-relay up --replace` brings \
+             them together"
+        ));
+    }
+    client
+}
+
+fn refused(make: &dyn Fn(&str) -> Settings, error: ClientError) -> Failure {
+    match &error {
+        ClientError::Ended(Ended::Fault(fault)) if fault.is(ErrorCode::NameInUse) => {
+            let name = match make("").mode {
+                crate::client::Mode::Agent(name) => name,
+                crate::client::Mode::Guest => "that name".to_owned(),
+            };
+            Failure::failed(format!(
+                "{name} is connected already: choose another name, or end that one first"
+            ))
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,286 @@
+//! `send`: say something to an agent.
+
+use super::{
+    DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
+    ask::{agent_name, ask, milliseconds, nearest},
+    place::Asked,
+    print::{Out, foreign_line, say},
+};
+use crate::{
+    client::{Client, Event, Meta, Outgoing, SendId, Settings, State},
+    protocol::{
+        code::NackCode,
+        name::{EVERYONE, RELAY},
+        payload::{Capabilities, Nack},
+        topic,
+    },
+};
+use argh::{ArgsInfo, FromArgs};
+use crossbeam_channel::RecvTimeoutError;
+use platform::clock;
+use serde::Serialize;
+use std::{
+    fs,
+    io::{self, Read},
+    time::Duration,
+};
+
+/// The longest body that is read; the daemon's own limit is usually far below.
+const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Send a message to an agent, to everyone (*), or to a topic's subscribers.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "send",
+    help_triggers("--help"),
+    example = "agent-relay send Bob \"The build is green.\"",
+    example = "agent-relay send --topic build \"*\" - < report.txt",
+    note = "At least once by default: returns when the daemon has accepted the message."
+)]
+pub(super) struct Send {
+    /// in whose name; without it you are a guest
+    #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
+    from: Option<String>,
+
+    /// on which topic
+    #[argh(option, from_str_fn(argv::text))]
+    topic: Option<String>,
+
+    /// a label for the conversation
+    #[argh(option, from_str_fn(argv::text))]
+    thread: Option<String>,
+
+    /// how long it may wait, such as 60s
+    #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
+    ttl: Option<u64>,
+
+    /// read the body from this file
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    file: Option<String>,
+
+    /// at most once: gone if it can't be delivered now
+    #[argh(switch)]
+    no_ack: bool,
+
+    /// how long to wait for the daemon's word; 30s where absent
+    #[argh(option, arg_name = "time", from_str_fn(milliseconds), default = "30_000")]
+    timeout: u64,
+
+    /// print JSON
+    #[argh(switch)]
+    json: bool,
+
+    /// the agent's name, or *
+    #[argh(positional, arg_name = "to", from_str_fn(argv::text))]
+    to: String,
+
+    /// the text; - reads standard input
+    #[argh(positional, arg_name = "body", from_str_fn(argv::text))]
+    pub(super) body: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    send_id: &'a str,
+    state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recipients: Option<u64>,
+}
+
+impl Send {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        if let Some(topic) = &self.topic {
+            topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        let body = self.read_body()?;
+        let client = asked.place()?.join_or_start(&|endpoint| self.settings(endpoint))?;
+        let deadline = clock::monotonic_ms().saturating_add(self.timeout);
+        let send_id = client.send(self.message(body))?;
+        let sent = if self.no_ack {
+            self.fence(&client, &send_id, deadline)?
+        } else {
+            self.wait(&client, &send_id, deadline)?
+        };
+        self.report(&send_id, sent)?;
+        Ok(DONE)
+    }
+
+    fn settings(&self, endpoint: &str) -> Settings {
+        let Some(name) = &self.from else { return Settings::guest(endpoint) };
+        // Its mail is not for this command.
+        let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
+        Settings { capabilities, ..Settings::agent(endpoint, name) }
+    }
+
+    fn message(&self, body: String) -> Outgoing {
+        let meta = Meta { requires_ack: !self.no_ack, ttl_ms: self.ttl, ..Meta::default() };
+        Outgoing {
+            to: Some(self.to.clone()),
+            topic: self.topic.clone(),
+            thread: self.thread.clone(),
+            body,
+            meta,
+            ..Outgoing::default()
+        }
+    }
+
+    fn read_body(&self) -> Result<String, Failure> {
+        match (self.body.as_deref(), self.file.as_deref()) {
+            (Some(_), Some(_)) => {
+                Err(Failure::usage("a body comes from the command line or from --file, not both"))
+            }
+            (None, None) => {
+                Err(Failure::usage("no body: give a text, - for standard input, or --file PATH"))
+            }
+            (None, Some(path)) if path != "-" => {
+                let file = fs::File::open(path)
+                    .map_err(|error| Failure::failed(format!("open {path}: {error}")))?;
+                read_text(path, file)
+            }
+            (Some("-"), None) | (None, Some(_)) => read_text("standard input", io::stdin()),
+            (Some(body), None) => Ok(body.to_owned()),
+        }
+    }
+
+    /// Until the daemon has accepted it.
+    fn wait(
+        &self,
+        client: &Client,
+        send_id: &SendId,
+        deadline: u64,
+    ) -> Result<Option<u64>, Failure> {
+        let mut missed = None;
+        loop {
+            match self.next(client, deadline)? {
+                Event::Accepted { send_id: id, recipients } if id == *send_id => {
+                    return missed.map_or(Ok(recipients), Err);
+                }
+                Event::Refused { send_id: id, nack } if id == *send_id => {
+                    let is_partial = nack.to.is_some() && self.is_for_several();
+                    let failure = self.refused(client, &nack);
+                    if !is_partial {
+                        return Err(failure);
+                    }
+                    // The others may still get it; each that doesn't is named.
+                    missed = Some(keep(missed, failure));
+                }
+                event => note(event)?,
+            }
+        }
+    }
+
+    /// Until the daemon has answered something that was asked after it: by then it would have said so.
+    fn fence(
+        &self,
+        client: &Client,
+        send_id: &SendId,
+        deadline: u64,
+    ) -> Result<Option<u64>, Failure> {
+        loop {
+            ask(client, "status", None)?;
+            let mut again_after = None;
+            for event in client.events().try_iter() {
+                match event {
+                    Event::Refused { send_id: id, nack } if id == *send_id => {
+                        return Err(self.refused(client, &nack));
+                    }
+                    Event::Busy { send_id: id, wait_ms } if id == *send_id => {
+                        again_after = Some(wait_ms);
+                    }
+                    event => note(event)?,
+                }
+            }
+            let Some(wait_ms) = again_after else { return Ok(None) };
+            if clock::monotonic_ms().saturating_add(wait_ms) > deadline {
+                return Err(self.timed_out());
+            }
+            // The library sends it again by then; a request after that finds out what became of it.
+            std::thread::sleep(Duration::from_millis(wait_ms + 1));
+        }
+    }
+
+    fn next(&self, client: &Client, deadline: u64) -> Result<Event, Failure> {
+        let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
+        client.events().recv_timeout(left).map_err(|error| match error {
+            RecvTimeoutError::Timeout => self.timed_out(),
+            RecvTimeoutError::Disconnected => Failure::failed("the connection is over"),
+        })
+    }
+
+    fn timed_out(&self) -> Failure {
+        let to = foreign_line(&self.to);
+        Failure::new(
+            TIMED_OUT,
+            format!(
+                "{to} had no room for the message, or the daemon no word, within {} ms",
+                self.timeout
+            ),
+        )
+    }
+
+    fn is_for_several(&self) -> bool {
+        self.to == EVERYONE
+    }
+
+    fn refused(&self, client: &Client, nack: &Nack) -> Failure {
+        let mut words = format!("{}: {}", foreign_line(&nack.code), foreign_line(&nack.message));
+        let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && self.to != RELAY;
+        if let Some(name) = is_unknown.then(|| nearest(&self.to, client)).flatten() {
+            words.push_str(&format!("; did you mean {}?", foreign_line(&name)));
+        }
+        Failure::new(NOT_DELIVERED, words)
+    }
+
+    fn report(&self, send_id: &SendId, recipients: Option<u64>) -> Result<(), Failure> {
+        let state = if self.no_ack { "taken" } else { "accepted" };
+        let mut out = Out::new();
+        if self.json {
+            return out.json("sent", &Report { send_id: &send_id.0, state, recipients });
+        }
+        match recipients {
+            Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),
+            None => out.line(format_args!("{state} {send_id}")),
+        }
+    }
+}
+
+fn keep(earlier: Option<Failure>, failure: Failure) -> Failure {
+    if let Some(words) = earlier.and_then(|failure| failure.words) {
+        say(words);
+    }
+    failure
+}
+
+/// What else happens while a command waits.
+pub(super) fn note(event: Event) -> Result<(), Failure> {
+    match event {
+        Event::State(State::Backoff { why, .. }) => {
+            say(format_args!("{}; trying again", foreign_line(&why)));
+        }
+        Event::Complaint(fault) => {
+            say(format_args!("{} ({})", foreign_line(&fault.message), foreign_line(&fault.code)));
+        }
+        Event::Ended(ended) => return Err(Failure::failed(foreign_line(&ended.to_string()))),
+        Event::State(_)
+        | Event::Delivered(_)
+        | Event::Accepted { .. }
+        | Event::Refused { .. }
+        | Event::Busy { .. }
+        | Event::Subscribed { .. } => {}
+    }
+    Ok(())
+}
+
+fn read_text(name: &str, source: impl Read) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    source
+        .take(BODY_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::failed(format!("read {name}: {error}")))?;
+    if bytes.len() as u64 > BODY_BYTES_MAX {
+        return Err(Failure::failed(format!("{name} is over {BODY_BYTES_MAX} bytes: send less")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::failed(format!("{name} is not UTF-8: only text can be sent")))
+}

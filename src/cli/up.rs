@@ -1,0 +1,192 @@
+//! `up`: start the daemon.
+
+use super::{
+    AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
+    ask::guest,
+    down,
+    place::{Asked, Place},
+    print::{self, Out, foreign_line},
+};
+use crate::{
+    client::{Client, ClientError, Settings},
+    daemon,
+};
+use argh::{ArgsInfo, FromArgs};
+use platform::{clock, endpoint::Endpoint, paths, process, terminal::Standard};
+use serde::Serialize;
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+    thread,
+    time::Duration,
+};
+use tracing::level_filters::LevelFilter;
+
+/// The daemon's log in the home directory.
+const LOG: &str = "daemon.log";
+
+/// How long a daemon may take until clients can connect.
+const START_MS: u64 = 15_000;
+
+/// Between two looks at whether it can be reached: nothing tells a stranger when a socket appears.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How much of a log's end is read for its last line.
+const LOG_TAIL_BYTES: u64 = 16 * 1024;
+
+/// Start the daemon. Returns once clients can connect; already up is success.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "up",
+    help_triggers("--help"),
+    example = "agent-relay up",
+    example = "agent-relay up --foreground"
+)]
+pub(super) struct Up {
+    /// stay here, in this terminal, until Ctrl-C
+    #[argh(switch)]
+    foreground: bool,
+
+    /// stop the daemon that runs, and start this version's
+    #[argh(switch)]
+    replace: bool,
+
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    endpoint: &'a str,
+    home: &'a Path,
+    version: &'a str,
+    started: bool,
+}
+
+impl Up {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let mut place = asked.place()?;
+        if self.replace {
+            down::stop(&place)?;
+        }
+        if self.foreground {
+            return foreground(place);
+        }
+        let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+            Ok(_) => false,
+            Err(ClientError::NoDaemon { .. }) => {
+                start(&mut place)?;
+                true
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.report(&place, &guest(&place)?, started)
+    }
+
+    fn report(&self, place: &Place, client: &Client, started: bool) -> Result<i32, Failure> {
+        let (endpoint, version) = (client.endpoint(), client.welcome().server.version.as_str());
+        let mut out = Out::new();
+        if self.json {
+            out.json("up", &Report { endpoint, home: &place.home, version, started })?;
+        } else {
+            let words = if started { "the daemon is up" } else { "the daemon was up already" };
+            let version = foreign_line(version);
+            out.line(format_args!("{words} at {endpoint} (version {version})"))?;
+        }
+        Ok(DONE)
+    }
+}
+
+fn foreground(place: Place) -> Result<i32, Failure> {
+    log_to_stderr()?;
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    let sources = &place.sources;
+    let said = sources.option.as_ref().or(sources.environment.as_ref()).or(sources.config.as_ref());
+    let endpoint = said.map(|text| Endpoint::parse(text.as_ref())).transpose();
+    let settings = daemon::Settings {
+        endpoint: endpoint.map_err(|error| failed(&error))?,
+        limits: place.config.limits(),
+        home: place.home,
+    };
+    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
+    Ok(DONE)
+}
+
+/// The log goes where errors go: to a terminal, or into the file that a detached daemon is given.
+fn log_to_stderr() -> Result<(), Failure> {
+    let level = match env::var("AGENT_RELAY_LOG") {
+        Ok(text) => text.parse().map_err(|_| {
+            Failure::usage("AGENT_RELAY_LOG is error, warn, info, debug or trace".to_owned())
+        })?,
+        Err(_) => LevelFilter::INFO,
+    };
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(print::has_colours(Standard::Error))
+        .with_max_level(level)
+        .with_target(false)
+        .init();
+    Ok(())
+}
+
+/// Starts a daemon on its own, and returns once it can be reached.
+pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::failed(error.to_string());
+    paths::make_private_dir(&place.home).map_err(failed)?;
+    let log = place.home.join(LOG);
+    let log_end = fs::metadata(&log).map_or(0, |metadata| metadata.len());
+    let exe = env::current_exe().map_err(|error| {
+        Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
+    })?;
+    let mut daemon = process::spawn_detached(&exe, &arguments(place), &log).map_err(failed)?;
+    let deadline = clock::monotonic_ms() + START_MS;
+    loop {
+        place.look_again()?;
+        match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+            Ok(_) => return Ok(()),
+            Err(ClientError::NoDaemon { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if daemon.exited().map_err(failed)?.is_some() {
+            let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
+            return Err(Failure::failed(format!("the daemon did not start: {why}")));
+        }
+        if clock::monotonic_ms() > deadline {
+            return Err(Failure::new(
+                TIMED_OUT,
+                format!(
+                    "the daemon can't be reached {START_MS} ms after its start: its log is {}",
+                    log.display()
+                ),
+            ));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn arguments(place: &Place) -> Vec<OsString> {
+    let mut arguments =
+        vec![AS_AGENT_RELAY.into(), "--home".into(), place.home.clone().into_os_string()];
+    if let Some(endpoint) = &place.sources.option {
+        arguments.extend(["--endpoint".into(), endpoint.into()]);
+    }
+    arguments.extend(["up".into(), "--foreground".into()]);
+    arguments
+}
+
+/// What the daemon said last, of what it said since the log was so long.
+fn last_line(log: &Path, start: u64) -> Option<String> {
+    let mut file = fs::File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(start.max(length.saturating_sub(LOG_TAIL_BYTES)))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(foreign_line(line.trim().trim_start_matches("agent-relay: ")))
+}

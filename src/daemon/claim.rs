@@ -1,0 +1,70 @@
+//! The claim: locks that make this daemon the only one, and the endpoint it may bind.
+//!
+//! Liveness of a daemon is a lock held for life, never a ping or a process id.
+
+use super::DaemonError;
+use platform::{endpoint::Endpoint, lock::Lock, paths};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The locks of a running daemon.
+#[derive(Debug)]
+pub(super) struct Claim {
+    /// Where it listens.
+    pub(super) endpoint: Endpoint,
+    home: PathBuf,
+    _home_lock: Lock,
+    endpoint_lock: Lock,
+}
+
+impl Claim {
+    /// Takes the home's lock and the endpoint's.
+    pub(super) fn stake(home: &Path, wanted: Option<Endpoint>) -> Result<Self, DaemonError> {
+        paths::make_private_dir(home)?;
+        let home_lock = Lock::take(&home.join("daemon.lock"))?
+            .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
+        let endpoint = wanted.map_or_else(default_endpoint, Ok)?;
+        let endpoint_lock = lock_endpoint(&endpoint)?;
+        Ok(Self { endpoint, home: home.to_owned(), _home_lock: home_lock, endpoint_lock })
+    }
+
+    /// Writes the endpoint where this home's commands look for it.
+    pub(super) fn announce(&self) -> io::Result<()> {
+        paths::write_private_file(&self.home.join("endpoint"), self.endpoint.as_text().as_bytes())
+    }
+
+    /// Leaves an endpoint that somebody else took for the one with this user's name in it.
+    pub(super) fn move_to_own(&mut self) -> Result<(), DaemonError> {
+        let own = Endpoint::per_user()?;
+        if own == self.endpoint {
+            let taken = format!("{own} was taken as well; remove it, or start with --endpoint");
+            return Err(io::Error::other(taken).into());
+        }
+        self.endpoint_lock = lock_endpoint(&own)?;
+        self.endpoint = own;
+        Ok(())
+    }
+}
+
+/// The specification's, or, where that is another user's, the one with this user's name in it.
+fn default_endpoint() -> io::Result<Endpoint> {
+    let shared = Endpoint::shared();
+    if shared.is_foreign()? { Endpoint::per_user() } else { Ok(shared) }
+}
+
+/// Daemons with different homes meet here: the lock lies in the default home, whatever this one's is.
+fn lock_endpoint(endpoint: &Endpoint) -> Result<Lock, DaemonError> {
+    let locks = paths::home()?.join("locks");
+    paths::make_private_dir(&locks)?;
+    let name = format!("{:016x}", fingerprint(endpoint.as_text()));
+    Lock::take(&locks.join(name))?.ok_or_else(|| DaemonError::EndpointInUse(endpoint.clone()))
+}
+
+/// FNV-1a: the same in every version, so that an old daemon and a new one meet at the same lock.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,217 @@
+//! The router's thread: waits for its inbox and nothing else, and does what the machine says.
+
+use super::{client::Client, event::Event, spin::Spin};
+use crate::{
+    link::Held,
+    protocol::{Moment, Now},
+    router::{ClientId, Frame, Input, Output, Router},
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::{collections::HashMap, time::Duration};
+
+/// Events taken before what they gave rise to is written.
+const EVENTS_BEFORE_FLUSH: usize = 256;
+
+/// Change of what is held outside the machine that is worth telling it.
+const HELD_STEP_BYTES: usize = 1024 * 1024;
+
+/// The machine and its hands.
+pub(super) struct Core {
+    router: Router,
+    inbox: Receiver<Event>,
+    held: Held,
+    held_told: usize,
+    clients: HashMap<ClientId, Box<Client>>,
+    dirty: Vec<ClientId>,
+    outputs: Vec<Output>,
+    spin: Spin,
+    stopped: bool,
+}
+
+impl Core {
+    pub(super) fn new(router: Router, inbox: Receiver<Event>, held: Held) -> Self {
+        Self {
+            router,
+            inbox,
+            held,
+            held_told: 0,
+            clients: HashMap::new(),
+            dirty: Vec::new(),
+            outputs: Vec::new(),
+            spin: Spin::default(),
+            stopped: false,
+        }
+    }
+
+    /// Runs until the machine says that it has stopped.
+    pub(super) fn run(mut self) {
+        while !self.stopped {
+            let event = self.wait();
+            let now = now();
+            if let Some(event) = event {
+                self.take(now, event);
+                for _ in 1..EVENTS_BEFORE_FLUSH {
+                    let Ok(event) = self.inbox.try_recv() else { break };
+                    self.take(now, event);
+                }
+            }
+            self.tell_held(now);
+            if self.router.deadline().is_some_and(|deadline| deadline <= now.monotonic) {
+                self.handle(now, Input::Tick);
+            }
+            self.flush(now);
+        }
+        for client in self.clients.values() {
+            client.stream.hang_up();
+        }
+    }
+
+    fn wait(&mut self) -> Option<Event> {
+        if let Some(event) = self.spin.receive(&self.inbox) {
+            return Some(event);
+        }
+        let Some(deadline) = self.router.deadline() else {
+            return Some(self.inbox.recv().expect("the keeper holds a sender"));
+        };
+        let left = deadline.since(now().monotonic);
+        match self.inbox.recv_timeout(Duration::from_millis(left)) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the keeper holds a sender"),
+        }
+    }
+
+    fn take(&mut self, now: Now, event: Event) {
+        match event {
+            Event::Accepted(id, client) => {
+                self.clients.insert(id, client);
+                self.handle(now, Input::Connected(id));
+            }
+            Event::Batch(id, batch) => {
+                self.held.subtract(batch.bytes());
+                for json in batch.frames() {
+                    self.handle(now, Input::Frame(id, json));
+                }
+            }
+            Event::Violated(id, violation) => self.handle(now, Input::Violated(id, violation)),
+            Event::Written(id, buffer) => {
+                let bytes = buffer.len();
+                if let Some(client) = self.clients.get_mut(&id) {
+                    if let Some(lane) = &mut client.lane {
+                        lane.written(buffer);
+                    }
+                    self.mark_dirty(id);
+                    self.handle(now, Input::Written(id, bytes));
+                }
+            }
+            Event::Ended(id) => {
+                // What was already said to it leaves first: it may have closed its own half only.
+                self.flush_client(now, id);
+                self.handle(now, Input::Disconnected(id));
+                self.clients.remove(&id);
+            }
+            Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
+        }
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.router.handle(now, input, &mut self.outputs);
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
+            self.perform(output);
+        }
+        self.outputs = outputs;
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Frame(id, frame) => self.append(id, &frame),
+            Output::Gate(id, open) => {
+                if let Some(client) = self.clients.get(&id) {
+                    client.gate.set_open(open);
+                }
+            }
+            Output::Close(id, reason) => {
+                tracing::debug!("client {}: closing: {reason:?}", id.0);
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.closing = true;
+                    // A gated reader has to find the end.
+                    client.gate.set_open(true);
+                    self.mark_dirty(id);
+                }
+            }
+            Output::HangUp(id) => {
+                if let Some(client) = self.clients.get(&id) {
+                    client.gate.set_open(true);
+                    client.stream.hang_up();
+                }
+            }
+            Output::Log(line) => tracing::info!("{line}"),
+            Output::Stopped => self.stopped = true,
+        }
+    }
+
+    fn append(&mut self, id: ClientId, frame: &Frame) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(lane) = &mut client.lane else { return };
+        let waiting = lane.waiting();
+        waiting.extend_from_slice(&frame.head);
+        if let Some(shared) = &frame.shared {
+            waiting.extend_from_slice(shared);
+        }
+        if !client.dirty {
+            client.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn mark_dirty(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id)
+            && !client.dirty
+        {
+            client.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Writes what waits for anyone; what that lets the machine say is written too.
+    fn flush(&mut self, now: Now) {
+        while let Some(id) = self.dirty.pop() {
+            self.flush_client(now, id);
+        }
+    }
+
+    fn flush_client(&mut self, now: Now, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.dirty = false;
+        let Some(lane) = &mut client.lane else { return };
+        let through = match lane.flush() {
+            Ok(through) => through,
+            Err(error) => {
+                tracing::debug!("client {}: {error}", id.0);
+                client.stream.hang_up();
+                client.lane = None;
+                return;
+            }
+        };
+        if client.closing && lane.waiting().is_empty() {
+            client.lane = None;
+        }
+        if through > 0 {
+            self.handle(now, Input::Written(id, through));
+        }
+    }
+
+    fn tell_held(&mut self, now: Now) {
+        let bytes = self.held.bytes();
+        if bytes.abs_diff(self.held_told) >= HELD_STEP_BYTES {
+            self.held_told = bytes;
+            self.handle(now, Input::Outside(bytes));
+        }
+    }
+}
+
+/// Both clocks.
+fn now() -> Now {
+    Now { monotonic: Moment(platform::clock::monotonic_ms()), unix_ms: platform::clock::unix_ms() }
+}

@@ -1,0 +1,166 @@
+//! A connection as the machine sees it: its stage, and what it was given to write.
+
+use super::{AgentKey, MessageKey, message::SendId};
+use crate::protocol::{Moment, name::Name, payload::Capabilities, topic::Pattern};
+use std::{collections::VecDeque, sync::Arc};
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) stage: Stage,
+    /// Who it is, from its WELCOME to its end.
+    pub(super) agent: Option<AgentKey>,
+    /// When the last frame came.
+    pub(super) heard: Moment,
+    /// When it was asked for a sign of life, and gave none since.
+    pub(super) pinged: Option<Moment>,
+    /// When its alarm goes off, if it has one.
+    pub(super) alarm: Option<Moment>,
+    pub(super) window: Window,
+    /// It leaves its answers unread, so it isn't read from.
+    pub(super) is_gated: bool,
+}
+
+/// How far a connection has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It has said nothing that counts.
+    Stranger {
+        /// Its first moment.
+        since: Moment,
+    },
+    /// It wants a name that somebody has, who is being asked for a sign of life.
+    Contender(Box<Contender>),
+    /// It has a session.
+    Member(Box<Session>),
+    /// It was told why, and writes its last frames.
+    Closing {
+        /// When it was told.
+        since: Moment,
+    },
+    /// Only its end is awaited.
+    HungUp,
+}
+
+/// Who waits for a name.
+#[derive(Debug)]
+pub(super) struct Contender {
+    pub(super) since: Moment,
+    pub(super) name: Name,
+    pub(super) capabilities: Capabilities,
+    /// What it said meanwhile.
+    pub(super) frames: Vec<Box<[u8]>>,
+    pub(super) frame_bytes: usize,
+}
+
+/// From WELCOME to the end of the connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Arc<str>,
+    pub(super) proof: crate::protocol::deliver::Proof,
+    pub(super) capabilities: Capabilities,
+    pub(super) subscriptions: Vec<Pattern>,
+    pub(super) tap: Option<Tap>,
+}
+
+impl Session {
+    /// At-least-once DELIVERs that may be on the way.
+    pub(super) const fn in_flight_max(&self) -> u64 {
+        if self.capabilities.ack { self.capabilities.max_inflight } else { 0 }
+    }
+}
+
+/// It sees what is routed.
+#[derive(Debug)]
+pub(super) struct Tap {
+    /// The request that asked for it.
+    pub(super) asked: Box<str>,
+    /// Copies that found no room.
+    pub(super) lost: u64,
+}
+
+/// What was handed out and not reported as written, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    frames: VecDeque<Handed>,
+    /// Bytes of the first one that were written already.
+    written: usize,
+    deliveries: usize,
+    answers: usize,
+}
+
+/// One frame.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub(super) bytes: usize,
+    pub(super) what: What,
+}
+
+/// What a frame is, for when it is written or never will be.
+#[derive(Debug)]
+pub(super) enum What {
+    /// An answer.
+    Answer,
+    /// A tapper's copy.
+    Copy,
+    /// An at-most-once message.
+    Once(AgentKey, SendId),
+    /// An at-least-once message.
+    Kept(MessageKey),
+}
+
+impl Window {
+    /// Whether a DELIVER may be handed out. One always may.
+    pub(super) const fn has_room(&self, bytes: usize, window_bytes: usize) -> bool {
+        self.deliveries == 0 || self.deliveries + bytes <= window_bytes
+    }
+
+    /// Bytes of answers that aren't written.
+    pub(super) const fn answers(&self) -> usize {
+        self.answers
+    }
+
+    pub(super) fn hand(&mut self, bytes: usize, what: What) {
+        *self.line(&what) += bytes;
+        self.frames.push_back(Handed { bytes, what });
+    }
+
+    /// More bytes have left; [`next_written`](Self::next_written) says of which frames.
+    pub(super) const fn add_written(&mut self, bytes: usize) {
+        self.written += bytes;
+    }
+
+    /// A frame of which the last byte has left.
+    pub(super) fn next_written(&mut self) -> Option<Handed> {
+        match self.frames.front() {
+            Some(first) if first.bytes <= self.written => {
+                self.written -= first.bytes;
+                self.next_lost()
+            }
+            Some(_) => None,
+            None => {
+                self.written = 0;
+                None
+            }
+        }
+    }
+
+    /// A frame that never will be written, or not all of it.
+    pub(super) fn next_lost(&mut self) -> Option<Handed> {
+        let handed = self.frames.pop_front()?;
+        *self.line(&handed.what) -= handed.bytes;
+        Some(handed)
+    }
+
+    const fn line(&mut self, what: &What) -> &mut usize {
+        match what {
+            What::Answer => &mut self.answers,
+            What::Copy | What::Once(..) | What::Kept(_) => &mut self.deliveries,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn frames(&self) -> impl Iterator<Item = &Handed> {
+        self.frames.iter()
+    }
+}

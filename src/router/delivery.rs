@@ -1,0 +1,224 @@
+//! From a queue to the recipient and back: handing out, ACK, NACK, time to live.
+
+use super::{
+    AgentKey, ClientId, Frame, MessageKey, Router, StreamKey,
+    alarm::Alarm,
+    client::What,
+    message::{Body, FAILURES_MAX, Kept, Message, REST_MS_MIN, State},
+    outbox::Turn,
+};
+use crate::protocol::{
+    code::NackCode,
+    deliver::{Delivery, Head, Sender},
+    name::EVERYONE,
+    payload::{Ack, Nack},
+};
+use uuid::Uuid;
+
+impl Router {
+    /// Hands out what an agent's window has room for, the oldest first.
+    pub(super) fn pump(&mut self, agent: AgentKey) {
+        while let Some((client, key)) = self.next_for(agent) {
+            self.hand_out(client, key);
+        }
+    }
+
+    fn next_for(&self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
+        let agent = self.roster.get(agent)?;
+        let id = agent.client?;
+        let stream = agent.outbox.next(self.session(id)?.in_flight_max())?;
+        let (_, key) = *self.streams[stream].waiting.front()?;
+        let room = self.limits.window_bytes;
+        let has_room = self.clients[&id].window.has_room(self.messages[key].bytes, room);
+        has_room.then_some((id, key))
+    }
+
+    /// The first message of its stream goes to its recipient's connection.
+    fn hand_out(&mut self, client: ClientId, key: MessageKey) {
+        self.counts.delivered += 1;
+        let message = &mut self.messages[key];
+        let (stream, seq) = (message.stream, message.seq);
+        self.streams[stream].waiting.pop_front();
+        if let Some(kept) = message.kept_mut() {
+            kept.attempts += 1;
+            kept.state = State::OnWay { written: false };
+            let to = message.to;
+            self.streams[stream].on_way.insert(seq, key);
+            self.roster[to].outbox.in_flight += 1;
+            if let Some(frame) = self.frame_of(key, client) {
+                self.hand(client, frame, What::Kept(key));
+            }
+        } else if let Some(message) = self.messages.remove(key) {
+            self.alarms.remove(message.alarm, Alarm::Message(key));
+            if let Body::Once(frame) = message.body {
+                self.hand(client, frame, What::Once(message.from, message.send_id));
+            }
+        }
+        self.refresh_turn(stream);
+        self.close_if_over(stream);
+    }
+
+    /// An at-least-once message as it goes to this connection, this time.
+    fn frame_of(&self, key: MessageKey, client: ClientId) -> Option<Frame> {
+        let message = &self.messages[key];
+        let (kept, session) = (message.kept()?, self.session(client)?);
+        let Kept { id, shared, speaker, .. } = kept;
+        let delivery = Delivery {
+            seq: message.seq,
+            session_id: (&*session.id).into(),
+            original_to: kept.to_everyone.then(|| EVERYONE.into()),
+            attempt: kept.attempts,
+            requires_ack: true,
+            sender: Some(Sender { session: (&*speaker.session).into(), auth: speaker.proof }),
+        };
+        let mut text = Uuid::encode_buffer();
+        let id = id.hyphenated().encode_lower(&mut text);
+        let to = self.roster[message.to].name.as_str();
+        let mut head = Vec::with_capacity(super::message::HEAD_BYTES);
+        Head { id, ts: self.now.unix_ms, to, delivery }.append(&mut head, shared.len());
+        Some(Frame { head, shared: Some(shared.clone()) })
+    }
+
+    /// The first of a stream's waiting messages changed: its recipient's outbox has to know.
+    pub(super) fn refresh_turn(&mut self, key: StreamKey) {
+        let stream = &mut self.streams[key];
+        let turn = stream.waiting.front().and_then(|(_, message)| {
+            let message = &self.messages[*message];
+            let turn = Turn { order: message.order, kept: message.kept().is_some() };
+            (!message.is_resting()).then_some(turn)
+        });
+        if turn != stream.turn {
+            self.roster[stream.to()].outbox.turn(key, stream.turn, turn);
+            stream.turn = turn;
+        }
+    }
+
+    /// A delivery is over, however it ended: it leaves every table.
+    pub(super) fn settle(&mut self, key: MessageKey) -> Option<Message> {
+        let message = self.messages.remove(key)?;
+        self.alarms.remove(message.alarm, Alarm::Message(key));
+        self.streams[message.stream].forget(message.seq);
+        self.release(Some(message.to), message.from, message.bytes);
+        if let Body::Kept(kept) = &message.body {
+            self.deliveries.remove(&kept.id);
+            if matches!(kept.state, State::OnWay { .. }) {
+                self.roster[message.to].outbox.in_flight -= 1;
+            }
+            if let Some(sender) = self.roster.get_mut(message.from) {
+                sender.doubles.close_one(kept.content);
+            }
+        }
+        self.refresh_turn(message.stream);
+        self.close_if_over(message.stream);
+        Some(message)
+    }
+
+    /// ACK from a recipient. What it never got, or acknowledged before, is passed over.
+    pub(super) fn acked(&mut self, client: ClientId, ack: &Ack<'_>) {
+        let Some((agent, key)) = self.find_delivery(client, &ack.ack_id) else { return };
+        let stream = self.messages[key].stream;
+        let mut over = vec![key];
+        if let Some(last) = ack.cumulative_seq {
+            let stream = &self.streams[stream];
+            over.extend(stream.on_way.range(..=last).map(|(_, key)| *key));
+            let waiting = stream.waiting.iter().take_while(|(seq, _)| *seq <= last);
+            over.extend(waiting.map(|(_, key)| *key).filter(|key| self.was_delivered(*key)));
+        }
+        for key in over {
+            if self.settle(key).is_some() {
+                self.counts.acknowledged += 1;
+            }
+        }
+        self.pump(agent);
+    }
+
+    /// A client's own delivery by its id, if it awaits an ACK.
+    fn find_delivery(&self, client: ClientId, id: &str) -> Option<(AgentKey, MessageKey)> {
+        let id = Uuid::try_parse(id).ok()?;
+        let (agent, key) = (self.agent_of(client)?, *self.deliveries.get(&id)?);
+        let is_own = self.messages[key].to == agent && self.was_delivered(key);
+        is_own.then_some((agent, key))
+    }
+
+    fn was_delivered(&self, key: MessageKey) -> bool {
+        self.messages[key].kept().is_some_and(|kept| kept.attempts > 0)
+    }
+
+    /// NACK from a recipient: it wants the message later, or not at all.
+    pub(super) fn given_back(&mut self, client: ClientId, nack: &Nack) {
+        let Some((agent, key)) = self.find_delivery(client, &nack.ack_id) else { return };
+        let message = &mut self.messages[key];
+        let (stream, seq) = (message.stream, message.seq);
+        let Some(kept) = message.kept_mut() else { return };
+        if !matches!(kept.state, State::OnWay { .. }) {
+            return;
+        }
+        match nack.retry_after_ms {
+            None => {
+                let why = format!("{} refused it: {:.200}", self.roster[agent].name, nack.message);
+                self.counts.given_back += 1;
+                self.fail(key, NackCode::Refused, why);
+            }
+            Some(ms) => {
+                let until = self.now.monotonic.plus(ms.max(REST_MS_MIN));
+                kept.state = State::Resting(until);
+                self.roster[agent].outbox.in_flight -= 1;
+                let stream_of_it = &mut self.streams[stream];
+                stream_of_it.on_way.remove(&seq);
+                stream_of_it.wait(seq, key);
+                self.refresh_turn(stream);
+                self.set_alarm(key);
+                self.blame(key);
+            }
+        }
+        self.pump(agent);
+    }
+
+    /// A delivery failed once more.
+    pub(super) fn blame(&mut self, key: MessageKey) {
+        let Some(kept) = self.messages.get_mut(key).and_then(Message::kept_mut) else { return };
+        kept.failures += 1;
+        if kept.failures >= FAILURES_MAX {
+            self.counts.gave_up += 1;
+            let why = format!("{FAILURES_MAX} attempts to deliver it failed");
+            self.fail(key, NackCode::GaveUp, why);
+        }
+    }
+
+    /// A delivery ended without an ACK: its sender is told.
+    fn fail(&mut self, key: MessageKey, code: NackCode, why: String) {
+        if let Some(message) = self.settle(key) {
+            self.tell_sender(message.from, message.to, message.send_id.as_str(), code, why);
+        }
+    }
+
+    pub(super) fn expire(&mut self, key: MessageKey, why: &str) {
+        self.counts.expired += 1;
+        self.fail(key, NackCode::Expired, why.to_owned());
+    }
+
+    /// Sets a message's alarm for the end of its rest, or of its time to live.
+    pub(super) fn set_alarm(&mut self, key: MessageKey) {
+        let message = &mut self.messages[key];
+        self.alarms.remove(message.alarm, Alarm::Message(key));
+        message.alarm = message.expires;
+        if let Some(Kept { state: State::Resting(until), .. }) = message.kept() {
+            message.alarm = message.expires.min(*until);
+        }
+        self.alarms.set(message.alarm, Alarm::Message(key));
+    }
+
+    pub(super) fn ring_message(&mut self, key: MessageKey) {
+        let now = self.now.monotonic;
+        let Some(message) = self.messages.get_mut(key) else { return };
+        let (to, stream) = (message.to, message.stream);
+        if message.expires <= now {
+            self.expire(key, "its time to live ran out");
+        } else if let Some(kept @ Kept { state: State::Resting(_), .. }) = message.kept_mut() {
+            kept.state = State::Waiting;
+            self.set_alarm(key);
+            self.refresh_turn(stream);
+        }
+        self.pump(to);
+    }
+}

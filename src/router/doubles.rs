@@ -1,0 +1,155 @@
+//! Doubles: SENDs of one name that were taken, so that the same one is not taken again.
+//!
+//! Remembered are the last ones and all of which a delivery is not over yet.
+
+use super::{AgentKey, hash::FastMap};
+use crate::protocol::envelope::Envelope;
+use std::{
+    collections::VecDeque,
+    hash::{DefaultHasher, Hasher},
+};
+
+/// A SEND's id and content, as one number. A sender who makes two of them equal fools himself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Content(u64, u64);
+
+impl Content {
+    pub(super) fn of(envelope: &Envelope<'_>) -> Self {
+        let (mut id, mut content) = (DefaultHasher::new(), DefaultHasher::new());
+        id.write(envelope.id.as_bytes());
+        let parts = [
+            envelope.to.as_deref(),
+            envelope.topic.as_deref(),
+            Some(envelope.payload),
+            envelope.payload_meta,
+        ];
+        for part in parts {
+            // Lengths keep neighbours apart; a missing part is none of any length.
+            content.write_usize(part.map_or(usize::MAX, str::len));
+            content.write(part.unwrap_or_default().as_bytes());
+        }
+        Self(id.finish(), content.finish())
+    }
+}
+
+/// How far a SEND came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// All have it: the answer, for when it is asked for again.
+    Taken {
+        /// How many, of a broadcast.
+        recipients: Option<u64>,
+    },
+    /// Some had no room: the same SEND goes to them alone.
+    Partly {
+        /// How many have it.
+        recipients: u64,
+        /// Who has not.
+        left: Vec<AgentKey>,
+    },
+}
+
+#[derive(Debug)]
+struct Record {
+    number: u64,
+    /// Deliveries that are not over.
+    open: u32,
+    standing: Standing,
+}
+
+/// One name's.
+#[derive(Debug, Default)]
+pub(super) struct Doubles {
+    records: FastMap<Content, Record>,
+    recent: VecDeque<(u64, Content)>,
+    last_number: u64,
+}
+
+impl Doubles {
+    pub(super) fn standing(&self, content: Content) -> Option<&Standing> {
+        self.records.get(&content).map(|record| &record.standing)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Remembers a SEND, or how far it has come since; `opened` deliveries are new.
+    pub(super) fn note(&mut self, content: Content, standing: Standing, opened: u32, most: usize) {
+        if let Some(record) = self.records.get_mut(&content) {
+            record.open += opened;
+            record.standing = standing;
+            return;
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        self.records.insert(content, Record { number, open: opened, standing });
+        self.recent.push_back((number, content));
+        if self.recent.len() > most
+            && let Some((number, old)) = self.recent.pop_front()
+        {
+            self.forget_if_over(old, |record| record.number == number);
+        }
+    }
+
+    /// One delivery is over.
+    pub(super) fn close_one(&mut self, content: Content) {
+        let oldest = self.recent.front().map_or(u64::MAX, |(number, _)| *number);
+        if let Some(record) = self.records.get_mut(&content) {
+            record.open = record.open.saturating_sub(1);
+        }
+        self.forget_if_over(content, |record| record.number < oldest);
+    }
+
+    /// An at-most-once SEND reached all at last: the next one like it is another message.
+    pub(super) fn forget(&mut self, content: Content) {
+        self.records.remove(&content);
+    }
+
+    fn forget_if_over(&mut self, content: Content, also: impl Fn(&Record) -> bool) {
+        if self.records.get(&content).is_some_and(|record| record.open == 0 && also(record)) {
+            self.records.remove(&content);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAKEN: Standing = Standing::Taken { recipients: None };
+
+    #[test]
+    fn the_last_ones_and_all_that_are_open_are_remembered() {
+        let mut doubles = Doubles::default();
+        let content = |number| Content(number, 0);
+        doubles.note(content(0), TAKEN, 1, 3);
+        for number in 1..5 {
+            doubles.note(content(number), TAKEN, 1, 3);
+            doubles.close_one(content(number));
+        }
+        assert!(doubles.standing(content(0)).is_some(), "open");
+        assert!(doubles.standing(content(1)).is_none(), "over, and not among the last 3");
+        assert!((2..5).all(|number| doubles.standing(content(number)).is_some()));
+        doubles.close_one(content(0));
+        assert!(doubles.standing(content(0)).is_none());
+        assert_eq!(doubles.records.len(), 3);
+    }
+
+    #[test]
+    fn id_and_content_tell_messages_apart() {
+        let content = |json: &str| Content::of(&Envelope::read(json.as_bytes()).unwrap());
+        let base = r#"{"v":1,"type":"SEND","id":"i","ts":1,"to":"B","topic":"t","payload":{}}"#;
+        assert_eq!(content(base), content(&base.replace("\"ts\":1", "\"ts\":2")));
+        for (from, to) in [
+            ("\"i\"", "\"j\""),
+            ("\"B\"", "\"C\""),
+            ("\"t\"", "\"u\""),
+            (",\"topic\":\"t\"", ""),
+            ("{}", "{ }"),
+            ("{}", "{},\"payload_meta\":{}"),
+        ] {
+            assert_ne!(content(base), content(&base.replace(from, to)), "{from} {to}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! From the first byte to WELCOME: who may have a session, and under which name.
+
+use super::{
+    AgentKey, ClientId, Router, Stopping,
+    alarm::Alarm,
+    client::{Client, Contender, Session, Stage, Window},
+};
+use crate::protocol::{
+    PROTOCOL,
+    code::{ErrorCode, NackCode, Violation},
+    deliver::Proof,
+    envelope::{self, Envelope, Kind},
+    name::Name,
+    payload::{Capabilities, Hello, Resume, Server, Welcome},
+};
+use std::mem;
+
+impl Router {
+    pub(super) fn connected(&mut self, id: ClientId) {
+        let since = self.now.monotonic;
+        self.clients.insert(
+            id,
+            Client {
+                stage: Stage::Stranger { since },
+                agent: None,
+                heard: since,
+                pinged: None,
+                alarm: None,
+                window: Window::default(),
+                is_gated: false,
+            },
+        );
+        if self.stopping != Stopping::No {
+            let going = Violation::new(ErrorCode::ShuttingDown, "the daemon is going down");
+            return self.violated(id, going);
+        }
+        self.arm(id);
+        self.strangers.insert(id);
+        if self.strangers.len() > self.limits.strangers_max
+            && let Some(oldest) = self.strangers.first().copied()
+        {
+            let most = self.limits.strangers_max;
+            let message = format!("more than {most} connections are without a handshake");
+            self.violated(oldest, Violation::new(ErrorCode::TooManyClients, message));
+        }
+    }
+
+    /// A frame of a connection that has no session yet.
+    pub(super) fn frame_of_stranger(&mut self, id: ClientId, json: &[u8]) {
+        let required = |reference| Violation {
+            code: ErrorCode::HandshakeRequired,
+            message: "the first frame is HELLO or RESUME".to_owned(),
+            reference,
+        };
+        match Envelope::read(json) {
+            Ok(envelope) => match envelope.kind {
+                Kind::Hello => {
+                    if let Err(violation) = self.hello(id, &envelope) {
+                        self.violated(id, violation);
+                    }
+                }
+                Kind::Resume => self.resume(id, &envelope),
+                _ => self.violated(id, required(Some(envelope.id.into_owned()))),
+            },
+            Err(violation) if violation.code.is_fatal() => self.violated(id, violation),
+            Err(violation) => match envelope::stated_kind(json) {
+                Some(Kind::Hello | Kind::Resume) => self.violated(id, violation),
+                _ => self.violated(id, required(violation.reference)),
+            },
+        }
+    }
+
+    /// Taking up a session is not served yet.
+    pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>) {
+        match envelope.typed::<Resume>(envelope.payload) {
+            Ok(_) => self.nack(
+                id,
+                &envelope.id,
+                NackCode::Unauthorized,
+                "this daemon can't resume sessions yet; say HELLO for a fresh one",
+            ),
+            Err(violation) => self.violated(id, violation),
+        }
+    }
+
+    fn hello(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Violation> {
+        let hello: Hello = envelope.typed(envelope.payload)?;
+        let refused = |code, message: String| Violation {
+            code,
+            message,
+            reference: Some(envelope.id.clone().into_owned()),
+        };
+        match hello.mode.as_deref() {
+            None => {}
+            Some("guest") => return self.welcome_guest(id, &refused),
+            Some(mode @ ("companion" | "operator")) => {
+                let message = format!("this daemon doesn't serve {mode} connections yet");
+                return Err(refused(ErrorCode::Unauthorized, message));
+            }
+            Some(mode) => {
+                let message = format!("HELLO: mode {mode:.40?} is not known");
+                return Err(refused(ErrorCode::Invalid, message));
+            }
+        }
+        let Some(text) = hello.agent else {
+            return Err(refused(ErrorCode::Invalid, "HELLO: the payload has no `agent`".into()));
+        };
+        let name = Name::parse(&text)
+            .map_err(|why| refused(ErrorCode::InvalidName, format!("{text:.80?}: {why}")))?;
+        if hello.session.is_some_and(|session| session.resume_token.is_some()) {
+            self.violated(
+                id,
+                refused(
+                    ErrorCode::ResumeRejected,
+                    "this daemon can't resume sessions yet; this is a fresh one".into(),
+                ),
+            );
+        }
+        let agent = self.roster.find(name.as_str());
+        match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
+            Some((agent, older)) => self.contend(id, name, hello.capabilities, agent, older),
+            None => self.seat(id, name, hello.capabilities, Proof::Claim, &refused)?,
+        }
+        Ok(())
+    }
+
+    fn welcome_guest(
+        &mut self,
+        id: ClientId,
+        refused: &impl Fn(ErrorCode, String) -> Violation,
+    ) -> Result<(), Violation> {
+        let name = loop {
+            let text = format!("@guest-{}", self.random_hex(4));
+            if self.roster.find(&text).is_none() {
+                break Name::made_by_daemon(&text);
+            }
+        };
+        // A guest has no mailbox, so that nothing that needs one can be meant for it.
+        let capabilities =
+            Capabilities { ack: false, resume: false, max_inflight: 0, supports_topics: false };
+        self.seat(id, name, capabilities, Proof::Guest, refused)
+    }
+
+    /// Somebody has the name: that connection is given a moment to prove closed.
+    fn contend(
+        &mut self,
+        id: ClientId,
+        name: Name,
+        capabilities: Capabilities,
+        agent: AgentKey,
+        older: ClientId,
+    ) {
+        let since = self.now.monotonic;
+        let contender = Contender { since, name, capabilities, frames: Vec::new(), frame_bytes: 0 };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.stage = Stage::Contender(Box::new(contender));
+        let contenders = &mut self.roster[agent].contenders;
+        contenders.push(id);
+        // A dead connection is often found out only by writing to it. Asking once is enough.
+        if contenders.len() == 1 {
+            self.ping(older);
+        }
+        self.gate(id, false);
+        self.arm(id);
+    }
+
+    /// Keeps what a contender says until it has the name. Its gate is shut, so it can't be much.
+    pub(super) fn frame_of_contender(&mut self, id: ClientId, json: &[u8]) {
+        let Some(Client { stage: Stage::Contender(contender), .. }) = self.clients.get_mut(&id)
+        else {
+            return;
+        };
+        if contender.frame_bytes + json.len() > 2 * self.limits.frame_bytes_max {
+            let message = format!("{} is connected, and this is too much to wait", contender.name);
+            return self.violated(id, Violation::new(ErrorCode::NameInUse, message));
+        }
+        contender.frame_bytes += json.len();
+        contender.frames.push(json.into());
+        self.memory.inside += json.len();
+    }
+
+    /// Gives each name that became free to the first who waits for it.
+    pub(super) fn fill_vacated(&mut self) {
+        while let Some(agent) = self.vacated.pop() {
+            let Some(vacant) = self.roster.get_mut(agent) else { continue };
+            if vacant.contenders.is_empty() || self.stopping != Stopping::No {
+                continue;
+            }
+            let id = vacant.contenders.remove(0);
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            let since = self.now.monotonic;
+            let stage = mem::replace(&mut client.stage, Stage::Stranger { since });
+            let Stage::Contender(contender) = stage else {
+                unreachable!("who is no contender any more was struck off");
+            };
+            let Contender { name, capabilities, frames, frame_bytes, .. } = *contender;
+            self.memory.inside -= frame_bytes;
+            if let Err(violation) = self.seat(id, name, capabilities, Proof::Claim, &Violation::new)
+            {
+                self.violated(id, violation);
+            }
+            self.gate(id, true);
+            for frame in frames {
+                self.frame(id, &frame);
+            }
+        }
+    }
+
+    /// Gives a free name to a connection, and with it whatever waits for the name.
+    fn seat(
+        &mut self,
+        id: ClientId,
+        name: Name,
+        capabilities: Capabilities,
+        proof: Proof,
+        refused: &impl Fn(ErrorCode, String) -> Violation,
+    ) -> Result<(), Violation> {
+        let too_many = |message: String| refused(ErrorCode::TooManyClients, message);
+        if self.members >= self.limits.clients_max {
+            return Err(too_many(format!("{} clients are connected already", self.members)));
+        }
+        let agent = match self.roster.find(name.as_str()) {
+            Some(agent) => agent,
+            None if self.roster.len() >= self.limits.names_max => {
+                return Err(too_many(format!("{} names are known already", self.roster.len())));
+            }
+            None => self.roster.add(name.clone()),
+        };
+        self.members += 1;
+        self.strangers.remove(&id);
+        self.roster[agent].name = name;
+        self.roster.arrive(agent, id, self.now.unix_ms);
+        if let Some(at) = self.roster[agent].forget_at.take() {
+            self.alarms.remove(at, Alarm::Agent(agent));
+        }
+        self.start_session(id, agent, capabilities, proof);
+        self.pump(agent);
+        Ok(())
+    }
+
+    fn start_session(
+        &mut self,
+        id: ClientId,
+        agent: AgentKey,
+        capabilities: Capabilities,
+        proof: Proof,
+    ) {
+        let session_id = format!("s-{}", self.random_hex(8));
+        let resume_token = self.random_hex(32);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.agent = Some(agent);
+        client.heard = self.now.monotonic;
+        client.stage = Stage::Member(Box::new(Session {
+            id: session_id.as_str().into(),
+            proof,
+            capabilities,
+            subscriptions: Vec::new(),
+            tap: None,
+        }));
+        let welcome = Welcome {
+            session_id,
+            resume_token,
+            agent: self.roster[agent].name.to_string(),
+            capabilities,
+            server: Server {
+                max_frame_bytes: self.limits.frame_bytes_max as u64,
+                heartbeat_ms: self.limits.heartbeat_ms,
+                protocol: PROTOCOL.to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                resume_window_ms: self.limits.resume_window_ms,
+                queue_max_messages: self.limits.queue_messages_max as u64,
+            },
+        };
+        self.answer(id, Kind::Welcome, &welcome);
+        self.log(id, "joined");
+        self.arm(id);
+    }
+}

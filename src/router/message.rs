@@ -1,0 +1,141 @@
+//! A message that was taken for one recipient and has not left yet, and the short texts it carries.
+
+use super::{AgentKey, Frame, StreamKey, doubles::Content};
+use crate::protocol::{Moment, deliver::Proof};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Room for a DELIVER's own part, with every number at its longest.
+pub(super) const HEAD_BYTES: usize = 512;
+
+/// The shortest rest of a message that was given back.
+pub(super) const REST_MS_MIN: u64 = 50;
+
+/// Failures after which a message is given up.
+pub(super) const FAILURES_MAX: u32 = 10;
+
+/// One delivery.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) from: AgentKey,
+    pub(super) to: AgentKey,
+    pub(super) stream: StreamKey,
+    pub(super) seq: u64,
+    /// Counts up over all messages.
+    pub(super) order: u64,
+    /// The SEND's.
+    pub(super) send_id: SendId,
+    /// What it counts for in its queue.
+    pub(super) bytes: usize,
+    pub(super) expires: Moment,
+    /// When its alarm goes off.
+    pub(super) alarm: Moment,
+    pub(super) body: Body,
+}
+
+impl Message {
+    pub(super) const fn kept(&self) -> Option<&Kept> {
+        match &self.body {
+            Body::Kept(kept) => Some(kept),
+            Body::Once(_) => None,
+        }
+    }
+
+    pub(super) const fn kept_mut(&mut self) -> Option<&mut Kept> {
+        match &mut self.body {
+            Body::Kept(kept) => Some(kept),
+            Body::Once(_) => None,
+        }
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.kept().is_some_and(|kept| matches!(kept.state, State::Resting(_)))
+    }
+}
+
+/// What goes out, and what is kept for the next time.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// At most once: the frame, which no other connection will get.
+    Once(Frame),
+    /// At least once.
+    Kept(Kept),
+}
+
+/// What it takes to deliver a message again.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// The DELIVER's.
+    pub(super) id: Uuid,
+    /// The same for every recipient and every attempt.
+    pub(super) shared: Arc<[u8]>,
+    pub(super) to_everyone: bool,
+    pub(super) speaker: Speaker,
+    /// How often it was handed out.
+    pub(super) attempts: u32,
+    pub(super) failures: u32,
+    pub(super) state: State,
+    /// The sender's SEND, among those whose doubles are known.
+    pub(super) content: Content,
+}
+
+/// Where an at-least-once message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In line.
+    Waiting,
+    /// Given back until then; the rest of its stream waits too.
+    Resting(Moment),
+    /// With the recipient.
+    OnWay {
+        /// All of it has left for the system.
+        written: bool,
+    },
+}
+
+/// Who says something, as the daemon knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Speaker {
+    pub(super) session: Arc<str>,
+    pub(super) proof: Proof,
+}
+
+/// A SEND's id, kept to answer it later. The usual ones take no room of their own.
+#[derive(Clone, Debug)]
+pub(super) enum SendId {
+    Short(u8, [u8; 36]),
+    Long(Box<str>),
+}
+
+impl SendId {
+    pub(super) fn new(text: &str) -> Self {
+        let mut bytes = [0; 36];
+        match bytes.get_mut(..text.len()) {
+            Some(place) => {
+                place.copy_from_slice(text.as_bytes());
+                Self::Short(text.len() as u8, bytes)
+            }
+            None => Self::Long(text.into()),
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Short(length, bytes) => std::str::from_utf8(&bytes[..usize::from(*length)])
+                .expect("it was made of a whole text"),
+            Self::Long(text) => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_whatever_their_length() {
+        for text in ["", "m-001", &"é".repeat(18), &"é".repeat(19), &"i".repeat(128)] {
+            assert_eq!(SendId::new(text).as_str(), text);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Known names, and who is here under them.
+
+use super::{
+    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox, slots::Slots,
+};
+use crate::protocol::{
+    Moment,
+    name::{NAME_BYTES_MAX, Name},
+};
+use std::ops::{Index, IndexMut};
+
+/// A name that is known, and what belongs to it rather than to a session.
+#[derive(Debug)]
+pub(super) struct Agent {
+    /// As it was last spelled.
+    pub(super) name: Name,
+    /// Its connection, while it is here.
+    pub(super) client: Option<ClientId>,
+    /// Since when it is here, or away.
+    pub(super) since_unix_ms: u64,
+    /// When its name is to be forgotten, while it is away.
+    pub(super) forget_at: Option<Moment>,
+    /// What waits for it; its mailbox while it is away.
+    pub(super) outbox: Outbox,
+    /// Streams that it hears.
+    pub(super) hears: Vec<StreamKey>,
+    /// Streams that it speaks in.
+    pub(super) says: Vec<StreamKey>,
+    /// What it sent before.
+    pub(super) doubles: Doubles,
+    /// The last number that `@relay` gave in its stream to this agent.
+    pub(super) relay_seq: u64,
+    /// Who wants the name while somebody has it, in the order they came.
+    pub(super) contenders: Vec<ClientId>,
+}
+
+impl Agent {
+    pub(super) fn is_guest(&self) -> bool {
+        self.name.is_daemons()
+    }
+}
+
+/// All known agents.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    agents: Slots<Agent>,
+    names: FastMap<Box<[u8]>, AgentKey>,
+    /// Connected ones that aren't guests.
+    here: Vec<AgentKey>,
+}
+
+impl Roster {
+    /// Who is meant by `text`, in whatever case.
+    pub(super) fn find(&self, text: &str) -> Option<AgentKey> {
+        let mut folded = [0; NAME_BYTES_MAX];
+        let folded = folded.get_mut(..text.len())?;
+        folded.copy_from_slice(text.as_bytes());
+        folded.make_ascii_lowercase();
+        self.names.get(&*folded).copied()
+    }
+
+    /// Makes a new name known.
+    pub(super) fn add(&mut self, name: Name) -> AgentKey {
+        let folded = name.folded().into_bytes().into_boxed_slice();
+        let agent = self.agents.insert(Agent {
+            name,
+            client: None,
+            since_unix_ms: 0,
+            forget_at: None,
+            outbox: Outbox::default(),
+            hears: Vec::new(),
+            says: Vec::new(),
+            doubles: Doubles::default(),
+            relay_seq: 0,
+            contenders: Vec::new(),
+        });
+        self.names.insert(folded, agent);
+        agent
+    }
+
+    pub(super) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
+        let removed = self.agents.remove(agent)?;
+        self.names.remove(removed.name.folded().as_bytes());
+        Some(removed)
+    }
+
+    /// Somebody joined under a name.
+    pub(super) fn arrive(&mut self, agent: AgentKey, client: ClientId, unix_ms: u64) {
+        let arrived = &mut self.agents[agent];
+        arrived.client = Some(client);
+        arrived.since_unix_ms = unix_ms;
+        if !arrived.is_guest() {
+            self.here.push(agent);
+        }
+    }
+
+    pub(super) fn leave(&mut self, agent: AgentKey, unix_ms: u64) {
+        let left = &mut self.agents[agent];
+        left.client = None;
+        left.since_unix_ms = unix_ms;
+        if let Some(place) = self.here.iter().position(|other| *other == agent) {
+            self.here.swap_remove(place);
+        }
+    }
+
+    /// Connected agents, in no order.
+    pub(super) fn here(&self) -> &[AgentKey] {
+        &self.here
+    }
+
+    /// Known names, guests too.
+    pub(super) fn len(&self) -> usize {
+        self.agents.len()
+    }
+
+    pub(super) fn get(&self, agent: AgentKey) -> Option<&Agent> {
+        self.agents.get(agent)
+    }
+
+    pub(super) fn get_mut(&mut self, agent: AgentKey) -> Option<&mut Agent> {
+        self.agents.get_mut(agent)
+    }
+
+    /// All names but guests', in their order.
+    pub(super) fn by_name(&self) -> Vec<(&[u8], AgentKey)> {
+        let mut names: Vec<_> = self
+            .names
+            .iter()
+            .filter(|(folded, _)| !folded.starts_with(b"@"))
+            .map(|(folded, agent)| (&**folded, *agent))
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[cfg(test)]
+    pub(super) fn all(&self) -> impl Iterator<Item = &Agent> {
+        self.agents.values()
+    }
+}
+
+impl Index<AgentKey> for Roster {
+    type Output = Agent;
+
+    fn index(&self, agent: AgentKey) -> &Agent {
+        &self.agents[agent]
+    }
+}
+
+impl IndexMut<AgentKey> for Roster {
+    fn index_mut(&mut self, agent: AgentKey) -> &mut Agent {
+        &mut self.agents[agent]
+    }
+}

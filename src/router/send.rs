@@ -1,0 +1,454 @@
+//! SEND: judged, then taken for each recipient, refused, or put off with BUSY.
+
+use super::{
+    AgentKey, ClientId, Frame, Router, StreamKey,
+    alarm::Alarm,
+    client::What,
+    doubles::{Content, Standing},
+    message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+};
+use crate::protocol::{
+    Moment,
+    code::NackCode,
+    deliver::{Delivery, Head, Sender, append_shared},
+    envelope::{Envelope, Kind},
+    frame,
+    name::{EVERYONE, Name, RELAY},
+    payload::{Ack, Busy, SendMeta},
+    topic,
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Where a sender's backoff begins.
+const RETRY_MS: u64 = 50;
+
+/// Names that an UNKNOWN_AGENT tells at most.
+const NAMES_TOLD: usize = 20;
+
+/// What the daemon answers memory-only taking with.
+const DURABILITY: &str = "memory";
+
+/// A SEND that may be taken, if its recipients have room.
+#[derive(Debug)]
+pub(super) struct Said<'e> {
+    pub(super) envelope: &'e Envelope<'e>,
+    pub(super) client: ClientId,
+    pub(super) from: AgentKey,
+    name: Name,
+    speaker: Speaker,
+    /// At least once.
+    pub(super) requires_ack: bool,
+    expires: Moment,
+    /// The longest that a DELIVER of it can be.
+    pub(super) bytes: usize,
+}
+
+/// A DELIVER that was made of it.
+pub(super) struct Taken {
+    pub(super) id: Uuid,
+    pub(super) seq: u64,
+}
+
+/// Why a SEND can't be taken, by anyone or by one.
+type Refusal = (NackCode, String);
+
+enum Verdict {
+    /// There is room; the stream, if it is open already.
+    Take(Option<StreamKey>),
+    /// So many messages wait.
+    Busy(usize),
+    Refuse(NackCode, String),
+}
+
+impl Router {
+    pub(super) fn send(&mut self, client: ClientId, envelope: &Envelope<'_>) {
+        match self.judge(client, envelope) {
+            Ok(said) => match envelope.to.as_deref() {
+                None | Some(EVERYONE) => self.send_to_many(&said),
+                Some(name) if name.eq_ignore_ascii_case(RELAY) => self.request(&said),
+                Some(name) => self.send_to_one(&said, name),
+            },
+            Err((code, message)) => self.refuse(client, &envelope.id, code, message),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, client: ClientId, id: &str, code: NackCode, message: String) {
+        self.counts.refused += 1;
+        self.nack(client, id, code, message);
+    }
+
+    /// What is wrong with a SEND whoever it is for.
+    fn judge<'e>(&self, client: ClientId, envelope: &'e Envelope<'e>) -> Result<Said<'e>, Refusal> {
+        let session = self.session(client).expect("only a member's frames are judged");
+        let from = self.agent_of(client).expect("a member has a name");
+        let name = &self.roster[from].name;
+        if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.is(claimed)) {
+            let message = format!("you are {name} and can't send as {claimed:.80?}");
+            return Err((NackCode::Forbidden, message));
+        }
+        match envelope.topic.as_deref() {
+            Some(topic) => {
+                topic::check(topic).map_err(|why| (NackCode::Invalid, why.to_string()))?;
+            }
+            None if envelope.to.is_none() => {
+                let message = "a SEND names `to`, a `topic`, or both".to_owned();
+                return Err((NackCode::Invalid, message));
+            }
+            None => {}
+        }
+        let meta: SendMeta = match envelope.payload_meta {
+            None => SendMeta::default(),
+            Some(meta) => {
+                envelope.typed(meta).map_err(|violation| (NackCode::Invalid, violation.message))?
+            }
+        };
+        if meta.sync.is_some() {
+            let message = "this daemon doesn't serve `sync` yet; send without it".to_owned();
+            return Err((NackCode::Invalid, message));
+        }
+        let bytes = deliver_bytes_max(envelope, name);
+        if bytes > self.limits.frame_bytes_max {
+            let most = self.limits.frame_bytes_max;
+            let message = format!("its DELIVER would be over max_frame_bytes ({most})");
+            return Err((NackCode::TooLarge, message));
+        }
+        Ok(Said {
+            envelope,
+            client,
+            from,
+            name: name.clone(),
+            speaker: Speaker { session: session.id.clone(), proof: session.proof },
+            requires_ack: meta.requires_ack,
+            expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
+            bytes,
+        })
+    }
+
+    fn send_to_one(&mut self, said: &Said<'_>, name: &str) {
+        let content = said.requires_ack.then(|| Content::of(said.envelope));
+        if let Some(content) = content
+            && self.repeat_answer(said, content).is_some()
+        {
+            return;
+        }
+        let Some(to) = self.roster.find(name) else {
+            let (code, message) = self.unknown(name);
+            return self.refuse(said.client, &said.envelope.id, code, message);
+        };
+        match self.judge_recipient(said, to) {
+            Verdict::Take(stream) => {
+                self.counts.taken += 1;
+                if let Some(content) = content {
+                    self.note(said, content, Standing::Taken { recipients: None }, 1);
+                    self.accept(said, None);
+                }
+                let taken = self.take(said, to, stream, content, None);
+                self.copy_to_taps(said, 1, Some(taken));
+            }
+            Verdict::Busy(depth) => self.say_busy(said, depth, &[]),
+            Verdict::Refuse(code, why) => self.refuse(said.client, &said.envelope.id, code, why),
+        }
+    }
+
+    fn send_to_many(&mut self, said: &Said<'_>) {
+        let is_known = said.requires_ack || !self.roster[said.from].doubles.is_empty();
+        let content = is_known.then(|| Content::of(said.envelope));
+        let before = content.and_then(|content| self.repeat_answer(said, content));
+        let (had, recipients) = match before {
+            Some(Standing::Taken { .. }) => return,
+            Some(Standing::Partly { recipients, left }) => (recipients, left),
+            None => (0, self.recipients(said)),
+        };
+        let (mut shared, mut new, mut busy, mut depth) = (None, 0, Vec::new(), 0);
+        for to in recipients {
+            match self.judge_recipient(said, to) {
+                Verdict::Take(stream) => {
+                    let shared = shared.get_or_insert_with(|| said.shared());
+                    self.take(said, to, stream, content, Some(shared));
+                    new += 1;
+                }
+                Verdict::Busy(waiting) => {
+                    busy.push(to);
+                    depth = depth.max(waiting);
+                }
+                Verdict::Refuse(code, why) => {
+                    self.counts.refused += 1;
+                    self.tell_sender(said.from, to, &said.envelope.id, code, why);
+                }
+            }
+        }
+        if new > 0 || (busy.is_empty() && had == 0) {
+            self.counts.taken += u64::from(had == 0);
+            self.copy_to_taps(said, new, None);
+        }
+        self.conclude(said, had + new, new, busy, depth);
+    }
+
+    /// Answers a SEND to many, and remembers who has it.
+    fn conclude(&mut self, said: &Said<'_>, had: u64, new: u64, busy: Vec<AgentKey>, depth: usize) {
+        let opened = if said.requires_ack { new as u32 } else { 0 };
+        if busy.is_empty() {
+            let content = Content::of(said.envelope);
+            if said.requires_ack {
+                let recipients = Some(had);
+                self.note(said, content, Standing::Taken { recipients }, opened);
+                self.accept(said, recipients);
+            } else if !self.roster[said.from].doubles.is_empty() {
+                self.roster[said.from].doubles.forget(content);
+            }
+            return;
+        }
+        self.say_busy(said, depth, &busy);
+        if had > 0 {
+            let content = Content::of(said.envelope);
+            self.note(said, content, Standing::Partly { recipients: had, left: busy }, opened);
+        }
+    }
+
+    /// Who hears it: a topic's subscribers or everyone, but never the sender.
+    fn recipients(&self, said: &Said<'_>) -> Vec<AgentKey> {
+        let mut recipients = Vec::new();
+        match said.envelope.topic.as_deref() {
+            Some(topic) => self.subscriptions.collect(topic, &mut recipients),
+            None => recipients.extend_from_slice(self.roster.here()),
+        }
+        recipients.retain(|agent| *agent != said.from);
+        recipients
+    }
+
+    fn judge_recipient(&self, said: &Said<'_>, to: AgentKey) -> Verdict {
+        let Some(agent) = self.roster.get(to) else {
+            return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
+        };
+        let name = &agent.name;
+        match agent.client.and_then(|client| self.session(client)) {
+            None if !said.requires_ack || agent.is_guest() => {
+                return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
+            }
+            Some(session) if said.requires_ack && !session.capabilities.ack => {
+                let message = format!("{name} doesn't acknowledge: send without requires_ack");
+                return Verdict::Refuse(NackCode::NoAck, message);
+            }
+            _ => {}
+        }
+        let stream = self.streams.find(said.from, to, said.envelope.topic.as_deref());
+        if stream.is_none() && self.streams.len() >= self.limits.streams_max {
+            let message = format!("{} streams are open already", self.streams.len());
+            return Verdict::Refuse(NackCode::Limit, message);
+        }
+        let held = self.memory.inside + self.memory.outside + said.bytes;
+        if held > self.limits.memory_bytes_max
+            || !agent.outbox.has_room(&self.limits, said.from, said.bytes)
+        {
+            return Verdict::Busy(agent.outbox.total().messages);
+        }
+        Verdict::Take(stream)
+    }
+
+    /// Takes it for one recipient, who has room: from here on it has a number.
+    fn take(
+        &mut self,
+        said: &Said<'_>,
+        to: AgentKey,
+        stream: Option<StreamKey>,
+        content: Option<Content>,
+        shared: Option<&Arc<[u8]>>,
+    ) -> Taken {
+        let stream = stream.unwrap_or_else(|| self.open_stream(said, to));
+        let seq = self.streams[stream].next_seq();
+        let id = self.new_id();
+        self.orders += 1;
+        let body = match content.filter(|_| said.requires_ack) {
+            Some(content) => Body::Kept(Kept {
+                id,
+                shared: shared.map_or_else(|| said.shared(), Arc::clone),
+                to_everyone: shared.is_some(),
+                speaker: said.speaker.clone(),
+                attempts: 0,
+                failures: 0,
+                state: State::Waiting,
+                content,
+            }),
+            None => match self.deliver_once(said, to, stream, (id, seq), shared) {
+                Some(frame) => Body::Once(frame),
+                None => return Taken { id, seq },
+            },
+        };
+        let bytes = match &body {
+            Body::Once(frame) => frame.bytes(),
+            Body::Kept(kept) => kept.shared.len() + HEAD_BYTES,
+        };
+        self.roster[to].outbox.charge(said.from, bytes);
+        self.memory.inside += bytes;
+        let message = self.messages.insert(Message {
+            from: said.from,
+            to,
+            stream,
+            seq,
+            order: self.orders,
+            send_id: SendId::new(&said.envelope.id),
+            bytes,
+            expires: said.expires,
+            alarm: said.expires,
+            body,
+        });
+        self.alarms.set(said.expires, Alarm::Message(message));
+        if said.requires_ack {
+            self.deliveries.insert(id, message);
+        }
+        self.streams[stream].wait(seq, message);
+        self.refresh_turn(stream);
+        self.pump(to);
+        Taken { id, seq }
+    }
+
+    /// Hands an at-most-once message straight out where nothing waits; else gives its frame back.
+    fn deliver_once(
+        &mut self,
+        said: &Said<'_>,
+        to: AgentKey,
+        stream: StreamKey,
+        (id, seq): (Uuid, u64),
+        shared: Option<&Arc<[u8]>>,
+    ) -> Option<Frame> {
+        let recipient = &self.roster[to];
+        let client = recipient.client.expect("who is away gets no at-most-once mail");
+        let session = self.session(client).expect("an agent that is here has a session");
+        let delivery = Delivery {
+            seq,
+            session_id: (&*session.id).into(),
+            original_to: shared.map(|_| EVERYONE.into()),
+            attempt: 1,
+            requires_ack: false,
+            sender: Some(Sender {
+                session: (&*said.speaker.session).into(),
+                auth: said.speaker.proof,
+            }),
+        };
+        let mut text = Uuid::encode_buffer();
+        let id = id.hyphenated().encode_lower(&mut text);
+        let head = Head { id, ts: self.now.unix_ms, to: recipient.name.as_str(), delivery };
+        let frame = said.frame(&head, shared);
+        let bytes = frame.bytes();
+        let waits = !self.streams[stream].waiting.is_empty()
+            || recipient.outbox.next(session.in_flight_max()).is_some()
+            || !self.clients[&client].window.has_room(bytes, self.limits.window_bytes);
+        if waits {
+            return Some(frame);
+        }
+        self.counts.delivered += 1;
+        self.roster[to].outbox.charge(said.from, bytes);
+        self.memory.inside += bytes;
+        let what = What::Once(said.from, SendId::new(&said.envelope.id));
+        self.hand(client, frame, what);
+        None
+    }
+
+    fn open_stream(&mut self, said: &Said<'_>, to: AgentKey) -> StreamKey {
+        let stream = self.streams.open(said.from, to, said.envelope.topic.as_deref());
+        self.roster[said.from].says.push(stream);
+        self.roster[to].hears.push(stream);
+        stream
+    }
+
+    /// A SEND that came before: what was said to it then, said again.
+    fn repeat_answer(&mut self, said: &Said<'_>, content: Content) -> Option<Standing> {
+        let standing = self.roster[said.from].doubles.standing(content)?.clone();
+        if let Standing::Taken { recipients } = standing {
+            self.accept(said, recipients);
+        }
+        Some(standing)
+    }
+
+    fn note(&mut self, said: &Said<'_>, content: Content, standing: Standing, opened: u32) {
+        let most = self.limits.doubles_max;
+        self.roster[said.from].doubles.note(content, standing, opened, most);
+    }
+
+    pub(super) fn accept(&mut self, said: &Said<'_>, recipients: Option<u64>) {
+        let ack = Ack {
+            ack_id: (&*said.envelope.id).into(),
+            state: Some("accepted".into()),
+            durability: Some(DURABILITY.into()),
+            recipients,
+            ..Ack::default()
+        };
+        self.answer(said.client, Kind::Ack, &ack);
+    }
+
+    fn say_busy(&mut self, said: &Said<'_>, depth: usize, busy: &[AgentKey]) {
+        self.counts.busy += 1;
+        let busy = busy.iter().filter_map(|agent| self.roster.get(*agent));
+        let busy = Busy {
+            ack_id: said.envelope.id.to_string(),
+            retry_after_ms: RETRY_MS,
+            queue_depth: depth as u64,
+            busy: busy.map(|agent| agent.name.to_string()).collect(),
+        };
+        self.answer(said.client, Kind::Busy, &busy);
+    }
+
+    /// Nobody has that name.
+    fn unknown(&self, name: &str) -> Refusal {
+        if let Err(why) = Name::parse(name)
+            && !name.starts_with('@')
+        {
+            return (NackCode::Invalid, format!("{name:.80?} is nobody's name: {why}"));
+        }
+        let mut here: Vec<_> =
+            self.roster.here().iter().map(|agent| self.roster[*agent].name.as_str()).collect();
+        here.sort_unstable_by_key(|name| name.to_ascii_lowercase());
+        let more = here.len().saturating_sub(NAMES_TOLD);
+        here.truncate(NAMES_TOLD);
+        let mut message =
+            format!("no agent {name:.80} was ever here; here are {}", here.join(", "));
+        if more > 0 {
+            message.push_str(&format!(" and {more} more"));
+        }
+        (NackCode::UnknownAgent, message)
+    }
+}
+
+impl Said<'_> {
+    /// What all recipients get.
+    fn shared(&self) -> Arc<[u8]> {
+        let mut bytes = Vec::with_capacity(self.bytes);
+        self.append_shared(&mut bytes);
+        bytes.into()
+    }
+
+    fn append_shared(&self, bytes: &mut Vec<u8>) {
+        let Envelope { topic, payload, payload_meta, .. } = self.envelope;
+        append_shared(bytes, self.name.as_str(), topic.as_deref(), payload, *payload_meta);
+    }
+
+    /// A whole DELIVER, in one piece unless its end is shared with others.
+    fn frame(&self, head: &Head<'_>, shared: Option<&Arc<[u8]>>) -> Frame {
+        if let Some(shared) = shared {
+            let mut bytes = Vec::with_capacity(HEAD_BYTES);
+            head.append(&mut bytes, shared.len());
+            return Frame { head: bytes, shared: Some(shared.clone()) };
+        }
+        let mut bytes = Vec::with_capacity(self.bytes);
+        head.append(&mut bytes, 0);
+        self.append_shared(&mut bytes);
+        frame::seal(&mut bytes, 0, 0);
+        Frame { head: bytes, shared: None }
+    }
+}
+
+/// A bound for every DELIVER that can be made of a SEND; off by its unused room at most.
+fn deliver_bytes_max(envelope: &Envelope<'_>, from: &Name) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    let topic: usize = envelope.topic.iter().flat_map(|topic| topic.bytes()).map(escaped).sum();
+    HEAD_BYTES
+        + from.as_str().len()
+        + topic
+        + envelope.payload.len()
+        + envelope.payload_meta.map_or(0, str::len)
+}

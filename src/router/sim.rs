@@ -1,0 +1,4 @@
+//! sim
+/// A bug planted on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Canary {}

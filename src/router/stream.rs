@@ -1,0 +1,192 @@
+//! Streams: what one agent says to one other on one topic, numbered from 1.
+
+use super::{AgentKey, MessageKey, StreamKey, hash::FastMap, outbox::Turn, slots::Slots};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, VecDeque},
+    hash::{Hash, Hasher},
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Stream {
+    identity: Identity,
+    /// The last number given; never goes back.
+    last_seq: u64,
+    /// What waits to go out, in the order of its numbers.
+    pub(super) waiting: VecDeque<(u64, MessageKey)>,
+    /// What is on the way and not acknowledged.
+    pub(super) on_way: BTreeMap<u64, MessageKey>,
+    /// What the recipient's outbox knows of it.
+    pub(super) turn: Option<Turn>,
+    /// Its sender or its recipient is forgotten: it ends with its last message.
+    pub(super) is_orphan: bool,
+}
+
+impl Stream {
+    pub(super) const fn to(&self) -> AgentKey {
+        self.identity.to
+    }
+
+    pub(super) const fn from(&self) -> AgentKey {
+        self.identity.from
+    }
+
+    pub(super) const fn next_seq(&mut self) -> u64 {
+        self.last_seq += 1;
+        self.last_seq
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.on_way.is_empty()
+    }
+
+    /// Puts a message among those that wait, where its number belongs.
+    pub(super) fn wait(&mut self, seq: u64, message: MessageKey) {
+        match self.waiting.back() {
+            Some((last, _)) if *last > seq => {
+                let place = self.waiting.partition_point(|(other, _)| *other < seq);
+                self.waiting.insert(place, (seq, message));
+            }
+            _ => self.waiting.push_back((seq, message)),
+        }
+    }
+
+    pub(super) fn forget(&mut self, seq: u64) {
+        if self.on_way.remove(&seq).is_none()
+            && let Ok(place) = self.waiting.binary_search_by_key(&seq, |(other, _)| *other)
+        {
+            self.waiting.remove(place);
+        }
+    }
+
+    /// The connection ended: what was on the way waits again, in order.
+    pub(super) fn take_back(&mut self) {
+        while let Some((seq, message)) = self.on_way.pop_last() {
+            self.wait(seq, message);
+        }
+    }
+}
+
+/// What tells streams apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    from: AgentKey,
+    to: AgentKey,
+    topic: Option<Arc<str>>,
+}
+
+/// An identity that is looked up without owning its topic.
+trait Identified {
+    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>);
+}
+
+impl Identified for Identity {
+    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>) {
+        (self.from, self.to, self.topic.as_deref())
+    }
+}
+
+impl Identified for (AgentKey, AgentKey, Option<&str>) {
+    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>) {
+        *self
+    }
+}
+
+impl Hash for dyn Identified + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (from, to, topic) = self.parts();
+        from.hash(state);
+        to.hash(state);
+        if let Some(topic) = topic {
+            state.write(topic.as_bytes());
+        }
+    }
+}
+
+impl PartialEq for dyn Identified + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Identified + '_ {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self as &dyn Identified).hash(state);
+    }
+}
+
+impl<'a> Borrow<dyn Identified + 'a> for Identity {
+    fn borrow(&self) -> &(dyn Identified + 'a) {
+        self
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    slots: Slots<Stream>,
+    keys: FastMap<Identity, StreamKey>,
+}
+
+impl Streams {
+    pub(super) fn find(
+        &self,
+        from: AgentKey,
+        to: AgentKey,
+        topic: Option<&str>,
+    ) -> Option<StreamKey> {
+        self.keys.get(&(from, to, topic) as &dyn Identified).copied()
+    }
+
+    pub(super) fn open(&mut self, from: AgentKey, to: AgentKey, topic: Option<&str>) -> StreamKey {
+        let identity = Identity { from, to, topic: topic.map(Arc::from) };
+        let stream = self.slots.insert(Stream {
+            identity: identity.clone(),
+            last_seq: 0,
+            waiting: VecDeque::new(),
+            on_way: BTreeMap::new(),
+            turn: None,
+            is_orphan: false,
+        });
+        self.keys.insert(identity, stream);
+        stream
+    }
+
+    pub(super) fn close(&mut self, stream: StreamKey) {
+        if let Some(stream) = self.slots.remove(stream) {
+            self.keys.remove(&stream.identity);
+        }
+    }
+
+    pub(super) fn get(&self, stream: StreamKey) -> Option<&Stream> {
+        self.slots.get(stream)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn all(&self) -> impl Iterator<Item = &Stream> {
+        self.slots.values()
+    }
+}
+
+impl Index<StreamKey> for Streams {
+    type Output = Stream;
+
+    fn index(&self, stream: StreamKey) -> &Stream {
+        &self.slots[stream]
+    }
+}
+
+impl IndexMut<StreamKey> for Streams {
+    fn index_mut(&mut self, stream: StreamKey) -> &mut Stream {
+        &mut self.slots[stream]
+    }
+}

@@ -1,0 +1,344 @@
+//! Transcripts: inputs and outputs of the machine as lines of text.
+//!
+//! A script's lines, where NAME stands for a connection and is made at its first `connects` or `joins`:
+//!
+//! ```text
+//! ann connects                      a stream, nothing said
+//! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
+//! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
+//! ann raw BYTES                     a frame as it stands
+//! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, all parts but the text optional
+//! ann>> bob: text                   at least once
+//! ann again                         her last SEND once more
+//! ann acks d1 | nacks d1 [50]       about a DELIVER as the transcript names it
+//! ann stalls | reads                nothing is written to her any more | all of it is
+//! ann goes                          her connection ends
+//! ann breaks CODE                   her bytes are no frame
+//! wait 300                          milliseconds go by, with a tick at every deadline
+//! sleep 20000                       the daemon itself sleeps, then ticks
+//! outside 1000 | stop upgrade
+//! ```
+//!
+//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance.
+
+use crate::{
+    protocol::{
+        Moment, Now,
+        code::{ErrorCode, Violation},
+        envelope::{Envelope, Header, Kind},
+    },
+    router::{ClientId, Frame, Input, Limits, Output, Router},
+};
+use expect_test::Expect;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, fmt::Write};
+
+/// Runs a script with the ordinary limits.
+#[track_caller]
+pub(super) fn check(script: &str, expect: Expect) {
+    check_with(Limits::default(), script, expect);
+}
+
+/// Runs a script with other limits.
+#[track_caller]
+pub(super) fn check_with(limits: Limits, script: &str, expect: Expect) {
+    expect.assert_eq(&run(limits, script));
+}
+
+/// A script's transcript.
+pub(super) fn run(limits: Limits, script: &str) -> String {
+    let mut world = World::new(limits);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        writeln!(world.transcript, "{line}").unwrap();
+        world.line(line);
+    }
+    world.transcript
+}
+
+struct World {
+    router: Router,
+    now: u64,
+    clients: BTreeMap<String, Actor>,
+    names: BTreeMap<ClientId, String>,
+    next_client: u64,
+    ids: BTreeMap<String, String>,
+    transcript: String,
+}
+
+struct Actor {
+    id: ClientId,
+    stalls: bool,
+    unwritten: usize,
+    sends: u64,
+    last: Vec<u8>,
+}
+
+impl World {
+    fn new(limits: Limits) -> Self {
+        Self {
+            router: Router::new(limits, [7; 32]),
+            now: 1_000,
+            clients: BTreeMap::new(),
+            names: BTreeMap::new(),
+            next_client: 1,
+            ids: BTreeMap::new(),
+            transcript: String::new(),
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let (subject, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match subject {
+            "wait" => self.wait(rest.parse().unwrap()),
+            "sleep" => {
+                self.now += rest.parse::<u64>().unwrap();
+                self.handle(Input::Tick);
+            }
+            "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
+            "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
+            _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
+                Some(who) => self.send(who, rest, subject.ends_with(">>")),
+                None => self.act(subject, rest),
+            },
+        }
+    }
+
+    fn act(&mut self, who: &str, line: &str) {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "connects" => self.connect(who),
+            "joins" => {
+                self.connect(who);
+                let mut hello = json!({"agent": capitalized(who)});
+                merge(&mut hello, rest);
+                self.say(who, Kind::Hello, "h", "", &hello.to_string());
+            }
+            "says" => {
+                let brace = rest.find('{').expect("a payload");
+                let (head, payload) = rest.split_at(brace);
+                let (kind, header) = head.trim().split_once(' ').unwrap_or((head.trim(), ""));
+                let kind = Kind::parse(kind).expect("a type");
+                self.say(who, kind, "x", header, payload);
+            }
+            "raw" => self.frame(who, rest.as_bytes().to_vec()),
+            "again" => {
+                let last = self.clients[who].last.clone();
+                self.frame(who, last);
+            }
+            "acks" => {
+                let (id, more) = rest.split_once(' ').unwrap_or((rest, ""));
+                let mut ack = json!({"ack_id": self.real_id(id)});
+                merge(&mut ack, more);
+                self.say(who, Kind::Ack, "a", "", &ack.to_string());
+            }
+            "nacks" => {
+                let (id, ms) = rest.split_once(' ').unwrap_or((rest, ""));
+                let mut nack = json!({"ack_id": self.real_id(id), "code": "X", "message": "no"});
+                if let Ok(ms) = ms.parse::<u64>() {
+                    nack["retry_after_ms"] = json!(ms);
+                }
+                self.say(who, Kind::Nack, "n", "", &nack.to_string());
+            }
+            "stalls" => self.clients.get_mut(who).unwrap().stalls = true,
+            "reads" => {
+                self.clients.get_mut(who).unwrap().stalls = false;
+                self.write(who);
+            }
+            "goes" => {
+                let id = self.clients[who].id;
+                self.handle(Input::Disconnected(id));
+            }
+            "breaks" => {
+                let id = self.clients[who].id;
+                let code = ErrorCode::parse(rest).expect("a code");
+                self.handle(Input::Violated(id, Violation::new(code, "broken")));
+            }
+            _ => panic!("no such line: {who} {line}"),
+        }
+    }
+
+    fn connect(&mut self, who: &str) {
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        let sends = self.clients.get(who).map_or(0, |actor| actor.sends);
+        let actor = Actor { id, stalls: false, unwritten: 0, sends, last: Vec::new() };
+        self.clients.insert(who.to_owned(), actor);
+        self.names.insert(id, who.to_owned());
+        self.handle(Input::Connected(id));
+    }
+
+    fn send(&mut self, who: &str, line: &str, requires_ack: bool) {
+        let (head, text) = line.split_once(": ").unwrap_or((line, ""));
+        let (mut to, mut topic, mut ttl) = (None, None, None);
+        for word in head.split(' ').filter(|word| !word.is_empty()) {
+            match (word.strip_prefix('#'), word.strip_suffix("ms")) {
+                (Some(name), _) => topic = Some(name),
+                (_, Some(ms)) => ttl = ms.parse::<u64>().ok(),
+                _ => to = Some(word),
+            }
+        }
+        let actor = self.clients.get_mut(who).unwrap();
+        actor.sends += 1;
+        let id = format!("{}{}", &who[..1], actor.sends);
+        let mut meta = json!({});
+        if requires_ack {
+            meta["requires_ack"] = json!(true);
+        }
+        if let Some(ttl) = ttl {
+            meta["ttl_ms"] = json!(ttl);
+        }
+        let (payload, meta) = (json!({"body": text}).to_string(), meta.to_string());
+        let mut members = vec![("payload", payload.as_str())];
+        if meta != "{}" {
+            members.push(("payload_meta", &meta));
+        }
+        let mut bytes = Vec::new();
+        Header { to, topic, ..Header::new(Kind::Send, &id, 1) }.append_raw(&mut bytes, &members);
+        actor.last = bytes[4..].to_vec();
+        self.frame(who, bytes[4..].to_vec());
+    }
+
+    fn say(&mut self, who: &str, kind: Kind, id: &str, header: &str, payload: &str) {
+        let mut fields = BTreeMap::new();
+        for word in header.split(' ').filter(|word| !word.is_empty()) {
+            let (key, value) = word.split_once('=').expect("key=value");
+            fields.insert(key, value);
+        }
+        let header = Header {
+            from: fields.get("from").copied(),
+            to: fields.get("to").copied(),
+            topic: fields.get("topic").copied(),
+            ..Header::new(kind, fields.get("id").copied().unwrap_or(id), 1)
+        };
+        let mut members = vec![("payload", payload)];
+        if let Some(meta) = fields.get("meta") {
+            members.push(("payload_meta", meta));
+        }
+        let mut bytes = Vec::new();
+        header.append_raw(&mut bytes, &members);
+        self.frame(who, bytes[4..].to_vec());
+    }
+
+    fn frame(&mut self, who: &str, json: Vec<u8>) {
+        let id = self.clients[who].id;
+        self.handle(Input::Frame(id, &json));
+    }
+
+    fn wait(&mut self, ms: u64) {
+        let until = self.now + ms;
+        while let Some(due) = self.router.deadline().filter(|due| due.0 <= until) {
+            self.now = self.now.max(due.0);
+            self.handle(Input::Tick);
+        }
+        self.now = until;
+    }
+
+    fn handle(&mut self, input: Input<'_>) {
+        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
+        let mut out = Vec::new();
+        self.router.handle(now, input, &mut out);
+        let mut touched = Vec::new();
+        for output in out {
+            if let Output::Frame(id, frame) = &output
+                && let Some(actor) = self.clients.get_mut(&self.names[id])
+                && actor.id == *id
+            {
+                actor.unwritten += frame.bytes();
+                touched.push(self.names[id].clone());
+            }
+            self.show(&output);
+        }
+        for who in touched {
+            if !self.clients[&who].stalls {
+                self.write(&who);
+            }
+        }
+    }
+
+    fn write(&mut self, who: &str) {
+        let actor = self.clients.get_mut(who).unwrap();
+        let (id, bytes) = (actor.id, std::mem::take(&mut actor.unwritten));
+        if bytes > 0 {
+            self.handle(Input::Written(id, bytes));
+        }
+    }
+
+    fn show(&mut self, output: &Output) {
+        let text = match output {
+            Output::Frame(id, frame) => {
+                let text = self.frame_text(frame);
+                format!("{} < {text}", self.names[id])
+            }
+            Output::Gate(id, open) => {
+                format!("{} gate {}", self.names[id], if *open { "opens" } else { "shuts" })
+            }
+            Output::Close(id, reason) => format!("{} close {reason:?}", self.names[id]),
+            Output::HangUp(id) => format!("{} hang up", self.names[id]),
+            Output::Log(_) => return,
+            Output::Stopped => "stopped".to_owned(),
+        };
+        writeln!(self.transcript, "    {text}").unwrap();
+    }
+
+    /// A frame on one line: type, what it says about itself, payload.
+    fn frame_text(&mut self, frame: &Frame) -> String {
+        let mut bytes = frame.head.clone();
+        bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
+        let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
+        assert_eq!(length, bytes.len() - 4, "the length is right");
+        let envelope = Envelope::read(&bytes[4..]).expect("the machine writes good envelopes");
+        let payload = self.payload_text(&envelope);
+        if envelope.kind != Kind::Deliver {
+            return format!("{} {payload}", envelope.kind.as_str());
+        }
+        let delivery: Value = serde_json::from_str(envelope.delivery.unwrap()).unwrap();
+        let mut text = format!("DELIVER {}", self.short_id(&envelope.id));
+        write!(text, " {} -> {}", envelope.from.unwrap(), envelope.to.unwrap()).unwrap();
+        if let Some(topic) = envelope.topic {
+            write!(text, " #{topic}").unwrap();
+        }
+        write!(text, " seq {}", delivery["seq"]).unwrap();
+        for key in ["attempt", "originalTo", "requires_ack"] {
+            if let Some(value) = delivery.get(key) {
+                write!(text, " {key} {value}").unwrap();
+            }
+        }
+        write!(text, " {payload}").unwrap();
+        text
+    }
+
+    fn payload_text(&mut self, envelope: &Envelope<'_>) -> String {
+        let mut payload: Value = serde_json::from_str(envelope.payload).unwrap();
+        if let Some(object) = payload.as_object_mut() {
+            for key in ["nonce", "resume_token", "session_id", "server"] {
+                object.remove(key);
+            }
+        }
+        payload.to_string()
+    }
+
+    fn short_id(&mut self, id: &str) -> String {
+        let next = format!("d{}", self.ids.len() + 1);
+        self.ids.entry(id.to_owned()).or_insert(next).clone()
+    }
+
+    fn real_id(&self, short: &str) -> String {
+        let found = self.ids.iter().find(|(_, name)| *name == short);
+        found.map_or_else(|| short.to_owned(), |(id, _)| id.clone())
+    }
+}
+
+fn capitalized(who: &str) -> String {
+    let plain = who.trim_end_matches(|last: char| last.is_ascii_digit());
+    format!("{}{}", plain[..1].to_uppercase(), &plain[1..])
+}
+
+fn merge(object: &mut Value, more: &str) {
+    if more.is_empty() {
+        return;
+    }
+    let more: Value = serde_json::from_str(more).expect("JSON");
+    for (key, value) in more.as_object().unwrap() {
+        object[key] = value.clone();
+    }
+}

@@ -1,0 +1,221 @@
+//! A place of its own for each test: a home, an endpoint, a daemon, and a watchdog over all waits.
+
+use crate::raw::Raw;
+use platform::{endpoint::Endpoint, transport::Stream};
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+/// Nothing in a test may take longer; a wait that does is a failure, not a slow machine.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// What a program needs of the machine's environment; everything else stays outside.
+const KEPT_VARIABLES: [&str; 10] = [
+    "PATH", "SystemRoot", "SystemDrive", "windir", "ComSpec", "PATHEXT", "TEMP", "TMP", "WINEPREFIX",
+    "WINEDEBUG",
+];
+
+/// A temporary directory with a home in it, removed at the end together with what was started.
+pub(crate) struct Sandbox {
+    directory: PathBuf,
+    daemon: Option<Daemon>,
+}
+
+impl Sandbox {
+    /// A sandbox without a daemon.
+    pub(crate) fn empty() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ar-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        platform::paths::make_private_dir(&directory).unwrap();
+        Self { directory, daemon: None }
+    }
+
+    /// A sandbox with a daemon that clients can connect to.
+    pub(crate) fn new() -> Self {
+        Self::with_config("")
+    }
+
+    /// The same, with this `config.toml`.
+    pub(crate) fn with_config(config: &str) -> Self {
+        let mut sandbox = Self::empty();
+        platform::paths::make_private_dir(&sandbox.home()).unwrap();
+        std::fs::write(sandbox.home().join("config.toml"), config).unwrap();
+        sandbox.start();
+        sandbox
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.join("home")
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::inside(&self.directory, "relay").unwrap()
+    }
+
+    /// Starts the daemon in the foreground and waits until it listens.
+    pub(crate) fn start(&mut self) {
+        assert!(self.daemon.is_none(), "one daemon at a time");
+        self.daemon = Some(Daemon::start(self.command(["up", "--foreground"])));
+    }
+
+    /// Kills the daemon, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        drop(self.daemon.take());
+    }
+
+    /// Waits for the daemon to end by itself.
+    pub(crate) fn await_daemon_end(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().expect("a daemon was started");
+        wait(&mut daemon.process, "the daemon")
+    }
+
+    /// Whether the daemon is up.
+    pub(crate) fn is_up(&mut self) -> bool {
+        let daemon = self.daemon.as_mut().expect("a daemon was started");
+        daemon.process.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn daemon_pid(&self) -> u32 {
+        self.daemon.as_ref().expect("a daemon was started").process.id()
+    }
+
+    /// A connection that has said nothing.
+    pub(crate) fn connect(&self) -> Raw {
+        Raw::over(Stream::connect(&self.endpoint()).unwrap())
+    }
+
+    /// A connection that has joined.
+    pub(crate) fn join(&self, name: &str) -> Raw {
+        let mut raw = self.connect();
+        raw.hello(name);
+        raw
+    }
+
+    /// `agent-relay` with arguments, in this sandbox's environment and at its endpoint.
+    pub(crate) fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.program(env!("CARGO_BIN_EXE_agent-relay"));
+        command.arg("--endpoint").arg(self.endpoint().as_text());
+        command.arg("--home").arg(self.home()).args(arguments);
+        command
+    }
+
+    /// Any program, in this sandbox's environment.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().stdin(Stdio::null()).current_dir(&self.directory);
+        for name in KEPT_VARIABLES {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        for name in ["HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_STATE_HOME"] {
+            command.env(name, &self.directory);
+        }
+        command
+    }
+
+    /// Runs `agent-relay` to its end.
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Output {
+        output(self.command(arguments))
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.kill();
+        if let Err(error) = std::fs::remove_dir_all(&self.directory) {
+            eprintln!("{} stays: {error}", self.directory.display());
+        }
+    }
+}
+
+/// A daemon's process, and a thread that keeps what it says.
+struct Daemon {
+    process: Child,
+    log: Option<thread::JoinHandle<String>>,
+}
+
+impl Daemon {
+    fn start(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let err = process.stderr.take().unwrap();
+        let (ready, is_ready) = mpsc::channel();
+        let log = thread::spawn(move || {
+            let mut log = String::new();
+            for line in BufReader::new(err).lines().map_while(Result::ok) {
+                if line.contains("listening at") {
+                    ready.send(()).ok();
+                }
+                log.push_str(&line);
+                log.push('\n');
+            }
+            log
+        });
+        let mut daemon = Self { process, log: Some(log) };
+        if is_ready.recv_timeout(WATCHDOG).is_err() {
+            daemon.process.kill().ok();
+            let log = daemon.log.take().unwrap().join().unwrap();
+            panic!("the daemon does not listen:\n{log}");
+        }
+        daemon
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+        if let Some(log) = self.log.take()
+            && let Ok(log) = log.join()
+            && thread::panicking()
+        {
+            eprintln!("--- the daemon's log\n{log}---");
+        }
+    }
+}
+
+/// Runs a command to its end, under the watchdog.
+#[track_caller]
+pub(crate) fn output(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let (out, err) = (thread::spawn(|| read_all(out)), thread::spawn(|| read_all(err)));
+    let status = wait(&mut child, &format!("{command:?}"));
+    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+}
+
+fn read_all(mut from: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Waits for a process, which is killed if it takes too long.
+#[track_caller]
+pub(crate) fn wait(child: &mut Child, what: &str) -> ExitStatus {
+    let pace = Duration::from_millis(5);
+    for _ in 0..WATCHDOG.as_millis() / pace.as_millis() {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        thread::sleep(pace);
+    }
+    child.kill().ok();
+    child.wait().ok();
+    panic!("{what} did not end within {WATCHDOG:?}");
+}
