@@ -136,7 +136,7 @@ fn log_to_stderr() -> Result<(), Failure> {
 
 /// Starts a daemon on its own, and returns once it can be reached.
 pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(error.to_string());
+    let failed = |error: io::Error| Failure::failed(error.to_string());
     paths::make_private_dir(&place.home).map_err(failed)?;
     let log = place.home.join(LOG);
     let log_end = fs::metadata(&log).map_or(0, |metadata| metadata.len());

@@ -1,4 +1,7 @@
-//! Integration tests.
+//! Integration tests: real processes, real sockets, real terminals. Each with a place of its own.
 
 mod everywhere;
+mod raw;
+mod sandbox;
 mod tidy;
+mod wire;

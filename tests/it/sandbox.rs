@@ -20,7 +20,15 @@ pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// What a program needs of the machine's environment; everything else stays outside.
 const KEPT_VARIABLES: [&str; 10] = [
-    "PATH", "SystemRoot", "SystemDrive", "windir", "ComSpec", "PATHEXT", "TEMP", "TMP", "WINEPREFIX",
+    "PATH",
+    "SystemRoot",
+    "SystemDrive",
+    "windir",
+    "ComSpec",
+    "PATHEXT",
+    "TEMP",
+    "TMP",
+    "WINEPREFIX",
     "WINEDEBUG",
 ];
 
@@ -107,7 +115,10 @@ impl Sandbox {
     }
 
     /// `agent-relay` with arguments, in this sandbox's environment and at its endpoint.
-    pub(crate) fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+    pub(crate) fn command<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Command {
         let mut command = self.program(env!("CARGO_BIN_EXE_agent-relay"));
         command.arg("--endpoint").arg(self.endpoint().as_text());
         command.arg("--home").arg(self.home()).args(arguments);
