@@ -3,5 +3,7 @@
 mod everywhere;
 mod raw;
 mod sandbox;
+mod terminal;
 mod tidy;
 mod wire;
+mod wrap;
