@@ -12,5 +12,7 @@ mod everywhere;
 mod independent;
 mod raw;
 mod sandbox;
+mod terminal;
 mod tidy;
 mod wire;
+mod wrap;

@@ -1,0 +1,152 @@
+//! A person's terminal: a program in it, a screen that shows what it paints, and keys.
+
+use crate::sandbox::{Sandbox, WATCHDOG};
+use agent_relay::bridge::screen::{Break, Row, Screen, View, Watch};
+use platform::pty::{Pty, Size, Writer};
+use std::{
+    ffi::OsString,
+    io::{Read, Write},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// The terminal's size at first.
+pub(crate) const SIZE: Size = Size { rows: 30, cols: 100 };
+
+/// A program that looks well in a terminal.
+pub(crate) struct Terminal {
+    pub(crate) pty: Pty,
+    keys: Writer,
+    picture: Arc<(Mutex<Picture>, Condvar)>,
+}
+
+struct Picture {
+    screen: Screen,
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+impl Terminal {
+    /// `agent-relay-wrap -n NAME OPTIONS -- COMMAND` in the sandbox.
+    pub(crate) fn wrap(sandbox: &Sandbox, name: &str, command: &[&str]) -> Self {
+        Self::wrap_with(sandbox, &["-n", name], command)
+    }
+
+    pub(crate) fn wrap_with(sandbox: &Sandbox, options: &[&str], command: &[&str]) -> Self {
+        let mut line = vec![env!("CARGO_BIN_EXE_agent-relay-wrap")];
+        line.extend_from_slice(options);
+        line.push("--");
+        line.extend_from_slice(command);
+        Self::run(sandbox, &line)
+    }
+
+    pub(crate) fn run(sandbox: &Sandbox, command: &[&str]) -> Self {
+        let command: Vec<_> = command.iter().map(OsString::from).collect();
+        let env = environment(sandbox);
+        let pty = Pty::spawn(&command, &env, Some(sandbox.directory()), SIZE).unwrap();
+        let screen = Screen::new(SIZE.cols.into(), SIZE.rows.into());
+        let picture = Picture { screen, bytes: Vec::new(), ended: false };
+        let picture = Arc::new((Mutex::new(picture), Condvar::new()));
+        let (mut reader, painted) = (pty.reader().unwrap(), Arc::clone(&picture));
+        thread::spawn(move || {
+            let mut buffer = [0; 1 << 16];
+            loop {
+                let count = reader.read(&mut buffer).unwrap_or(0);
+                let mut picture = lock(&painted.0);
+                picture.screen.feed(&buffer[..count], &mut Unwatched);
+                picture.bytes.extend_from_slice(&buffer[..count]);
+                picture.ended = count == 0;
+                painted.1.notify_all();
+                if count == 0 {
+                    return;
+                }
+            }
+        });
+        let keys = pty.writer().unwrap();
+        Self { pty, keys, picture }
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen shows this text.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str) {
+        self.wait_until(&format!("{text:?}"), |screen| screen.contains(text));
+    }
+
+    /// Waits until what the screen shows is as it should be.
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, good: impl Fn(&str) -> bool) {
+        let picture = lock(&self.picture.0);
+        let waiting = |picture: &mut Picture| !good(&picture.screen.text()) && !picture.ended;
+        let (picture, _) = self
+            .picture
+            .1
+            .wait_timeout_while(picture, WATCHDOG, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        let shown = picture.screen.text();
+        let ended = if picture.ended { " (the program has ended)" } else { "" };
+        assert!(good(&shown), "{what} is not shown{ended}:\n{shown}");
+    }
+
+    /// What the screen shows now.
+    pub(crate) fn text(&self) -> String {
+        lock(&self.picture.0).screen.text()
+    }
+
+    /// All bytes so far.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        lock(&self.picture.0).bytes.clone()
+    }
+
+    /// Waits for the program's end; its exit code.
+    #[track_caller]
+    pub(crate) fn finish(self) -> i32 {
+        let code = wait_for_end(&self.pty, WATCHDOG);
+        self.pty.close();
+        code.unwrap_or_else(|| panic!("the program does not end:\n{}", self.text()))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.pty.kill().ok();
+        self.pty.close();
+    }
+}
+
+fn wait_for_end(pty: &Pty, at_most: Duration) -> Option<i32> {
+    let (sender, ended) = std::sync::mpsc::channel();
+    let waited = pty.clone();
+    thread::spawn(move || sender.send(waited.wait().unwrap()));
+    ended.recv_timeout(at_most).ok()
+}
+
+fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
+    let set = [
+        ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),
+        ("AGENT_RELAY_HOME", sandbox.home().into_os_string()),
+        ("HOME", sandbox.directory().as_os_str().to_owned()),
+        ("PS1", "$ ".into()),
+        ("TERM", "xterm-256color".into()),
+    ];
+    let taken = ["HISTFILE", "ENV", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "INPUTRC"];
+    let set = set.into_iter().map(|(name, value): (&str, OsString)| (name.into(), Some(value)));
+    set.chain(taken.map(|name| (name.into(), None))).collect()
+}
+
+/// What scrolls away is of no interest.
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn scrolled_off(&mut self, _: &Row) {}
+    fn leaving_alternate(&mut self, _: View<'_>) {}
+    fn broken(&mut self, _: Break) {}
+}
+
+fn lock(picture: &Mutex<Picture>) -> MutexGuard<'_, Picture> {
+    picture.lock().unwrap_or_else(PoisonError::into_inner)
+}

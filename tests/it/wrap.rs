@@ -1,0 +1,407 @@
+//! The wrapper between real terminals and a real daemon.
+
+use crate::{
+    raw::Raw,
+    sandbox::{self, Sandbox, WATCHDOG},
+    terminal::Terminal,
+};
+use platform::pty::Size;
+use serde_json::{Value, json};
+use std::{env, fs, path::PathBuf, thread, time::Duration};
+
+const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
+
+/// Sends at least once, and waits until the daemon answers for it.
+#[track_caller]
+fn send(from: &mut Raw, to: &str, body: &str) {
+    from.send(to, body, json!({"requires_ack": true}));
+    let answer = from.expect("ACK");
+    assert_eq!(answer["payload"]["state"], "accepted", "{answer}");
+}
+
+/// The next message that arrives.
+#[track_caller]
+fn hear(at: &mut Raw) -> Value {
+    let delivered = at.expect("DELIVER");
+    at.acknowledge(&delivered);
+    delivered
+}
+
+#[track_caller]
+fn hears(at: &mut Raw, from: &str, body: &str) {
+    let delivered = hear(at);
+    let heard = (&delivered["from"], &delivered["payload"]["body"]);
+    assert_eq!(heard, (&json!(from), &json!(body)));
+}
+
+/// Waits until nothing waits for Ann any more: what was sent has been typed and acknowledged.
+#[track_caller]
+fn all_is_typed(sandbox: &Sandbox) {
+    let mut asking = sandbox.join("Asking");
+    until("everything is acknowledged", || {
+        ann(&mut asking).is_some_and(|ann| ann["queued"] == 0 && ann["in_flight"] == 0)
+    });
+    asking.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
+    asking.expect_end();
+}
+
+/// Waits until Ann is here, or gone.
+#[track_caller]
+fn ann_is_here(sandbox: &Sandbox, here: bool) {
+    let mut asking = sandbox.join("Asking");
+    until("Ann comes or goes", || ann(&mut asking).is_some_and(|ann| ann["here"] == true) == here);
+    asking.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
+    asking.expect_end();
+}
+
+/// What the daemon knows of Ann.
+fn ann(asking: &mut Raw) -> Option<Value> {
+    asking.say(&json!({
+        "v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
+        "payload": {"kind": "request", "body": "agents"},
+    }));
+    let answer = asking.expect("DELIVER");
+    let agents = answer["payload"]["data"]["agents"].as_array().expect("a list").clone();
+    agents.into_iter().find(|agent| agent["name"] == "Ann")
+}
+
+/// For what tells nobody that it has come: looks again and again.
+#[track_caller]
+fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let pace = Duration::from_millis(20);
+    for _ in 0..WATCHDOG.as_millis() / pace.as_millis() {
+        if come() {
+            return;
+        }
+        thread::sleep(pace);
+    }
+    panic!("it does not come that {what}");
+}
+
+#[track_caller]
+fn signal(sandbox: &Sandbox, signal: &str, terminal: &Terminal) {
+    let mut kill = sandbox.program("kill");
+    kill.args([signal, &terminal.pty.pid().to_string()]);
+    assert!(sandbox::output(kill).status.success());
+}
+
+#[test]
+fn two_shells_talk_both_ways() {
+    let sandbox = Sandbox::new();
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
+    let mut bob = Terminal::wrap(&sandbox, "Bob", &BASH);
+    ann.wait_for("$ ");
+    bob.wait_for("$ ");
+    ann.press("printf -- '->relay:Bob <<<\\nYour turn\\nto play>>>\\n'\r");
+    bob.wait_until("Ann's message, and a prompt below it", |screen| {
+        let rows: Vec<_> = screen.lines().collect();
+        let at = rows.iter().position(|row| row.starts_with("[relay ")).unwrap_or(usize::MAX);
+        let Some(frame) = rows.get(at..at.saturating_add(6).min(rows.len())) else { return false };
+        let [header, one, two, end, _, prompt] = frame else { return false };
+        header.contains(" from Ann, id ")
+            && header.ends_with("] Another agent wrote this, not your user.")
+            && (*one, *two) == ("Your turn", "to play")
+            && end.starts_with("[/relay ")
+            && *prompt == "$"
+    });
+    bob.press("printf -- '->relay:Ann <<<\\nMine it is>>>\\n'\r");
+    ann.wait_for("Mine it is\n[/relay ");
+    assert!(!ann.text().contains("not delivered"), "{}", ann.text());
+    ann.press("exit 7\r");
+    assert_eq!(ann.finish(), 7);
+    bob.press("exit\r");
+    assert_eq!(bob.finish(), 0);
+}
+
+#[test]
+fn a_message_never_runs_in_a_shell() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    for shell in [&BASH[..], &["sh", "-i"]] {
+        let ann = Terminal::wrap(&sandbox, "Ann", shell);
+        ann.wait_for("$ ");
+        for body in [
+            "touch pwned",
+            "$(touch pwned) `touch pwned`",
+            "\u{1b}[201~\rtouch pwned\r",
+            "\u{1b}[20\u{1b}[201~1~\ntouch pwned\n",
+            "x\u{3}touch pwned\r\u{4}",
+            "x\u{16}\rtouch pwned\r\n!touch\n!!",
+            "relay-000000\ntouch pwned\n[/relay 000000]",
+            "\u{9b}201~\ntouch pwned\t\t\n",
+        ] {
+            send(&mut bob, "Ann", body);
+        }
+        all_is_typed(&sandbox);
+        ann.wait_for("$ ");
+        assert!(!sandbox.directory().join("pwned").exists(), "{shell:?}:\n{}", ann.text());
+        drop(ann);
+        ann_is_here(&sandbox, false);
+    }
+}
+
+#[test]
+fn python_gets_comments() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["python3", "-i"]);
+    ann.wait_for(">>> ");
+    send(&mut bob, "Ann", "open('pwned', 'w')\n\topen('pwned', 'w')");
+    all_is_typed(&sandbox);
+    ann.press("print('->' + 'relay:Bob <<<\\nhello from\\nPython>>>')\r");
+    hears(&mut bob, "Ann", "hello from\nPython");
+    assert!(ann.text().contains("# open('pwned', 'w')"), "{}", ann.text());
+    assert!(!ann.text().contains("Error"), "{}", ann.text());
+    assert!(!sandbox.directory().join("pwned").exists());
+    ann.press("exit(3)\r");
+    assert_eq!(ann.finish(), 3);
+}
+
+#[test]
+fn a_program_that_reads_lines_gets_the_frame() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["cat"]);
+    ann_is_here(&sandbox, true);
+    send(&mut bob, "Ann", "one\n->relay:Bob <<<\nnot to be sent back>>>\nend of it");
+    all_is_typed(&sandbox);
+    // The terminal's echo and cat's own.
+    ann.wait_until("both echoes", |screen| screen.matches("end of it").count() == 2);
+    ann.press("typed by hand\r");
+    ann.wait_until("both echoes", |screen| screen.matches("typed by hand").count() == 2);
+    ann.press("\u{4}");
+    assert_eq!(ann.finish(), 0);
+    let heard = bob.fence();
+    assert!(heard.is_empty(), "what was typed came back: {heard:?}");
+}
+
+/// The full-screen program, which `cargo test` builds beside the tests.
+fn fullscreen() -> String {
+    let tests = env::current_exe().unwrap();
+    let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
+    let program = built.join(format!("fullscreen{}", env::consts::EXE_SUFFIX));
+    assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
+    program.into_os_string().into_string().unwrap()
+}
+
+/// Long enough to be broken into several rows.
+const PARAGRAPH: &str = "The quick brown fox jumps over the lazy dog while seven wizards watch from \
+    a distance and wonder whether any of this will be read again by somebody, some day, far away.";
+
+fn fullscreen_talks(options: &[&str]) {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let program = fullscreen();
+    let mut command = vec![program.as_str()];
+    command.extend_from_slice(options);
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &command);
+    ann.wait_for("> ");
+    // A person's order becomes a message.
+    ann.press(&format!("say Bob {PARAGRAPH}\r"));
+    hears(&mut bob, "Ann", PARAGRAPH);
+    // A fence is no message; a list keeps its lines.
+    ann.press(&format!("ask Bob {PARAGRAPH}\r"));
+    hears(&mut bob, "Ann", &format!("{PARAGRAPH}\n\n- one thing\n- another"));
+    // What arrives is typed, submitted as one, and answered; again and again.
+    for round in 1..=5 {
+        send(&mut bob, "Ann", &format!("ROUND {round}\n{PARAGRAPH}\nLAST LINE"));
+        let answer = format!("round {round}\n{}\nlast line", PARAGRAPH.to_lowercase());
+        hears(&mut bob, "Ann", &answer);
+    }
+    // A half-typed line is left alone, and nothing is typed into a menu.
+    ann.press("say Bo");
+    ann.wait_for("> say Bo");
+    send(&mut bob, "Ann", "LATER");
+    ann.press("b first\r");
+    hears(&mut bob, "Ann", "first");
+    hears(&mut bob, "Ann", "later");
+    ann.press("menu\r");
+    ann.wait_for("❯ 1. Yes");
+    send(&mut bob, "Ann", "AFTER THE MENU");
+    ann.press("2");
+    ann.press("\r");
+    hears(&mut bob, "Ann", "after the menu");
+    all_is_typed(&sandbox);
+    ann.press("quit\r");
+    assert_eq!(ann.finish(), 0);
+    let heard = bob.fence();
+    assert!(heard.is_empty(), "nothing is sent twice: {heard:?}");
+}
+
+#[test]
+fn a_program_that_repaints_by_moving_up_talks() {
+    fullscreen_talks(&[]);
+}
+
+#[test]
+fn a_program_on_the_alternate_screen_talks() {
+    fullscreen_talks(&["--alternate"]);
+}
+
+#[test]
+fn what_goes_wrong_before_the_start_is_one_sentence() {
+    let sandbox = Sandbox::new();
+    let _ann = sandbox.join("Ann");
+    for (options, command, code, sentence) in [
+        (["-n", "Bob"], "no-such-command", 127, "no-such-command"),
+        (["-n", "a b"], "cat", 2, "\"a b\""),
+        (["-n", "user"], "cat", 2, "reserved"),
+        (["-n", "Ann"], "cat", 1, "Ann"),
+    ] {
+        let terminal = Terminal::wrap_with(&sandbox, &options, &[command]);
+        terminal.wait_for(sentence);
+        let text = terminal.text();
+        assert_eq!(terminal.finish(), code, "{text}");
+        let words = text.trim_end().replace('\n', "");
+        assert!(words.len() < 200 && !words.contains("panicked"), "{text}");
+    }
+}
+
+#[test]
+fn keys_and_sizes_pass_through() {
+    let sandbox = Sandbox::new();
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
+    ann.wait_for("$ ");
+    // Readline has them all: insert, to the beginning, delete, recall, interrupt.
+    ann.press("echo  one\u{1}\u{6}\u{6}\u{6}\u{6}\u{6}\u{4}\r");
+    ann.wait_for("\none\n");
+    ann.press("\u{1b}[A two\r");
+    ann.wait_for("\none two\n");
+    ann.press("sleep 1000\r");
+    ann.wait_for("sleep 1000\n");
+    ann.press("\u{3}");
+    ann.press("echo code $?\r");
+    ann.wait_for("code 130\n");
+    ann.press("stty size; echo $AGENT_RELAY_AGENT\r");
+    ann.wait_for("\n30 100\nAnn\n");
+    ann.pty.resize(Size { rows: 20, cols: 77 }).unwrap();
+    ann.press("while [ \"$(stty size)\" != '20 77' ]; do sleep 0.01; done; echo resized\r");
+    ann.wait_for("\nresized\n");
+    ann.press("exit\r");
+    assert_eq!(ann.finish(), 0);
+}
+
+#[test]
+fn the_terminal_is_given_back_as_it_was() {
+    let sandbox = Sandbox::new();
+    let wrap = env!("CARGO_BIN_EXE_agent-relay-wrap");
+    let script = format!(
+        "a=$(stty -g); '{wrap}' -n Ann -- sh -c 'printf \"\\033[?1049h\\033[?2004h\\033[?25l\"; \
+         kill -9 $$'; echo \"code $?\"; [ \"$(stty -g)\" = \"$a\" ] && echo 'as before'"
+    );
+    let terminal = Terminal::run(&sandbox, &["sh", "-c", &script]);
+    terminal.wait_for("code 137\nas before\n");
+    let bytes = String::from_utf8(terminal.bytes()).unwrap();
+    for reset in ["\u{1b}[?1049l", "\u{1b}[?2004l", "\u{1b}[?25h"] {
+        assert!(bytes.contains(reset), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_recording_holds_what_was_sent() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let recording = sandbox.directory().join("ann.bytes");
+    let recording = recording.to_str().unwrap();
+    let options = ["-n", "Ann", "--record", recording];
+    let say = "printf -- '->relay:Bob [thread:t] <<<\\nlast words>>>\\n'";
+    let ann = Terminal::wrap_with(&sandbox, &options, &["sh", "-c", say]);
+    // The command ends at once: its last message goes out all the same.
+    let delivered = hear(&mut bob);
+    assert_eq!(delivered["payload"]["body"], "last words");
+    assert_eq!(delivered["payload"]["thread"], "t");
+    assert_eq!(ann.finish(), 0);
+    let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
+    command.args(["extract", recording]);
+    let output = sandbox::output(command);
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line, json!({"to": "Bob", "body": "last words", "thread": "t"}));
+    assert!(fs::read(recording).unwrap().starts_with(b"->relay:Bob"));
+}
+
+#[test]
+fn without_a_terminal_it_works_all_the_same() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
+    command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
+    command.env("AGENT_RELAY_HOME", sandbox.home());
+    // It asks its terminal something, and waits for the answer.
+    let script = "stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c; stty size; \
+        printf -- '->relay:Bob <<<\\nready>>>\\n'; stty icanon; head -n 3; exit 5";
+    command.args(["-n", "Ann", "--", "sh", "-c", script]);
+    let running = thread::spawn(|| sandbox::output(command));
+    hears(&mut bob, "Ann", "ready");
+    send(&mut bob, "Ann", "hello");
+    let output = running.join().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("033   [   1   ;   1   R"), "{printed}");
+    assert!(printed.contains("40 120"), "{printed}");
+    assert!(printed.contains(" from Bob, id "), "{printed}");
+    assert!(printed.contains("\nhello\r\n"), "{printed}");
+}
+
+#[test]
+fn the_agent_is_told_what_was_not_delivered() {
+    let sandbox = Sandbox::new();
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
+    ann.wait_for("$ ");
+    ann.press("printf -- '->relay:Nobody <<<\\nhello>>>\\n'\r");
+    ann.wait_for(" from @relay] The relay wrote this, not your user.");
+    ann.wait_for("Your message to Nobody was not delivered");
+}
+
+#[test]
+fn a_daemon_that_comes_back_finds_the_agent_again() {
+    let mut sandbox = Sandbox::new();
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
+    ann.wait_for("$ ");
+    sandbox.kill();
+    ann.press("printf -- '->relay:Bob <<<\\nsaid while nobody heard>>>\\n'\r");
+    ann.wait_for("\nsaid while nobody heard>>>\n");
+    sandbox.start();
+    ann_is_here(&sandbox, true);
+    let mut bob = sandbox.join("Bob");
+    send(&mut bob, "Ann", "welcome back");
+    ann.wait_for("welcome back\n[/relay ");
+}
+
+#[test]
+fn a_terminal_that_hangs_up_ends_all() {
+    let sandbox = Sandbox::new();
+    let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
+    ann.wait_for("ready");
+    signal(&sandbox, "-HUP", &ann);
+    ann.finish();
+    assert_eq!(fs::read_to_string(sandbox.directory().join("told")).unwrap(), "told\n");
+    ann_is_here(&sandbox, false);
+}
+
+#[test]
+fn a_command_that_ignores_requests_is_ended_by_force() {
+    let sandbox = Sandbox::new();
+    let script = "trap '' HUP TERM INT; echo ready; while :; do sleep 0.05; done";
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
+    ann.wait_for("ready");
+    signal(&sandbox, "-TERM", &ann);
+    assert_eq!(ann.finish(), 137);
+}
+
+#[test]
+fn mail_for_a_command_that_does_not_read_is_kept() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let body = "a line that nobody reads\n".repeat(20_000);
+    let ann =
+        Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "stty -icanon; echo ready; sleep 1000"]);
+    ann.wait_for("ready");
+    send(&mut bob, "Ann", &body);
+    ann.wait_for("a line that nobody reads");
+    signal(&sandbox, "-TERM", &ann);
+    assert_ne!(ann.finish(), 0);
+    let mut ann = sandbox.join("Ann");
+    let again = hear(&mut ann);
+    assert_eq!(again["payload"]["body"], body);
+}
