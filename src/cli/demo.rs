@@ -20,12 +20,13 @@ use platform::{
     endpoint::Endpoint,
     paths,
     stop::{self, Signal},
+    terminal::RawMode,
 };
 use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, BufRead},
+    io::{self, BufRead, BufReader},
     path::PathBuf,
     process::{self, Child, Command, Stdio},
     time::Duration,
@@ -44,6 +45,9 @@ const SCRIPT: [(&str, &str); 4] = [
 
 /// How long the whole of it may take.
 const DEMO_MS: u64 = 60_000;
+
+/// The longest line that an agent listens to.
+const LINE_BYTES_MAX: usize = 4096;
 
 /// Between two looks at whether an agent has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -237,30 +241,36 @@ impl Drop for Agent {
     }
 }
 
-/// One of the two: says its lines, hears the other's. This is what runs in the terminal.
+/// One of the two: says its lines, hears the other's. This is what runs in the terminal, key by key
+/// as agents' programs do.
 pub(super) fn agent(name: &str) -> Result<i32, Failure> {
+    let _raw = RawMode::enter().map_err(system)?;
     let mut out = Out::new();
-    let mut lines = io::stdin().lock().lines();
+    let mut keys = BufReader::new(io::stdin());
     for (from, text) in SCRIPT {
         if from == name {
             let other = if name == "Ann" { "Bob" } else { "Ann" };
-            out.line(format_args!("->relay:{other} <<<\n{text}>>>\n{name} waits."))?;
+            print(&mut out, &format!("->relay:{other} <<<\n{text}>>>\n{name} waits.\n"))?;
             continue;
         }
-        let heard = hear(&mut lines).map_err(system)?;
+        let heard = hear(&mut keys).map_err(system)?;
         if heard.as_deref() != Some(text) {
             return Err(Failure::failed(format!("{name} heard {heard:?}, not {text:?}")));
         }
-        out.line(format_args!("{name} understood."))?;
+        print(&mut out, &format!("{name} understood.\n"))?;
     }
     Ok(DONE)
 }
 
+/// A terminal that is read key by key moves down only where it is told to.
+fn print(out: &mut Out, text: &str) -> Result<(), Failure> {
+    out.raw(&text.replace('\n', "\r\n"))
+}
+
 /// The next message that the wrapper types: what stands between its frame's two lines.
-fn hear(lines: &mut impl Iterator<Item = io::Result<String>>) -> io::Result<Option<String>> {
+fn hear(keys: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut body: Option<Vec<String>> = None;
-    for line in lines {
-        let line = line?;
+    while let Some(line) = read_line(keys)? {
         if line.starts_with("[relay ") {
             body = Some(Vec::new());
         } else if line.starts_with("[/relay ") {
@@ -274,16 +284,30 @@ fn hear(lines: &mut impl Iterator<Item = io::Result<String>>) -> io::Result<Opti
     Ok(None)
 }
 
+/// What is typed up to an Enter or a line feed; nothing once there are no more keys.
+fn read_line(keys: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    loop {
+        let Some(key) = keys.fill_buf()?.first().copied() else { return Ok(None) };
+        keys.consume(1);
+        match key {
+            b'\r' | b'\n' => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
+            _ if line.len() < LINE_BYTES_MAX => line.push(key),
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_frame_is_heard_and_nothing_around_it() {
-        let text = "x\n[relay 7f3a9c from Bob, id 1a2b3c4d] words\none\n\ntwo\n[/relay 7f3a9c]\n";
-        let mut lines = text.lines().map(|line| Ok(line.to_owned()));
-        assert_eq!(hear(&mut lines).unwrap().as_deref(), Some("one\n\ntwo"));
-        assert_eq!(hear(&mut lines).unwrap(), None);
+        let text = "x\n[relay 7f3a9c from Bob, id 1a2b3c4d] words\none\n\ntwo\n[/relay 7f3a9c]\r";
+        let mut keys = text.as_bytes();
+        assert_eq!(hear(&mut keys).unwrap().as_deref(), Some("one\n\ntwo"));
+        assert_eq!(hear(&mut keys).unwrap(), None);
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn known(names: &[&str]) -> Sandbox {
     for name in names {
         drop(sandbox.join(name));
     }
+    while out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""here":true"#) {}
     sandbox
 }
 
@@ -290,6 +291,6 @@ fn a_wrapped_commands_message_and_exit_code_come_through() {
     let extracted = output(extract);
     assert_eq!(out(&extracted), "{\"body\":\"two\\nlines\",\"to\":\"Bob\"}\n", "{extracted:?}");
     // The command is this program itself, since it is on every system.
-    let exe = env!("CARGO_BIN_EXE_agent-relay");
-    assert_eq!(sandbox.run(["run", "-n", "Ann", "--", exe, "nonsense"]).status.code(), Some(USAGE));
+    let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    run(&sandbox, &["run", "-n", "Ann", "--", exe.to_str().unwrap(), "nonsense"], USAGE);
 }
