@@ -75,7 +75,7 @@ impl Router {
         let Kept { id, shared, speaker, .. } = kept;
         let delivery = Delivery {
             seq: message.seq,
-            session_id: (&*session.id).into(),
+            session_id: (&*session.speaker.session).into(),
             original_to: kept.to_everyone.then(|| EVERYONE.into()),
             attempt: kept.attempts,
             requires_ack: true,
