@@ -2,7 +2,7 @@
 
 use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
-    ask::guest,
+    ask::{ask, guest, read},
     down,
     place::{Asked, Place},
     print::{self, Out, foreign_line},
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     client::{Client, ClientError, Settings},
     daemon,
+    protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{clock, endpoint::Endpoint, paths, process, terminal::Standard};
@@ -150,14 +151,21 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
     })?;
     let mut daemon = process::spawn_detached(&exe, &arguments(place), &log).map_err(failed)?;
     let deadline = clock::monotonic_ms() + START_MS;
+    let mut is_another_up = false;
     loop {
         place.look_again()?;
         match place.try_join(&|endpoint| Settings::guest(endpoint)) {
-            Ok(_) => return Ok(()),
+            Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(()),
+            // Somebody else's was faster. Ours finds that out and ends; until then it might still
+            // take that one's place, should it go down.
+            Ok(_) => is_another_up = true,
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         if daemon.exited().map_err(failed)?.is_some() {
+            if is_another_up {
+                return Ok(());
+            }
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
         }
@@ -172,6 +180,14 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// The number of the process that answers.
+fn pid(client: &Client) -> Option<u32> {
+    let json = ask(client, "status", None).ok()?;
+    let status: relay::Status<'_> = read("status", &json).ok()?;
+    let process: relay::Process<'_> = serde_json::from_str(status.daemon?.get()).ok()?;
+    Some(process.pid)
 }
 
 /// Keeps one older log. How long the log is then.
