@@ -5,11 +5,13 @@ mod argv;
 mod ask;
 mod bench;
 mod completions;
+mod demo;
 mod doctor;
 mod down;
 mod listen;
 mod place;
 mod print;
+mod run;
 mod send;
 mod status;
 mod tap;
@@ -20,7 +22,7 @@ use argh::{ArgsInfo, FromArgs};
 use argv::Words;
 use print::{foreign_line, say};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Write},
 };
 
@@ -45,8 +47,22 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Runs `agent-relay` with the arguments after the program's name; gives back its exit code.
 pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
-    arguments.next_if(|first| first == AS_AGENT_RELAY);
-    end(argv::cut(arguments).and_then(|words| parse(&words)).and_then(Top::run))
+    if arguments.next_if(|first| first == AS_AGENT_RELAY).is_some() {
+        // Parts of commands that run in a process of their own.
+        let part = arguments.next_if(|word| {
+            [bench::FLOOR, demo::AGENT].map(OsStr::new).contains(&word.as_os_str())
+        });
+        if let Some(part) = part {
+            let word = arguments.next().unwrap_or_default();
+            let word = word.to_string_lossy();
+            return end(if part == bench::FLOOR {
+                bench::floor(&word)
+            } else {
+                demo::agent(&word)
+            });
+        }
+    }
+    end(argv::cut(arguments).and_then(|words| parse(&words)?.run(words.command)))
 }
 
 /// Runs `agent-relay-wrap` with the arguments after the program's name; gives back its exit code.
@@ -55,12 +71,29 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if arguments.peek().is_some_and(|first| first == AS_AGENT_RELAY) {
         return agent_relay(arguments);
     }
-    end(Err(Failure::failed("the wrapper is not built yet")))
+    end(run::agent_relay_wrap(arguments))
 }
 
 fn parse(words: &Words) -> Result<Top, Failure> {
     let own: Vec<_> = words.own.iter().map(String::as_str).collect();
-    Top::from_args(&["agent-relay"], &own).map_err(Failure::early)
+    Top::from_args(&["agent-relay"], &own).map_err(|exit| match &words.command_word {
+        Some(word) if exit.status.is_err() && !commands().any(|name| name == *word) => {
+            unknown_command(word)
+        }
+        Some(word) => Failure::early(exit, &format!("agent-relay help {word}")),
+        None => Failure::early(exit, "agent-relay help"),
+    })
+}
+
+fn commands() -> impl Iterator<Item = String> {
+    Top::get_args_info().commands.into_iter().map(|subcommand| subcommand.name.to_owned())
+}
+
+fn unknown_command(word: &str) -> Failure {
+    let nearest = ask::closest(word, commands());
+    let advice = nearest.map(|name| format!("did you mean `agent-relay {name}`?"));
+    let advice = advice.unwrap_or_else(|| "`agent-relay help` lists the commands".to_owned());
+    Failure::usage(format!("no command {}: {advice}", foreign_line(word)))
 }
 
 fn end(result: Result<i32, Failure>) -> i32 {
@@ -111,17 +144,18 @@ enum Command {
     Down(down::Down),
     Status(status::Status),
     Agents(agents::Agents),
+    Run(run::Run),
     Send(send::Send),
     Listen(listen::Listen),
     Tap(tap::Tap),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
-    BenchFloor(bench::BenchFloor),
+    Demo(demo::Demo),
     Completions(completions::Completions),
 }
 
 impl Top {
-    fn run(self) -> Result<i32, Failure> {
+    fn run(self, wrapped: Vec<OsString>) -> Result<i32, Failure> {
         if self.version {
             print::Out::new().line(format_args!("agent-relay {VERSION}"))?;
             return Ok(DONE);
@@ -136,12 +170,13 @@ impl Top {
             Command::Down(down) => down.run(&asked),
             Command::Status(status) => status.run(&asked),
             Command::Agents(agents) => agents.run(&asked),
+            Command::Run(run) => run.run(&asked, wrapped),
             Command::Send(send) => send.run(&asked),
             Command::Listen(listen) => listen.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Doctor(doctor) => doctor.run(&asked),
             Command::Bench(bench) => bench.run(&asked),
-            Command::BenchFloor(floor) => floor.run(),
+            Command::Demo(demo) => demo.run(),
             Command::Completions(completions) => completions.run(),
         }
     }
@@ -172,13 +207,19 @@ impl Failure {
     }
 
     /// The parser's own end: help that was asked for, or a usage that means nothing.
-    fn early(exit: argh::EarlyExit) -> Self {
+    fn early(exit: argh::EarlyExit, help: &str) -> Self {
         match exit.status {
             Ok(()) => {
                 let printed = io::stdout().write_all(exit.output.as_bytes());
                 printed.map_or_else(Self::from, |()| Self { code: DONE, words: None })
             }
-            Err(()) => Self::usage(foreign_line(exit.output.trim_end())),
+            Err(()) => {
+                let words = exit.output.split_whitespace().collect::<Vec<_>>().join(" ");
+                Self::usage(format!(
+                    "{}: `{help}` shows how",
+                    foreign_line(words.trim_end_matches('.'))
+                ))
+            }
         }
     }
 }

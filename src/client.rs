@@ -32,8 +32,8 @@ use std::{
 /// The longest frame that a daemon may send: more than any configuration allows it.
 const FRAME_BYTES_BOUND: usize = 80 * 1024 * 1024;
 
-/// Events that wait for the application in its channel.
-const EVENTS_MAX: usize = 1024;
+/// Events that wait for the application in its channel; more of them wait in the driver.
+const EVENTS_MAX: usize = 64;
 
 /// Commands of the application that wait for the driver.
 const COMMANDS_MAX: usize = 1024;

@@ -87,7 +87,7 @@ impl Config {
         let path = home.join(FILE);
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(&path, &text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) if is_absent(&error) => Ok(Self::default()),
             Err(error) => Err(ConfigError { path, line: None, reason: error.to_string() }),
         }
     }
@@ -169,6 +169,12 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Whether there is no such file; a home that is no directory is somebody else's to complain about.
+#[must_use]
+pub fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn whole(digits: &str, radix: u32) -> Option<u64> {

@@ -18,6 +18,7 @@ mod spin;
 
 use crate::{
     link::Held,
+    protocol::relay::Process,
     router::{Limits, Router},
 };
 use acceptor::{Acceptor, Readers};
@@ -31,7 +32,13 @@ use platform::{
     stop::Signal,
     transport::{Listener, Place},
 };
-use std::{fmt, io, path::PathBuf, thread, time::Duration};
+use serde_json::value::RawValue;
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    process, thread,
+    time::Duration,
+};
 
 /// Events that wait for the router's thread before those who bring them wait too.
 const INBOX_EVENTS: usize = 1024;
@@ -99,7 +106,9 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
         owner: User::me()?,
     };
     let signals = tell_signals(inbox.clone())?;
-    let core = core::Core::new(Router::new(settings.limits, seed()?), events, held);
+    let mut router = Router::new(settings.limits, seed()?);
+    router.describe_daemon(describe(&claim.endpoint, &settings.home));
+    let core = core::Core::new(router, events, held);
     let (news, router_ended) = bounded(1);
     let core = thread::Builder::new().name("router".into()).spawn(move || {
         // Dropped also where the router's thread panics: the keeper hears of either.
@@ -118,6 +127,16 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     readers.join();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What `status` says about this process.
+fn describe(endpoint: &Endpoint, home: &Path) -> Box<RawValue> {
+    let about = Process {
+        pid: process::id(),
+        endpoint: endpoint.as_text().into(),
+        home: home.display().to_string().into(),
+    };
+    serde_json::value::to_raw_value(&about).expect("it is two texts and a number")
 }
 
 fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {

@@ -16,6 +16,9 @@ pub mod endpoint;
 pub mod lock;
 pub mod paths;
 pub mod peer;
+#[cfg(unix)]
+#[path = "poll/unix.rs"]
+mod poll;
 pub mod process;
 pub mod pty;
 #[cfg(windows)]

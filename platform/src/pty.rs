@@ -156,6 +156,8 @@ impl Pty {
             let given_up = Instant::now() + grace;
             while Instant::now() < given_up {
                 if let Some(code) = self.try_wait()? {
+                    // What it has left behind.
+                    self.kill()?;
                     return Ok(code);
                 }
                 thread::sleep(LOOK);

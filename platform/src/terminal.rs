@@ -8,7 +8,7 @@ mod imp;
 mod imp;
 
 use std::{
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Read, Write},
     panic,
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
@@ -40,6 +40,68 @@ pub fn is_terminal(stream: Standard) -> bool {
 /// or if it does not know.
 pub fn size() -> Option<Size> {
     imp::size().filter(|size| size.rows > 0 && size.cols > 0)
+}
+
+/// What is typed (or comes on standard input), as soon as it is there: nothing is read ahead, and in raw
+/// mode every key arrives, which the standard library does not grant for Ctrl-Z on Windows.
+#[derive(Debug)]
+pub struct Input(imp::Input);
+
+impl Input {
+    /// Standard input.
+    ///
+    /// # Errors
+    /// If there is none, or no handle left for it.
+    pub fn new() -> io::Result<Self> {
+        imp::Input::new().map(Self).map_err(crate::naming("open standard input"))
+    }
+
+    /// What ends a read of this in another thread.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.0.interrupter())
+    }
+}
+
+/// Blocks until there is something; `Ok(0)` is the end, or an interruption.
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+/// Ends the reads of an [`Input`], now and from now on. On Windows, one of a console only.
+#[derive(Clone, Debug)]
+pub struct Interrupter(imp::Interrupter);
+
+impl Interrupter {
+    /// Ends them.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
+    }
+}
+
+/// Standard output without a buffer in between: what is written is shown, in as few calls.
+#[derive(Debug)]
+pub struct Output(imp::Output);
+
+impl Output {
+    /// Standard output.
+    ///
+    /// # Errors
+    /// If there is none, or no handle left for it.
+    pub fn new() -> io::Result<Self> {
+        imp::Output::new().map(Self).map_err(crate::naming("open standard output"))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What the terminal was like before raw mode; there is one terminal, so there is one of these.

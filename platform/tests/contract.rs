@@ -49,7 +49,8 @@ tests! {
         last_bytes_before_a_hang_up_arrive, write_now_never_blocks;
     endings:
         hang_up_ends_a_blocked_read, hang_up_ends_a_blocked_write, hang_up_is_for_ever,
-        hang_up_is_heard_on_the_other_side, stop_ends_a_blocked_accept, a_stop_is_for_ever;
+        hang_up_is_heard_on_the_other_side, who_leaves_without_reading_is_heard,
+        stop_ends_a_blocked_accept, a_stop_is_for_ever;
     listeners:
         nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
         a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, a_removed_socket_is_noticed,
@@ -60,15 +61,16 @@ tests! {
         another_users_server_is_refused, another_users_endpoint_is_foreign;
     files:
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
-        private_files_are_private, private_files_are_replaced_whole, a_reader_keeps_what_it_opened, private_directories_are_private,
+        private_files_are_private, private_files_are_replaced_whole,
+        a_reader_keeps_what_it_opened, private_directories_are_private,
         what_others_can_read_is_refused, a_detached_process_holds_nothing_open,
         a_detached_process_leaves_its_session;
     terminals:
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
         a_command_sees_its_surroundings, what_is_typed_is_read, a_resize_reaches_the_command,
         the_cursor_is_told, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
-        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, ctrl_c_is_told, an_interrupt_is_told, termination_is_told,
-        a_hang_up_is_told;
+        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives, ctrl_c_is_told,
+        an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
 }
 
 /// What cannot be shown where: the kind of run, the test, the reason.

@@ -129,6 +129,8 @@ pub struct Extractor {
     changed: bool,
     /// When rows will have stood still.
     due: Option<Moment>,
+    /// Since when that waits for the end of a picture.
+    held: Option<Moment>,
     /// Bytes came since the last turn's end.
     turn_open: bool,
 }
@@ -156,6 +158,7 @@ impl Extractor {
             sampled: 0,
             changed: false,
             due: None,
+            held: None,
             turn_open: false,
         }
     }
@@ -245,7 +248,7 @@ impl Extractor {
         self.fed = now;
         self.changed = true;
         self.turn_open = true;
-        self.due = self.due.or(Some(now.saturating_add(STILL_MS)));
+        self.due = self.due.or_else(|| Some(now.saturating_add(STILL_MS)));
     }
 
     /// What changed did so by the last bytes.
@@ -256,11 +259,14 @@ impl Extractor {
     }
 
     fn look(&mut self, now: Moment) {
-        let picture_ends = self.fed.saturating_add(PICTURE_MS);
-        if self.screen.synchronizing() && now < picture_ends {
-            self.due = Some(picture_ends);
-            return;
+        if self.screen.synchronizing() {
+            let end = self.held.get_or_insert(now).saturating_add(PICTURE_MS);
+            if now < end {
+                self.due = Some(end.min(self.fed.saturating_add(STILL_MS).max(now + 1)));
+                return;
+            }
         }
+        self.held = None;
         self.sample(now);
         self.reader.look(Look { now, cursor: self.screen.cursor().row, all: false });
         self.due = self.reader.still.next(now);
@@ -343,6 +349,14 @@ struct Shown {
     row: u64,
 }
 
+/// A message as it was read.
+struct Said {
+    number: u64,
+    row: u64,
+    message: Message,
+    echo: Option<Problem>,
+}
+
 struct Told {
     problem: u64,
     row: u64,
@@ -384,7 +398,8 @@ impl Watch for Reader {
             page.row(&row, &rules, &mut items);
         }
         page.end_turn(&rules, &mut items);
-        self.judge_visible(items);
+        let said = items.into_iter().filter_map(|item| self.said(item)).collect();
+        self.judge_picture(said);
     }
 
     fn broken(&mut self, cause: Break) {
@@ -437,15 +452,25 @@ impl Reader {
         self.picture.clear();
     }
 
+    /// The message an item is; a problem is told at once.
+    fn said(&mut self, item: Item) -> Option<Said> {
+        match item.what {
+            Extracted::Problem(problem) => {
+                self.tell(problem, item.first);
+                None
+            }
+            Extracted::Found(message) => {
+                Some(Said { number: digest(&message), row: item.first, message, echo: item.echo })
+            }
+        }
+    }
+
     /// Takes what is final for good, unless it was taken while it stood on the screen.
     fn settle(&mut self, item: Item) {
-        let message = match item.what {
-            Extracted::Problem(problem) => return self.tell(problem, item.first),
-            Extracted::Found(message) => message,
-        };
-        let number = digest(&message);
+        let Some(said) = self.said(item) else { return };
+        let number = said.number;
         if self.primary.is_some() {
-            self.judge_picture(vec![(number, message)]);
+            self.judge_picture(vec![said]);
             return self.keep_in_picture(number);
         }
         if self.replay.covers(number, &self.taken) {
@@ -453,13 +478,16 @@ impl Reader {
         }
         match self.shown.iter().position(|shown| shown.message == number) {
             Some(at) => _ = self.shown.drain(..=at),
-            None => self.take(message, number),
+            None => self.take(said),
         }
     }
 
-    fn take(&mut self, message: Message, number: u64) {
-        self.taken.push(number);
-        self.found.push(Extracted::Found(message));
+    fn take(&mut self, said: Said) {
+        self.taken.push(said.number);
+        match said.echo {
+            Some(problem) => self.tell(problem, said.row),
+            None => self.found.push(Extracted::Found(said.message)),
+        }
     }
 
     /// Tells a problem once, however often its row is painted.
@@ -488,6 +516,7 @@ impl Reader {
         for row in self.still.rows() {
             page.row(row, &rules, &mut items);
         }
+        let opened = page.open_since();
         if look.all {
             page.end_turn(&rules, &mut items);
         }
@@ -497,9 +526,13 @@ impl Reader {
         let end = items.iter().position(|item| is_message(item) && !self.is_final(item, top, look));
         items.truncate(end.unwrap_or(items.len()));
         items.retain(|item| is_message(item) || self.is_final(item, top, look));
+        let said: Vec<Said> = items.into_iter().filter_map(|item| self.said(item)).collect();
         match self.primary {
-            Some(_) => self.judge_visible(items),
-            None => self.judge_rows(items, look),
+            Some(_) => self.judge_picture(said),
+            None => self.judge_rows(said, look),
+        }
+        if let Some(opened) = opened.filter(|_| look.all) {
+            self.page.mark_end(opened, self.still.rows());
         }
     }
 
@@ -518,20 +551,12 @@ impl Reader {
     }
 
     /// Takes what is new on the primary screen.
-    fn judge_rows(&mut self, items: Vec<Item>, look: Look) {
-        let reach = 2 * self.rows as u64;
-        let top = self.page.top();
+    fn judge_rows(&mut self, messages: Vec<Said>, look: Look) {
+        let (reach, top) = (2 * self.rows as u64, self.page.top());
         self.shown.retain(|shown| shown.row + reach >= top);
         let (mut replay, mut at, mut present) = (self.replay.clone(), 0, Vec::new());
-        for item in items {
-            let message = match item.what {
-                Extracted::Problem(problem) => {
-                    self.tell(problem, item.first);
-                    continue;
-                }
-                Extracted::Found(message) => message,
-            };
-            let shown = Shown { message: digest(&message), row: item.first };
+        for said in messages {
+            let shown = Shown { message: said.number, row: said.row };
             present.push(shown);
             if replay.covers(shown.message, &self.taken) {
                 continue;
@@ -541,7 +566,7 @@ impl Reader {
                 None => {
                     self.shown.insert(at, shown);
                     at += 1;
-                    self.take(message, shown.message);
+                    self.take(said);
                 }
             }
         }
@@ -550,18 +575,6 @@ impl Reader {
             self.replay = Replay::Over;
             self.shown = present;
         }
-    }
-
-    /// Takes what is new on the alternate screen.
-    fn judge_visible(&mut self, items: Vec<Item>) {
-        let mut messages = Vec::new();
-        for item in items {
-            match item.what {
-                Extracted::Problem(problem) => self.tell(problem, item.first),
-                Extracted::Found(message) => messages.push((digest(&message), message)),
-            }
-        }
-        self.judge_picture(messages);
     }
 
     /// A message scrolled off the picture it was part of, and was judged.
@@ -573,27 +586,24 @@ impl Reader {
     }
 
     /// Takes what is new of a picture: of these messages, and those that scrolled off before them.
-    fn judge_picture(&mut self, messages: Vec<(u64, Message)>) {
+    fn judge_picture(&mut self, messages: Vec<Said>) {
         let judged = self.picture.len();
-        let picture: Vec<u64> = self
-            .picture
-            .iter()
-            .copied()
-            .chain(messages.iter().map(|(number, _)| *number))
-            .collect();
+        let visible = messages.iter().map(|said| said.number);
+        let picture: Vec<u64> = self.picture.iter().copied().chain(visible).collect();
         let old = self.taken.old_in_picture(&picture);
-        for (number, message) in messages.into_iter().skip(old.saturating_sub(judged)) {
-            self.take(message, number);
+        for said in messages.into_iter().skip(old.saturating_sub(judged)) {
+            self.take(said);
         }
     }
 
     fn end_turn(&mut self, look: Look) {
         self.look(look);
         self.ended = look.now;
-        self.page.mark_end(self.still.rows());
     }
 }
 
+#[cfg(test)]
+mod recordings;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

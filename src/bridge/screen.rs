@@ -21,8 +21,8 @@ use unicode_width::UnicodeWidthChar;
 
 /// Sizes beyond these are clamped: nobody reads such a terminal, and its cells cost memory.
 const COLUMNS_MIN: usize = 2;
-const COLUMNS_MAX: usize = 1000;
-const ROWS_MAX: usize = 500;
+const COLUMNS_MAX: usize = 600;
+const ROWS_MAX: usize = 250;
 
 /// Rows of history after which it is emptied; they are read at once, so this only says how often.
 const HISTORY_ROWS_KEPT: usize = 64;
@@ -32,6 +32,10 @@ const HISTORY_ROWS_MAX: usize = 4096;
 
 /// Bytes of a control string that reach the parser, which keeps them all. No string means anything here.
 const STRING_BYTES_MAX: usize = 256;
+
+/// Digits of a control sequence's number that reach the parser: who repeats a character more often than
+/// 999 times only wants to keep it busy.
+const NUMBER_DIGITS_MAX: usize = 3;
 
 /// Combining characters on one cell.
 const MARKS_MAX: usize = 16;
@@ -128,7 +132,8 @@ impl View<'_> {
 pub struct Screen {
     term: Term<VoidListener>,
     parser: Processor<Unbuffered>,
-    strings: StringLimit,
+    characters: WholeCharacters,
+    limit: Limit,
     notes: Notes,
 }
 
@@ -150,16 +155,19 @@ impl Screen {
         Self {
             term: Term::new(config, &size, VoidListener),
             parser: Processor::new(),
-            strings: StringLimit::default(),
+            characters: WholeCharacters::default(),
+            limit: Limit::default(),
             notes: Notes::default(),
         }
     }
 
     /// Paints `bytes`, and tells `watch` what happens on the way.
     pub fn feed(&mut self, bytes: &[u8], watch: &mut impl Watch) {
-        let Self { term, parser, strings, notes } = self;
+        let Self { term, parser, characters, limit, notes } = self;
         let mut painter = Painter { term, notes, watch };
-        strings.pass(bytes, |piece| parser.advance(&mut painter, piece));
+        characters.pass(bytes, |whole| {
+            limit.pass(whole, |piece| parser.advance(&mut painter, piece));
+        });
     }
 
     /// Changes the size; rows that no longer fit scroll off.
@@ -303,59 +311,110 @@ impl Timeout for Unbuffered {
     }
 }
 
-/// Cuts operating system commands short before they reach the parser.
+/// Keeps a character that was cut in two until it is whole. The parser has a way of its own for that,
+/// which swallows what follows where another one is cut within the next four bytes.
 #[derive(Default)]
-enum StringLimit {
+struct WholeCharacters {
+    bytes: [u8; 4],
+    length: usize,
+}
+
+impl WholeCharacters {
+    fn pass(&mut self, mut bytes: &[u8], mut parse: impl FnMut(&[u8])) {
+        while self.length > 0 {
+            let Some((&next, rest)) = bytes.split_first() else { return };
+            self.bytes[self.length] = next;
+            match std::str::from_utf8(&self.bytes[..=self.length]) {
+                Ok(character) => parse(character.as_bytes()),
+                Err(error) if error.error_len().is_none() => {
+                    self.length += 1;
+                    bytes = rest;
+                    continue;
+                }
+                Err(_) => {
+                    parse("\u{fffd}".as_bytes());
+                    self.length = 0;
+                    continue;
+                }
+            }
+            self.length = 0;
+            bytes = rest;
+        }
+        let (whole, cut) = bytes.split_at(bytes.len() - Self::cut(bytes));
+        self.bytes[..cut.len()].copy_from_slice(cut);
+        self.length = cut.len();
+        parse(whole);
+    }
+
+    /// How many bytes at the end begin a character and do not end it.
+    fn cut(bytes: &[u8]) -> usize {
+        let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
+        (1..=bytes.len().min(3))
+            .find(begins)
+            .filter(|&length| {
+                std::str::from_utf8(&bytes[bytes.len() - length..])
+                    .is_err_and(|error| error.error_len().is_none())
+            })
+            .unwrap_or(0)
+    }
+}
+
+/// Cuts what a program may make as long as it likes before it reaches the parser: operating system
+/// commands, and the numbers of control sequences (not those that name a private mode).
+#[derive(Default)]
+enum Limit {
     #[default]
     Text,
     Escape,
-    Inside(usize),
+    String(usize),
+    Number(usize),
+    Private,
 }
 
-impl StringLimit {
+impl Limit {
     fn pass(&mut self, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
-        let mut start = 0;
-        let mut at = 0;
+        let (mut start, mut at) = (0, 0);
         while at < bytes.len() {
-            match *self {
-                Self::Text => match bytes[at..].iter().position(|&byte| byte == 0x1b) {
-                    Some(offset) => {
-                        at += offset + 1;
-                        *self = Self::Escape;
-                    }
-                    None => at = bytes.len(),
-                },
-                Self::Escape => {
-                    *self = Self::after_escape(bytes[at]);
-                    at += 1;
-                }
-                Self::Inside(length) if matches!(bytes[at], 0x07 | 0x18 | 0x1a | 0x1b) => {
-                    *self = if bytes[at] == 0x1b { Self::Escape } else { Self::Text };
-                    if length >= STRING_BYTES_MAX {
-                        start = at;
-                    }
-                    at += 1;
-                }
-                Self::Inside(length) => {
-                    if length == STRING_BYTES_MAX {
-                        parse(&bytes[start..at]);
-                    }
-                    *self = Self::Inside(length.saturating_add(1));
-                    at += 1;
-                    if length >= STRING_BYTES_MAX {
-                        start = at;
-                    }
+            if matches!(self, Self::Text) {
+                match bytes[at..].iter().position(|&byte| byte == 0x1b) {
+                    Some(offset) => at += offset,
+                    None => break,
                 }
             }
+            let (next, keeps) = self.after(bytes[at]);
+            *self = next;
+            if !keeps {
+                parse(&bytes[start..at]);
+                start = at + 1;
+            }
+            at += 1;
         }
         parse(&bytes[start..]);
     }
 
-    fn after_escape(byte: u8) -> Self {
-        match byte {
-            b']' => Self::Inside(0),
-            0x18 | 0x1a | 0x20..=0x7e => Self::Text,
-            _ => Self::Escape,
+    /// What comes after a byte, and whether the parser gets it.
+    fn after(&self, byte: u8) -> (Self, bool) {
+        match (self, byte) {
+            (_, 0x1b) => (Self::Escape, true),
+            (_, 0x18 | 0x1a) | (Self::Text, _) => (Self::Text, true),
+            (Self::Escape, b']') => (Self::String(0), true),
+            (Self::Escape, b'[') => (Self::Number(0), true),
+            (Self::Escape, 0x20..=0x7e) => (Self::Text, true),
+            (Self::Escape, _) => (Self::Escape, true),
+            (Self::String(_), 0x07) => (Self::Text, true),
+            (&Self::String(length), _) => {
+                (Self::String(length.saturating_add(1)), length < STRING_BYTES_MAX)
+            }
+            (Self::Number(_) | Self::Private, 0x40..=0x7e) => (Self::Text, true),
+            (Self::Number(_) | Self::Private, 0x3c..=0x3f) | (Self::Private, _) => {
+                (Self::Private, true)
+            }
+            (Self::Number(0), b'0') => (Self::Number(0), true),
+            (&Self::Number(digits), b'0'..=b'9') => {
+                (Self::Number(digits.saturating_add(1)), digits < NUMBER_DIGITS_MAX)
+            }
+            (Self::Number(_), b':' | b';') => (Self::Number(0), true),
+            (&Self::Number(digits), _) => (Self::Number(digits), true),
         }
     }
 }
@@ -732,54 +791,218 @@ impl<W: Watch> Handler for Painter<'_, W> {
     }
 
     fn decaln(&mut self) {
-        self.term.decaln();
+        // A screen full of E, for adjusting a tube, costs too much to paint.
+        self.clear_screen(ClearMode::All);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[derive(Default)]
-    struct Seen(u64, Vec<String>, Vec<Break>);
-    impl Watch for Seen {
+    /// Writes down what happens.
+    #[derive(Default, Debug, PartialEq)]
+    struct Log(Vec<String>);
+
+    impl Watch for Log {
         fn scrolled_off(&mut self, row: &Row) {
-            self.0 += 1;
-            if self.1.len() < 100 {
-                self.1.push(row.text.clone());
-            }
+            self.0.push(row.text.clone());
         }
-        fn leaving_alternate(&mut self, _: View<'_>) {}
+
+        fn leaving_alternate(&mut self, screen: View<'_>) {
+            let mut row = Row::default();
+            screen.read(0, &mut row);
+            self.0.push(format!("leaving {}", row.text));
+        }
+
         fn broken(&mut self, cause: Break) {
-            self.2.push(cause);
+            self.0.push(format!("{cause:?}"));
+        }
+    }
+
+    fn painted(bytes: &[u8]) -> (Screen, Log) {
+        let (mut screen, mut log) = (Screen::new(10, 3), Log::default());
+        screen.feed(bytes, &mut log);
+        (screen, log)
+    }
+
+    fn log(bytes: &str) -> Vec<String> {
+        painted(bytes.as_bytes()).1.0
+    }
+
+    #[test]
+    fn rows_are_seen_to_leave_once_and_in_order() {
+        assert_eq!(log("a\r\nb\r\nc\r\nd\r\ne"), ["a", "b"]);
+        assert_eq!(log("a\r\nb\r\nc\x1b[2S"), ["a", "b"]);
+        assert_eq!(log("0123456789abcdefghij0123456789x"), ["0123456789"]);
+        assert_eq!(log("a\r\nb\r\nfixed\x1b[1;2r\x1b[2;1H\nx\ny"), ["a", "b"]);
+        let many: String = (0..5000).map(|n| format!("{n}\r\n")).collect();
+        assert_eq!(log(&many).len(), 4998);
+        assert_eq!(log("a\x1b[65535b").len(), 656 / 10 - 2);
+    }
+
+    #[test]
+    fn what_is_erased_or_deleted_does_not_leave() {
+        assert_eq!(log("a\r\nb\x1b[2J"), ["ScreenCleared"]);
+        assert_eq!(log("a\r\nb\x1b[H\x1b[J"), ["ScreenCleared"]);
+        assert_eq!(log("a\r\nb\x1b[H\x1b[2Mx"), Vec::<String>::new());
+        assert_eq!(log("a\r\nb\x1b[1J"), Vec::<String>::new());
+        assert_eq!(painted(b"a\r\nb\x1b[1Jc").0.text(), "\n c\n\n");
+        assert_eq!(log("a\x1b[3J\x1bc"), ["HistoryCleared", "Reset"]);
+    }
+
+    #[test]
+    fn the_alternate_screen_comes_and_goes() {
+        let events = log("a\x1b[?1049h\x1b[Hb\r\nc\r\nd\r\ne\x1b[?1049l");
+        assert_eq!(events, ["AlternateShown", "TopPainted", "b", "leaving c", "PrimaryShown"]);
+        let (screen, _) = painted(b"a\x1b[?1049hb");
+        assert!(screen.alternate());
+        let (screen, _) = painted(b"a\x1b[?1049hb\x1bc");
+        assert!(!screen.alternate());
+        assert_eq!(screen.text(), "\n\n\n");
+    }
+
+    #[test]
+    fn a_row_tells_how_it_was_broken() {
+        let (screen, _) = painted("0123456 89ab\r\n字字字字 字x".as_bytes());
+        let row = |text: &str, width, wraps| Row { text: text.to_owned(), width, wraps };
+        assert_eq!(screen.row(0), row("ab", 2, false));
+        assert_eq!(screen.row(1), row("字字字字 ", 10, true));
+        assert_eq!(screen.row(2), row("字x", 3, false));
+        let (screen, _) = painted("\tx\r\ne\u{301}a\u{200d}".as_bytes());
+        assert_eq!(screen.row(0), row("\tx", 9, false));
+        assert_eq!(screen.row(1), row("e\u{301}a\u{200d}", 2, false));
+    }
+
+    #[test]
+    fn characters_cut_in_two_are_whole_again() {
+        let text = "éx🎉字é🎉xé\u{1b}[1m字";
+        for cut in 1..8 {
+            let (mut screen, mut log) = (Screen::new(40, 3), Log::default());
+            text.as_bytes().chunks(cut).for_each(|piece| screen.feed(piece, &mut log));
+            assert_eq!(screen.row(0).text, "éx🎉字é🎉xé字", "{cut}");
+        }
+        for broken in
+            [&b"\xe2a\xe2\x82b\xf0\x9f\x98\xc3\xa9\xff\xe2\x1b[mc"[..], b"\xe2\xe2\xe2\x82\xacd"]
+        {
+            let (mut screen, mut log) = (Screen::new(40, 3), Log::default());
+            screen.feed(broken, &mut log);
+            let whole = screen.row(0);
+            for cut in 1..5 {
+                let (mut screen, mut log) = (Screen::new(40, 3), Log::default());
+                broken.chunks(cut).for_each(|piece| screen.feed(piece, &mut log));
+                assert_eq!(screen.row(0), whole, "{cut}");
+            }
         }
     }
 
     #[test]
-    fn speed() {
-        for (name, text) in [
-            (
-                "plain",
-                "The quick brown fox jumps over the lazy dog and runs away from there.\r\n"
-                    .to_owned(),
-            ),
-            ("long", "x".repeat(8000) + "\r\n"),
-            (
-                "colour",
-                "\x1b[32mok\x1b[0m some test name that passed in \x1b[1m12ms\x1b[0m\r\n".to_owned(),
-            ),
-            ("short", "y\r\n".to_owned()),
-        ] {
-            let block = text.repeat((1 << 16) / text.len());
-            let mut screen = Screen::new(100, 40);
-            let mut seen = Seen::default();
-            let start = std::time::Instant::now();
-            let rounds = 300;
-            for _ in 0..rounds {
-                screen.feed(block.as_bytes(), &mut seen);
+    fn only_harmless_questions_are_answered() {
+        let (mut screen, _) = painted(b"x\x1b[c\x1b[6n\x1b[18t");
+        assert_eq!(screen.take_answers(), b"\x1b[?6c\x1b[1;2R\x1b[8;3;10t");
+        let nasty = b"\x1b]0;rm -rf\x07\x1b[21t\x1b]52;c;?\x07\x1b]10;?\x07\x1bP$qm\x1b\\\x1b[?u\x1b[?2026$p\x1b[14t\x1b[>c";
+        assert_eq!(painted(nasty).0.take_answers(), b"");
+        let flood = b"\x1b[6n".repeat(100_000);
+        assert!(painted(&flood).0.take_answers().len() < 2 * ANSWER_BYTES_MAX);
+    }
+
+    #[test]
+    fn modes_and_looks_are_told() {
+        let (screen, _) = painted(b"\x1b[?2004h\x1b[?25l\x1b[?2026h\x1b[2mgh\x1b[0;7mi");
+        assert!(screen.bracketed_paste() && screen.synchronizing());
+        assert_eq!(screen.cursor(), Cursor { row: 0, column: 3, visible: false });
+        let look = screen.look(0);
+        assert!(look[0].dim && !look[0].inverse && look[2].inverse && !look[2].dim);
+        assert_eq!((look[2].character, look.len()), ('i', 10));
+    }
+
+    #[test]
+    fn sizes_are_clamped() {
+        let (mut screen, mut log) = painted(b"abc");
+        for (columns, rows) in [(0, 0), (usize::MAX, usize::MAX), (1, 1), (80, 24)] {
+            screen.resize(columns, rows, &mut log);
+            screen.feed("字text\r\n".repeat(30).as_bytes(), &mut log);
+        }
+        assert_eq!(screen.size(), (80, 24));
+    }
+
+    #[test]
+    fn a_narrower_screen_loses_no_rows() {
+        let (mut screen, mut log) = (Screen::new(80, 24), Log::default());
+        let rows: String = (0..24).map(|n| format!("{n:02}{}\r\n", "x".repeat(70))).collect();
+        screen.feed(rows.as_bytes(), &mut log);
+        screen.resize(4, 5, &mut log);
+        screen.feed(b"\r\n".repeat(10).as_slice(), &mut log);
+        let text: String = log.0.concat();
+        for n in 0..24 {
+            assert!(text.contains(&format!("{n:02}xx")), "row {n} is gone");
+        }
+    }
+
+    #[test]
+    fn strings_and_marks_that_never_end_cost_nothing() {
+        let (mut screen, mut log) = (Screen::new(80, 24), Log::default());
+        screen.feed(b"\x1b]0;", &mut log);
+        for _ in 0..200 {
+            screen.feed(&[b'x'; 65536], &mut log);
+            screen.feed(b";\x9d\x9c", &mut log);
+        }
+        assert!(matches!(screen.limit, Limit::String(n) if n > 13_000_000));
+        screen.feed(b"\x07seen\x1b]8;;http://x\x1b\\link", &mut log);
+        screen.feed("\u{301}".repeat(100_000).as_bytes(), &mut log);
+        assert!(screen.row(0).text.starts_with("seenlink"));
+        assert!(screen.row(0).text.len() < 100);
+    }
+
+    #[test]
+    fn a_long_string_leaves_what_follows_alone() {
+        for length in [0, 1, 250, 255, 256, 257, 258, 300, 5000] {
+            for end in ["\x07", "\x1b\\", "\x18", "\x1a"] {
+                let bytes = format!("a\x1b]0;{}{end}b\r\n", "x".repeat(length));
+                for cut in [1, 3, 100, 10_000] {
+                    let (mut screen, mut log) = (Screen::new(10, 3), Log::default());
+                    bytes.as_bytes().chunks(cut).for_each(|piece| screen.feed(piece, &mut log));
+                    assert_eq!(screen.text(), "ab\n\n\n", "{length} {end:?} {cut}");
+                }
             }
-            let mb = (rounds * block.len()) as f64 / 1e6;
-            println!("{name}: {:.0} MB/s rows {}", mb / start.elapsed().as_secs_f64(), seen.0);
+        }
+    }
+
+    /// Bytes as terminals see them: text, controls, and sequences of all kinds, whole and broken.
+    fn noise() -> impl Strategy<Value = Vec<u8>> {
+        let text = prop_oneof![
+            "[a-z ]{0,12}",
+            "\\PC{0,6}",
+            Just("\r\n".to_owned()),
+            Just("\t".to_owned()),
+            Just("\u{1b}[2J".to_owned()),
+            Just("\u{1b}[3J".to_owned()),
+            Just("\u{1b}[?1049h".to_owned()),
+            Just("\u{1b}[?1049l".to_owned()),
+            Just("\u{1b}c".to_owned()),
+            Just("\u{1b}M".to_owned()),
+            "\u{1b}\\[[0-9;?]{0,8}[A-Za-z@`]",
+            "\u{1b}\\][0-9];[a-z]{0,300}\u{7}",
+        ];
+        let piece = prop_oneof![8 => text.prop_map(String::into_bytes), 1 => prop::collection::vec(any::<u8>(), 0..20)];
+        prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+        #[test]
+        fn noise_never_panics(bytes in noise(), sizes in prop::collection::vec((0usize..40, 0usize..12), 1..5)) {
+            let (mut screen, mut log) = (Screen::new(7, 3), Log::default());
+            for (piece, (columns, rows)) in std::iter::zip(bytes.chunks(37), sizes.into_iter().cycle()) {
+                screen.feed(piece, &mut log);
+                screen.resize(columns, rows, &mut log);
+                let answers = screen.take_answers();
+                prop_assert!(answers.iter().all(|b| b"\x1b[?0123456789;cRt".contains(b)));
+            }
+            screen.text();
         }
     }
 }

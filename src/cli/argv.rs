@@ -20,6 +20,8 @@ const TOP_VALUES: [&str; 2] = ["--endpoint", "--home"];
 pub(super) struct Words {
     /// For the parser.
     pub(super) own: Vec<String>,
+    /// Which command it is, if any.
+    pub(super) command_word: Option<String>,
     /// What is to be wrapped, untouched.
     pub(super) command: Vec<OsString>,
 }
@@ -32,9 +34,10 @@ pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words
         let word = utf8(&word)?;
         match word.as_str() {
             "help" => {
-                own.extend(arguments.next().map(|word| utf8(&word)).transpose()?);
+                let command_word = arguments.next().map(|word| utf8(&word)).transpose()?;
+                own.extend(command_word.clone());
                 own.push("--help".to_owned());
-                return Ok(Words { own, command: Vec::new() });
+                return Ok(Words { own, command_word, ..Words::default() });
             }
             _ if TOP_VALUES.contains(&word.as_str()) => {
                 own.push(word);
@@ -43,12 +46,13 @@ pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words
             _ if word.starts_with('-') => push(&mut own, &word),
             _ => {
                 let wraps = WRAPPING.contains(&word.as_str());
-                own.push(word);
-                return if wraps { wrapped(own, arguments) } else { plain(own, arguments) };
+                own.push(word.clone());
+                let words = if wraps { wrapped(own, arguments) } else { plain(own, arguments) };
+                return words.map(|words| Words { command_word: Some(word), ..words });
             }
         }
     }
-    Ok(Words { own, command: Vec::new() })
+    Ok(Words { own, ..Words::default() })
 }
 
 /// Cuts up the arguments of a command that wraps another: what isn't an option begins the other.
@@ -59,10 +63,11 @@ pub(super) fn wrapped(
     let mut arguments = arguments;
     while let Some(word) = arguments.next() {
         if word == "--" {
-            return Ok(Words { own, command: arguments.collect() });
+            return Ok(Words { own, command: arguments.collect(), ..Words::default() });
         }
         if !word.as_encoded_bytes().starts_with(b"-") {
-            return Ok(Words { own, command: std::iter::once(word).chain(arguments).collect() });
+            let command = std::iter::once(word).chain(arguments).collect();
+            return Ok(Words { own, command, ..Words::default() });
         }
         let word = utf8(&word)?;
         let takes_value = !SWITCHES.contains(&word.as_str()) && !word.contains('=');
@@ -71,7 +76,7 @@ pub(super) fn wrapped(
             own.extend(arguments.next().map(|word| utf8(&word)).transpose()?);
         }
     }
-    Ok(Words { own, command: Vec::new() })
+    Ok(Words { own, ..Words::default() })
 }
 
 /// Options of wrapping commands that take no value.
@@ -88,7 +93,7 @@ pub(super) fn plain(
         options &= word != "--";
         if options { push(&mut own, &word) } else { own.push(word) }
     }
-    Ok(Words { own, command: Vec::new() })
+    Ok(Words { own, ..Words::default() })
 }
 
 fn push(own: &mut Vec<String>, word: &str) {

@@ -1,8 +1,12 @@
 //! What commands have in common: checked names, times, and what the daemon answers.
 
-use super::{Failure, place::Place, print::foreign_line};
+use super::{
+    Failure,
+    place::Place,
+    print::{foreign_line, say},
+};
 use crate::{
-    client::{Client, ClientError, Delivery, Settings},
+    client::{Client, ClientError, Delivery, Event, Settings, State},
     protocol::{
         name::Name,
         relay::{Agents, Page},
@@ -66,6 +70,40 @@ pub(super) fn agents_pages(client: &Client) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// What else happens while a command waits, said in passing.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// The daemon was lost, which is said once.
+    is_away: bool,
+}
+
+impl Aside {
+    pub(super) fn note(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::State(State::Backoff { why, .. }) if !self.is_away => {
+                self.is_away = true;
+                say(format_args!("{}; trying again", foreign_line(&why)));
+            }
+            Event::State(State::Ready(_)) if self.is_away => {
+                self.is_away = false;
+                say("connected again");
+            }
+            Event::Complaint(fault) => {
+                let (message, code) = (foreign_line(&fault.message), foreign_line(&fault.code));
+                say(format_args!("{message} ({code})"));
+            }
+            Event::Ended(ended) => return Err(Failure::failed(foreign_line(&ended.to_string()))),
+            Event::State(_)
+            | Event::Delivered(_)
+            | Event::Accepted { .. }
+            | Event::Refused { .. }
+            | Event::Busy { .. }
+            | Event::Subscribed { .. } => {}
+        }
+        Ok(())
+    }
+}
+
 /// The name that is here and looks most like one that nobody has.
 pub(super) fn nearest(wanted: &str, client: &Client) -> Option<String> {
     // Without a list there is no advice, and the refusal itself is said anyway.
@@ -75,7 +113,7 @@ pub(super) fn nearest(wanted: &str, client: &Client) -> Option<String> {
     closest(wanted, here.map(|row| row.name.into_owned()))
 }
 
-fn closest(wanted: &str, names: impl Iterator<Item = String>) -> Option<String> {
+pub(super) fn closest(wanted: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let allowed = (wanted.chars().count() / 3).clamp(1, 3);
     names
         .map(|name| (distance(&wanted.to_lowercase(), &name.to_lowercase()), name))

@@ -9,7 +9,7 @@ mod measure;
 mod route;
 
 use super::{
-    AS_AGENT_RELAY, DONE, Failure, argv,
+    AS_AGENT_RELAY, DONE, Failure,
     place::Asked,
     print::{Out, say},
 };
@@ -74,22 +74,15 @@ impl Bench {
     }
 }
 
-/// The relaying process of `bench`, which starts it; of no use otherwise.
-#[derive(Debug, FromArgs, ArgsInfo)]
-#[argh(subcommand, name = "bench-floor", help_triggers("--help"))]
-pub(super) struct BenchFloor {
-    /// where it listens
-    #[argh(positional, from_str_fn(argv::text))]
-    endpoint: String,
-}
+/// The word behind [`AS_AGENT_RELAY`] that makes this program the relaying process.
+pub(super) const FLOOR: &str = "bench-floor";
 
-impl BenchFloor {
-    pub(super) fn run(self) -> Result<i32, Failure> {
-        let endpoint = parse(&self.endpoint)?;
-        let mut out = Out::new();
-        floor::serve(&endpoint, || out.line("ready"))?;
-        Ok(DONE)
-    }
+/// The relaying process of `bench`.
+pub(super) fn floor(endpoint: &str) -> Result<i32, Failure> {
+    let endpoint = parse(endpoint)?;
+    let mut out = Out::new();
+    floor::serve(&endpoint, || out.line("ready"))?;
+    Ok(DONE)
 }
 
 fn parse(endpoint: &str) -> Result<Endpoint, Failure> {
@@ -345,7 +338,7 @@ impl Floor {
     fn start(scratch: &Path) -> io::Result<Self> {
         let endpoint = Endpoint::inside(scratch, "floor")?;
         let process = Command::new(env::current_exe()?)
-            .args([AS_AGENT_RELAY, "bench-floor", endpoint.as_text()])
+            .args([AS_AGENT_RELAY, FLOOR, endpoint.as_text()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -1,7 +1,7 @@
 //! `doctor`: what may be in the way, and what to do about it. It changes nothing.
 
 use super::{
-    DONE, FAILED, Failure, VERSION,
+    DONE, FAILED, Failure, VERSION, down,
     place::{Asked, Place},
     print::{Colour, Out, foreign_line},
 };
@@ -111,7 +111,7 @@ fn examine(asked: &Asked) -> Vec<Check> {
     match asked.sources(&home, &config) {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            let lock = home.join("daemon.lock");
+            let lock = home.join(down::LOCK);
             checks.push(daemon(&Place { home, config, sources }, &lock));
         }
         Err(failure) => {

@@ -2,18 +2,21 @@
 
 use super::{
     DONE, Failure, TIMED_OUT,
-    ask::ask,
+    ask::{ask, read},
     place::{Asked, Place},
     print::Out,
 };
-use crate::client::{ClientError, Settings};
+use crate::{
+    client::{Client, ClientError, Event, Settings, State},
+    protocol::relay,
+};
 use argh::{ArgsInfo, FromArgs};
 use platform::{clock, lock::Lock};
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
 
 /// The lock that a daemon holds for life.
-const LOCK: &str = "daemon.lock";
+pub(super) const LOCK: &str = "daemon.lock";
 
 /// How long a daemon may take to go.
 const STOP_MS: u64 = 15_000;
@@ -52,24 +55,29 @@ impl Down {
 
 /// Asks the daemon to stop and waits until it is gone; false where there was none.
 pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
-    let make = |endpoint: &str| Settings::guest(endpoint);
-    let client = match place.try_join(&make) {
+    let client = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
             return if is_locked(place)? { Err(hidden(place, &endpoint)) } else { Ok(false) };
         }
         Err(error) => return Err(error.into()),
     };
-    let endpoint = client.endpoint().to_owned();
+    let asked = clock::monotonic_ms();
+    let left = || (asked + STOP_MS).saturating_sub(clock::monotonic_ms());
     match ask(&client, "stop", None) {
         // It may be gone before its answer is out; whether it goes is seen below.
         Ok(_) | Err(Failure { code: TIMED_OUT, .. }) => {}
         Err(failure) => return Err(failure),
     }
+    while let Ok(event) = client.events().recv_timeout(Duration::from_millis(left())) {
+        if matches!(event, Event::State(State::Backoff { .. }) | Event::Ended(_)) {
+            break;
+        }
+    }
+    let endpoint = client.endpoint().to_owned();
     drop(client);
-    let deadline = clock::monotonic_ms() + STOP_MS;
-    while is_locked(place)? || is_there(place, &endpoint) {
-        if clock::monotonic_ms() > deadline {
+    while !is_gone(place, &endpoint, asked)? {
+        if left() == 0 {
             let words = format!("the daemon at {endpoint} is still there {STOP_MS} ms later");
             return Err(Failure::new(TIMED_OUT, words));
         }
@@ -78,10 +86,18 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn is_there(place: &Place, endpoint: &str) -> bool {
-    let settings = Settings::guest(endpoint);
-    debug_assert!(!place.sources.candidates().is_empty());
-    !matches!(crate::client::Client::join(settings), Err(ClientError::NoDaemon { .. }))
+/// Nothing is there, or something that was started since.
+fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
+    match Client::join(Settings::guest(endpoint)) {
+        Err(ClientError::NoDaemon { .. }) => Ok(!is_locked(place)?),
+        // One that is about to go may say so.
+        Err(_) => Ok(false),
+        Ok(client) => {
+            let Ok(json) = ask(&client, "status", None) else { return Ok(false) };
+            let age = read::<relay::Status<'_>>("status", &json)?.uptime_ms;
+            Ok(age < clock::monotonic_ms().saturating_sub(asked))
+        }
+    }
 }
 
 fn is_locked(place: &Place) -> Result<bool, Failure> {

@@ -2,10 +2,9 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::agent_name,
+    ask::{Aside, agent_name},
     place::Asked,
     print::{Colour, Out, foreign_line, indented},
-    send::note,
 };
 use crate::{
     client::{Client, Delivery, Event, Settings},
@@ -50,6 +49,7 @@ impl Listen {
             client.subscribe(pattern)?;
         }
         let mut out = Out::new();
+        let mut aside = Aside::default();
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
             match client.events().recv() {
@@ -57,7 +57,7 @@ impl Listen {
                     self.hear(&client, &mut out, &delivery)?;
                     left -= 1;
                 }
-                Ok(event) => note(event)?,
+                Ok(event) => aside.note(event)?,
                 Err(_) => return Err(Failure::failed("the connection is over")),
             }
         }

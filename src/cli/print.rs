@@ -129,7 +129,14 @@ pub(super) fn foreign_line(text: &str) -> String {
 
 /// A body below its first line's heading: no line of it can look like a heading.
 pub(super) fn indented(body: &str) -> String {
-    foreign(body).trim_end_matches('\n').replace('\n', "\n    ")
+    let body = foreign(body);
+    let mut lines = body.trim_end_matches('\n').split('\n');
+    let mut text = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        text.push_str(if line.is_empty() { "\n" } else { "\n    " });
+        text.push_str(line);
+    }
+    text
 }
 
 /// Control characters, bidirectional controls, line separators and tags.
@@ -188,7 +195,7 @@ mod tests {
         assert_eq!(foreign("\u{9b}\u{202e}\u{2066}\u{200f}"), "\\u{9b}\\u{202e}\\u{2066}\\u{200f}");
         assert_eq!(foreign("\u{2028}\u{e0041}\u{61c}"), "\\u{2028}\\u{e0041}\\u{61c}");
         assert_eq!(foreign_line("a\nb\tc"), "a\\u{a}b\\u{9}c");
-        assert_eq!(indented("one\n[Ann] two\n"), "one\n    [Ann] two");
+        assert_eq!(indented("one\n\nAnn: two\n"), "one\n\n    Ann: two");
         for code in (0..=0x10_ffff).filter_map(char::from_u32) {
             let shown = foreign(&code.to_string());
             assert!(shown.chars().all(|c| c == '\n' || c == '\t' || !is_hidden(c)), "{shown:?}");

@@ -2,12 +2,12 @@
 
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
-    ask::{agent_name, ask, milliseconds, nearest},
+    ask::{Aside, agent_name, ask, milliseconds, nearest},
     place::Asked,
     print::{Out, foreign_line, say},
 };
 use crate::{
-    client::{Client, Event, Meta, Outgoing, SendId, Settings, State},
+    client::{Client, Event, Meta, Outgoing, SendId, Settings},
     protocol::{
         code::NackCode,
         name::{EVERYONE, RELAY},
@@ -150,7 +150,7 @@ impl Send {
         send_id: &SendId,
         deadline: u64,
     ) -> Result<Option<u64>, Failure> {
-        let mut missed = None;
+        let (mut missed, mut aside) = (None, Aside::default());
         loop {
             match self.next(client, deadline)? {
                 Event::Accepted { send_id: id, recipients } if id == *send_id => {
@@ -165,7 +165,7 @@ impl Send {
                     // The others may still get it; each that doesn't is named.
                     missed = Some(keep(missed, failure));
                 }
-                event => note(event)?,
+                event => aside.note(event)?,
             }
         }
     }
@@ -177,6 +177,7 @@ impl Send {
         send_id: &SendId,
         deadline: u64,
     ) -> Result<Option<u64>, Failure> {
+        let mut aside = Aside::default();
         loop {
             ask(client, "status", None)?;
             let mut again_after = None;
@@ -188,7 +189,7 @@ impl Send {
                     Event::Busy { send_id: id, wait_ms } if id == *send_id => {
                         again_after = Some(wait_ms);
                     }
-                    event => note(event)?,
+                    event => aside.note(event)?,
                 }
             }
             let Some(wait_ms) = again_after else { return Ok(None) };
@@ -239,8 +240,9 @@ impl Send {
             return out.json("sent", &Report { send_id: &send_id.0, state, recipients });
         }
         match recipients {
-            Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),
             None => out.line(format_args!("{state} {send_id}")),
+            Some(1) => out.line(format_args!("{state} {send_id} for 1 recipient")),
+            Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),
         }
     }
 }
@@ -250,26 +252,6 @@ fn keep(earlier: Option<Failure>, failure: Failure) -> Failure {
         say(words);
     }
     failure
-}
-
-/// What else happens while a command waits.
-pub(super) fn note(event: Event) -> Result<(), Failure> {
-    match event {
-        Event::State(State::Backoff { why, .. }) => {
-            say(format_args!("{}; trying again", foreign_line(&why)));
-        }
-        Event::Complaint(fault) => {
-            say(format_args!("{} ({})", foreign_line(&fault.message), foreign_line(&fault.code)));
-        }
-        Event::Ended(ended) => return Err(Failure::failed(foreign_line(&ended.to_string()))),
-        Event::State(_)
-        | Event::Delivered(_)
-        | Event::Accepted { .. }
-        | Event::Refused { .. }
-        | Event::Busy { .. }
-        | Event::Subscribed { .. } => {}
-    }
-    Ok(())
 }
 
 fn read_text(name: &str, source: impl Read) -> Result<String, Failure> {

@@ -65,8 +65,16 @@ impl Status {
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {
     let counts = &status.counts;
+    let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
+        (
+            "process",
+            match process.transpose()? {
+                Some(it) => format!("{}, home {}", it.pid, foreign_line(&it.home)),
+                None => "unknown".to_owned(),
+            },
+        ),
         (
             "version",
             format!(

@@ -2,10 +2,9 @@
 
 use super::{
     Failure,
-    ask::{ask, data_of, guest, read},
+    ask::{Aside, ask, data_of, guest, read},
     place::Asked,
     print::{Colour, Out, compact, foreign_line, indented, say},
-    send::note,
 };
 use crate::{
     client::{Delivery, Event, State},
@@ -29,29 +28,29 @@ use argh::{ArgsInfo, FromArgs};
 pub(super) struct Tap {
     /// print one JSON object a line for each message
     #[argh(switch)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl Tap {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let client = guest(&asked.place()?)?;
-        let mut out = Out::new();
+        let (mut out, mut aside) = (Out::new(), Aside::default());
         ask(&client, "tap", None)?;
         loop {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
                 // A new connection taps nothing yet.
-                Ok(Event::State(State::Ready(_))) => {
+                Ok(event @ Event::State(State::Ready(_))) => {
                     ask(&client, "tap", None)?;
-                    say("connected again; what was said meanwhile is not shown");
+                    aside.note(event)?;
                 }
-                Ok(event) => note(event)?,
+                Ok(event) => aside.note(event)?,
                 Err(_) => return Err(Failure::failed("the connection is over")),
             }
         }
     }
 
-    fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
+    pub(super) fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
         let Some(json) = data_of(delivery).filter(|_| is_copy(delivery)) else { return Ok(()) };
         if self.json {
             return out.json_text("tap", json);

@@ -2,7 +2,7 @@
 
 use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
-    ask::guest,
+    ask::{ask, guest, read},
     down,
     place::{Asked, Place},
     print::{self, Out, foreign_line},
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     client::{Client, ClientError, Settings},
     daemon,
+    protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{clock, endpoint::Endpoint, paths, process, terminal::Standard};
@@ -17,6 +18,7 @@ use serde::Serialize;
 use std::{
     env,
     ffi::OsString,
+    fmt::Display,
     fs,
     io::{self, Read, Seek, SeekFrom},
     path::Path,
@@ -27,6 +29,12 @@ use tracing::level_filters::LevelFilter;
 
 /// The daemon's log in the home directory.
 const LOG: &str = "daemon.log";
+
+/// How much the daemon logs.
+const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
+
+/// A log that is longer when a daemon starts makes room for a new one.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// How long a daemon may take until clients can connect.
 const START_MS: u64 = 15_000;
@@ -104,10 +112,8 @@ impl Up {
 
 fn foreground(place: Place) -> Result<i32, Failure> {
     log_to_stderr()?;
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
-    let sources = &place.sources;
-    let said = sources.option.as_ref().or(sources.environment.as_ref()).or(sources.config.as_ref());
-    let endpoint = said.map(|text| Endpoint::parse(text.as_ref())).transpose();
+    let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
+    let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
         endpoint: endpoint.map_err(|error| failed(&error))?,
         limits: place.config.limits(),
@@ -119,9 +125,9 @@ fn foreground(place: Place) -> Result<i32, Failure> {
 
 /// The log goes where errors go: to a terminal, or into the file that a detached daemon is given.
 fn log_to_stderr() -> Result<(), Failure> {
-    let level = match env::var("AGENT_RELAY_LOG") {
+    let level = match env::var(LOG_LEVEL) {
         Ok(text) => text.parse().map_err(|_| {
-            Failure::usage("AGENT_RELAY_LOG is error, warn, info, debug or trace".to_owned())
+            Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
         })?,
         Err(_) => LevelFilter::INFO,
     };
@@ -139,20 +145,27 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::failed(error.to_string());
     paths::make_private_dir(&place.home).map_err(failed)?;
     let log = place.home.join(LOG);
-    let log_end = fs::metadata(&log).map_or(0, |metadata| metadata.len());
+    let log_end = make_room(&log).map_err(failed)?;
     let exe = env::current_exe().map_err(|error| {
         Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
     })?;
     let mut daemon = process::spawn_detached(&exe, &arguments(place), &log).map_err(failed)?;
     let deadline = clock::monotonic_ms() + START_MS;
+    let mut is_another_up = false;
     loop {
         place.look_again()?;
         match place.try_join(&|endpoint| Settings::guest(endpoint)) {
-            Ok(_) => return Ok(()),
+            Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(()),
+            // Somebody else's was faster. Ours finds that out and ends; until then it might still
+            // take that one's place, should it go down.
+            Ok(_) => is_another_up = true,
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         if daemon.exited().map_err(failed)?.is_some() {
+            if is_another_up {
+                return Ok(());
+            }
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
         }
@@ -167,6 +180,24 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// The number of the process that answers.
+fn pid(client: &Client) -> Option<u32> {
+    let json = ask(client, "status", None).ok()?;
+    let status: relay::Status<'_> = read("status", &json).ok()?;
+    let process: relay::Process<'_> = serde_json::from_str(status.daemon?.get()).ok()?;
+    Some(process.pid)
+}
+
+/// Keeps one older log. How long the log is then.
+fn make_room(log: &Path) -> io::Result<u64> {
+    let bytes = fs::metadata(log).map_or(0, |metadata| metadata.len());
+    if bytes <= LOG_BYTES_MAX {
+        return Ok(bytes);
+    }
+    fs::rename(log, log.with_extension("log.old"))?;
+    Ok(0)
 }
 
 fn arguments(place: &Place) -> Vec<OsString> {

@@ -41,6 +41,9 @@ const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Events kept beside the application's channel before nothing more is read.
 const UNHEARD_MAX: usize = 10_000;
 
+/// Bytes of deliveries among them.
+const UNHEARD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// How long a connection may take to end politely.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -104,6 +107,7 @@ pub(super) struct Driver {
     events: Sender<Event>,
     /// Events that the application's channel had no room for.
     unheard: VecDeque<Event>,
+    unheard_bytes: usize,
     account: Arc<Account>,
     requests: HashMap<SendId, Sender<Result<Delivery, ClientError>>>,
     subscribing: HashMap<String, Sender<Result<(), ClientError>>>,
@@ -132,6 +136,7 @@ impl Driver {
             commands,
             events,
             unheard: VecDeque::new(),
+            unheard_bytes: 0,
             account,
             requests: HashMap::new(),
             subscribing: HashMap::new(),
@@ -167,7 +172,7 @@ impl Driver {
         let command = select.recv(&self.commands);
         let mut incoming = None;
         if let Some(connection) = &self.connection {
-            if self.unheard.len() < UNHEARD_MAX {
+            if self.unheard.len() < UNHEARD_MAX && self.unheard_bytes < UNHEARD_BYTES_MAX {
                 incoming = Some(select.recv(&connection.incoming));
             }
             if !self.unwritten.is_empty() {
@@ -315,12 +320,12 @@ impl Driver {
                 let asked = delivery.reply_to.clone().map(SendId);
                 match asked.and_then(|id| self.requests.remove(&id)) {
                     Some(reply) => answer(&reply, Ok(delivery)),
-                    None => self.unheard.push_back(Event::Delivered(delivery)),
+                    None => self.keep(Event::Delivered(delivery)),
                 }
             }
             Event::Refused { send_id, nack } => match self.requests.remove(&send_id) {
                 Some(reply) => answer(&reply, Err(ClientError::Refused(Box::new(nack)))),
-                None => self.unheard.push_back(Event::Refused { send_id, nack }),
+                None => self.keep(Event::Refused { send_id, nack }),
             },
             Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
                 Some(reply) => {
@@ -329,7 +334,7 @@ impl Driver {
                         refused.map_or(Ok(()), |nack| Err(ClientError::Refused(Box::new(nack)))),
                     );
                 }
-                None => self.unheard.push_back(Event::Subscribed { pattern, refused }),
+                None => self.keep(Event::Subscribed { pattern, refused }),
             },
             Event::Ended(ended) => {
                 self.account.ended.lock().get_or_insert_with(|| ended.clone());
@@ -339,26 +344,46 @@ impl Driver {
                 for (_, reply) in self.subscribing.drain() {
                     answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
-                self.unheard.push_back(Event::Ended(ended));
+                self.keep(Event::Ended(ended));
             }
             event @ (Event::Delivered(_)
             | Event::Accepted { .. }
             | Event::Busy { .. }
             | Event::Complaint(_)
-            | Event::State(_)) => self.unheard.push_back(event),
+            | Event::State(_)) => self.keep(event),
         }
+    }
+
+    fn keep(&mut self, event: Event) {
+        self.unheard_bytes += weight(&event);
+        self.unheard.push_back(event);
     }
 
     /// Tells the application what its channel has room for.
     fn tell(&mut self) {
         while let Some(event) = self.unheard.pop_front() {
+            let bytes = weight(&event);
             match self.events.try_send(event) {
-                Ok(()) => {}
+                Ok(()) => self.unheard_bytes -= bytes,
                 Err(TrySendError::Full(event)) => return self.unheard.push_front(event),
                 // The application doesn't listen any more; closing follows.
-                Err(TrySendError::Disconnected(_)) => {}
+                Err(TrySendError::Disconnected(_)) => self.unheard_bytes -= bytes,
             }
         }
+    }
+}
+
+/// What an event takes while it is kept.
+fn weight(event: &Event) -> usize {
+    match event {
+        Event::Delivered(delivery) => delivery.json().len(),
+        Event::Accepted { .. }
+        | Event::Refused { .. }
+        | Event::Busy { .. }
+        | Event::Subscribed { .. }
+        | Event::Complaint(_)
+        | Event::State(_)
+        | Event::Ended(_) => 0,
     }
 }
 

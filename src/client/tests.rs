@@ -245,6 +245,26 @@ fn a_busy_recipients_message_goes_again() {
 }
 
 #[test]
+fn an_application_that_does_not_hear_stops_being_read_for_and_loses_nothing() {
+    let (client, daemon, _daemons) = joined();
+    let body = "x".repeat(20_000);
+    let (sender, said) = bounded(1);
+    thread::spawn(move || {
+        for number in 0..1200 {
+            daemon.deliver(&format!("d{number}"), "Bob", &body, None);
+        }
+        sender.send(daemon).unwrap();
+    });
+    for number in 0..1200 {
+        let Event::Delivered(delivery) = next(&client) else { panic!("a delivery comes") };
+        assert_eq!(delivery.id, format!("d{number}"));
+        // What is kept for it and what the channels hold is less than a thousand of these.
+        assert!(number > 100 || said.is_empty(), "the daemon waits for the application");
+    }
+    said.recv_timeout(WATCHDOG).unwrap();
+}
+
+#[test]
 fn dropping_a_client_whose_daemon_does_not_listen_ends() {
     let (client, daemon, _daemons) = joined();
     let (done, ended) = bounded(1);

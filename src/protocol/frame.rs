@@ -31,11 +31,12 @@ pub fn seal(bytes: &mut [u8], start: usize, more: usize) {
 /// Cuts a stream of bytes into frames; holds at most one that isn't whole.
 ///
 /// A driver reads into [`space`](Self::space), says how much with [`filled`](Self::filled), and
-/// takes what is whole with [`batch`](Self::batch).
+/// takes what is whole with [`take`](Self::take) or [`batch`](Self::batch).
 #[derive(Debug)]
 pub struct Decoder {
     frame_bytes_max: usize,
     buffer: Vec<u8>,
+    taken: usize,
     filled: usize,
 }
 
@@ -43,14 +44,15 @@ impl Decoder {
     /// A decoder that refuses frames of more than `frame_bytes_max` bytes.
     #[must_use]
     pub const fn new(frame_bytes_max: usize) -> Self {
-        Self { frame_bytes_max, buffer: Vec::new(), filled: 0 }
+        Self { frame_bytes_max, buffer: Vec::new(), taken: 0, filled: 0 }
     }
 
     /// Where the next bytes go. Never empty.
     pub fn space(&mut self) -> &mut [u8] {
-        if self.buffer.len() - self.filled < READ_BYTES / 2 {
-            self.grow();
-        }
+        self.buffer.copy_within(self.taken..self.filled, 0);
+        self.filled -= self.taken;
+        self.taken = 0;
+        self.fit();
         &mut self.buffer[self.filled..]
     }
 
@@ -63,33 +65,41 @@ impl Decoder {
     /// Bytes of a frame that isn't whole yet.
     #[must_use]
     pub const fn pending(&self) -> usize {
-        self.filled
+        self.filled - self.taken
     }
 
-    /// Takes every whole frame. `Ok(None)` asks for more bytes.
+    /// Whether there is a whole frame, or a violation.
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        self.whole() > 0 || self.check_next().is_err()
+    }
+
+    /// Takes every whole frame, in place. `Ok(None)` asks for more bytes.
     ///
     /// A violation comes after the good frames before it were taken, and then for ever.
-    pub fn batch(&mut self) -> Result<Option<Batch>, Violation> {
+    pub fn take(&mut self) -> Result<Option<Frames<'_>>, Violation> {
+        let start = self.taken;
         let whole = self.whole();
         if whole == 0 {
             return self.check_next().map(|()| None);
         }
-        let batch = Batch { bytes: self.buffer[..whole].to_vec() };
-        self.buffer.copy_within(whole..self.filled, 0);
-        self.filled -= whole;
-        if self.buffer.len() > READ_BYTES && self.filled < READ_BYTES / 2 {
-            self.buffer.truncate(READ_BYTES);
-            self.buffer.shrink_to_fit();
-        }
-        Ok(Some(batch))
+        self.taken += whole;
+        Ok(Some(Frames { rest: &self.buffer[start..start + whole] }))
+    }
+
+    /// The same as a value of its own, to be handed to another thread.
+    pub fn batch(&mut self) -> Result<Option<Batch>, Violation> {
+        let taken = self.take()?;
+        Ok(taken.map(|frames| Batch { bytes: frames.rest.to_vec() }))
     }
 
     /// Bytes of whole good frames at the front.
     fn whole(&self) -> usize {
+        let bytes = &self.buffer[self.taken..self.filled];
         let mut end = 0;
-        while let Some(length) = length_at(&self.buffer[end..self.filled]) {
+        while let Some(length) = length_at(&bytes[end..]) {
             let after = end + PREFIX + length;
-            if length == 0 || length > self.frame_bytes_max || after > self.filled {
+            if length == 0 || length > self.frame_bytes_max || after > bytes.len() {
                 break;
             }
             end = after;
@@ -98,7 +108,7 @@ impl Decoder {
     }
 
     fn check_next(&self) -> Result<(), Violation> {
-        match length_at(&self.buffer[..self.filled]) {
+        match length_at(&self.buffer[self.taken..self.filled]) {
             Some(0) => Err(Violation::new(ErrorCode::BadFrame, "a frame has at least one byte")),
             Some(length) if length > self.frame_bytes_max => Err(Violation::new(
                 ErrorCode::FrameTooLarge,
@@ -112,11 +122,15 @@ impl Decoder {
     }
 
     /// Makes room as bytes come, not as a length promises: a peer that only announces takes none.
-    fn grow(&mut self) {
+    /// Gives it back once a large frame is gone.
+    fn fit(&mut self) {
         let wanted =
             (self.filled * 2).clamp(READ_BYTES, PREFIX + self.frame_bytes_max + READ_BYTES);
-        if wanted > self.buffer.len() {
-            self.buffer.resize(wanted, 0);
+        if self.buffer.len() - self.filled < READ_BYTES / 2 {
+            self.buffer.resize(wanted.max(self.buffer.len()), 0);
+        } else if self.buffer.len() > READ_BYTES && self.filled < READ_BYTES / 2 {
+            self.buffer.truncate(READ_BYTES);
+            self.buffer.shrink_to_fit();
         }
     }
 }
@@ -223,7 +237,7 @@ mod tests {
         let mut decoder = Decoder::new(1 << 20);
         let got = decode(&mut decoder, &frames(&[&large, b"{}"])).unwrap();
         assert_eq!(got, [large, b"{}".to_vec()]);
-        assert_eq!(decoder.buffer.len(), READ_BYTES);
+        assert_eq!(decoder.space().len(), READ_BYTES);
     }
 
     #[test]

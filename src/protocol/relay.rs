@@ -59,9 +59,22 @@ pub struct Status<'a> {
     pub memory_bytes_max: u64,
     /// What became of messages since the start.
     pub counts: Counts,
-    /// What the daemon's driver says about itself: endpoint, home, process.
+    /// What the daemon's driver says about itself: a [`Process`].
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<&'a RawValue>,
+}
+
+/// What a daemon says about the process that it is: [`Status`]' `daemon`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process<'a> {
+    /// The system's number of it, for a person to look at; it decides nothing.
+    pub pid: u32,
+    /// Where it listens.
+    #[serde(borrow)]
+    pub endpoint: Cow<'a, str>,
+    /// Where its files are.
+    #[serde(borrow)]
+    pub home: Cow<'a, str>,
 }
 
 /// What became of messages since the daemon's start.

@@ -87,7 +87,7 @@ impl Router {
     /// Answers a broken rule, and ends the connection if it was one of those.
     pub(super) fn violated(&mut self, client: ClientId, violation: Violation) {
         let code = violation.code;
-        if code.is_fatal() {
+        if code.is_fatal() && self.clients.contains_key(&client) {
             self.log(client, &violation.to_string());
         }
         self.answer(client, Kind::Error, &Fault::from(violation));
@@ -136,7 +136,8 @@ impl Router {
     /// Whoever is left has had its moment.
     pub(super) fn stopped(&mut self) {
         self.stopping = Stopping::Done;
-        let mut left: Vec<_> = self.clients.keys().copied().collect();
+        let is_open = |client: &&ClientId| !matches!(self.clients[client].stage, Stage::HungUp);
+        let mut left: Vec<_> = self.clients.keys().filter(is_open).copied().collect();
         left.sort_unstable();
         self.out.extend(left.into_iter().map(Output::HangUp));
         self.out.push(Output::Stopped);

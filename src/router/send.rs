@@ -40,7 +40,7 @@ pub(super) struct Said<'e> {
     /// At least once.
     pub(super) requires_ack: bool,
     expires: Moment,
-    /// The longest that a DELIVER of it can be.
+    /// The longest that a DELIVER of it can be: what room is asked for.
     pub(super) bytes: usize,
 }
 
@@ -440,6 +440,7 @@ impl Said<'_> {
 
 /// A bound for every DELIVER that can be made of a SEND; off by its unused room at most.
 fn deliver_bytes_max(envelope: &Envelope<'_>, from: &Name) -> usize {
+    const FIELDS: &str = r#""from":"","topic":"","payload":,"payload_meta":}"#;
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' => 2,
         0..0x20 => 6,
@@ -447,6 +448,7 @@ fn deliver_bytes_max(envelope: &Envelope<'_>, from: &Name) -> usize {
     };
     let topic: usize = envelope.topic.iter().flat_map(|topic| topic.bytes()).map(escaped).sum();
     HEAD_BYTES
+        + FIELDS.len()
         + from.as_str().len()
         + topic
         + envelope.payload.len()

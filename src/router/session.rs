@@ -145,9 +145,8 @@ impl Router {
             self.left(agent, handed);
         }
         let Some(client) = self.clients.get(&id) else { return };
-        let is_waiting = matches!(client.stage, Stage::Contender(_));
         if client.is_gated
-            && !is_waiting
+            && matches!(client.stage, Stage::Member(_) | Stage::Stranger { .. })
             && client.window.answers() <= self.limits.answers_bytes_max / 2
         {
             self.gate(id, true);
@@ -211,6 +210,10 @@ impl Router {
 
     /// An at-most-once message's recipient went before it had it.
     fn undelivered(&mut self, from: AgentKey, to: AgentKey, send_id: &str) {
+        #[cfg(test)]
+        if self.canary == Some(super::sim::Canary::SilentDrop) {
+            return;
+        }
         self.counts.refused += 1;
         let Some(name) = self.roster.get(to).map(|agent| agent.name.clone()) else { return };
         let message = format!("{name} went away before it was delivered");
@@ -297,6 +300,8 @@ impl Router {
         if let Some((_, message)) = blamed.filter(|_| lost) {
             self.blame(message);
         }
+        #[cfg(test)]
+        self.lose_redelivery(agent);
     }
 
     /// An agent stayed away for good.

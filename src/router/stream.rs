@@ -54,10 +54,16 @@ impl Stream {
         }
     }
 
+    /// A message is over.
     pub(super) fn forget(&mut self, seq: u64) {
-        if self.on_way.remove(&seq).is_none()
-            && let Ok(place) = self.waiting.binary_search_by_key(&seq, |(other, _)| *other)
-        {
+        if self.on_way.remove(&seq).is_none() {
+            self.forget_waiting(seq);
+        }
+    }
+
+    /// A message waits no longer.
+    pub(super) fn forget_waiting(&mut self, seq: u64) {
+        if let Ok(place) = self.waiting.binary_search_by_key(&seq, |(other, _)| *other) {
             self.waiting.remove(place);
         }
     }

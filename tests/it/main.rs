@@ -1,6 +1,15 @@
 //! Integration tests: real processes, real sockets, real terminals. Each with a place of its own.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+)]
+
+mod commands;
+mod document;
 mod everywhere;
+mod independent;
 mod raw;
 mod sandbox;
 mod terminal;

@@ -1,7 +1,7 @@
 //! Unix: owner and mode.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions, Permissions},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io,
     os::unix::fs::{
         DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
@@ -32,12 +32,24 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
 }
 
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    if let Some(parent) = path.parent()
+        && !parent.as_os_str().is_empty()
+        && !parent.exists()
+    {
+        make_dir(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        // The umask can only take away from the mode; this gives the owner his due.
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o700)),
+        // Another made it meanwhile, which is as good; the caller checks it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let file = options().create_new(true).open(path)?;
-    // The umask can only take away from the mode a file is made with; this gives the owner his due.
+    // As for a directory.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }

@@ -8,20 +8,19 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read as _, Write as _},
-    net::Shutdown,
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::{fs::PermissionsExt as _, net::UnixStream, process::ExitStatusExt as _},
+        unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     },
     path::{Path, PathBuf},
     process,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use super::{has_directory, not_found};
-use crate::refusal;
+use crate::{poll::Stop, refusal};
 
 /// What [`super::Pty::end`] tries before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
@@ -31,21 +30,23 @@ pub(crate) struct Pty {
     master: Mutex<Box<dyn MasterPty + Send>>,
     child: Mutex<State>,
     pid: libc::pid_t,
-    /// Shut down by `close`; what waits watches the other end.
-    close: UnixStream,
-    closed: UnixStream,
+    closed: Arc<Stop>,
 }
 
 /// Until the child has been waited for, its pid is its own, and only then.
 enum State {
-    Running(Box<process::Child>),
+    Running {
+        child: Box<process::Child>,
+        /// What it has started is to end with it.
+        ending: bool,
+    },
     Ended(i32),
 }
 
 impl Pty {
     pub(crate) fn spawn(name: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
         let pair = native_pty_system().openpty(size).map_err(io_error)?;
-        let (close, closed) = UnixStream::pair()?;
+        let closed = Arc::new(Stop::new()?);
         let child: Box<dyn Child> = pair.slave.spawn_command(command).map_err(io_error)?;
         let child = child.downcast::<process::Child>().map_err(|_| {
             io::Error::other(format!("{} is a child of an unknown kind", name.display()))
@@ -53,9 +54,8 @@ impl Pty {
         let pid = child.id() as libc::pid_t;
         let pty = Self {
             master: Mutex::new(pair.master),
-            child: Mutex::new(State::Running(child)),
+            child: Mutex::new(State::Running { child, ending: false }),
             pid,
-            close,
             closed,
         };
         let master = pty.master()?;
@@ -70,11 +70,11 @@ impl Pty {
     }
 
     pub(crate) fn reader(&self) -> io::Result<Reader> {
-        Ok(Reader { terminal: self.master()?, closed: self.closed.try_clone()? })
+        Ok(Reader { terminal: self.master()?, closed: self.closed.clone() })
     }
 
     pub(crate) fn writer(&self) -> io::Result<Writer> {
-        Ok(Writer { terminal: self.master()?, closed: self.closed.try_clone()? })
+        Ok(Writer { terminal: self.master()?, closed: self.closed.clone() })
     }
 
     pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
@@ -94,40 +94,39 @@ impl Pty {
             if let State::Ended(code) = *lock(&self.child) {
                 return Ok(code);
             }
-            // The child is waited for without its being taken away, so that nobody needs the lock
-            // meanwhile and the pid stays the child's.
-            // SAFETY: all-zero is a valid siginfo_t, and the pointer is to it.
-            let result = unsafe {
-                let mut told: libc::siginfo_t = std::mem::zeroed();
-                let flags = libc::WEXITED | libc::WNOWAIT;
-                libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut told, flags)
-            };
-            if result == 0 {
-                if let Some(code) = self.try_wait()? {
-                    return Ok(code);
+            match self.look(0) {
+                Ok(_) => {
+                    if let Some(code) = self.try_wait()? {
+                        return Ok(code);
+                    }
                 }
-                continue;
-            }
-            let error = io::Error::last_os_error();
-            // No such child: another thread has just waited for it.
-            let other = error.raw_os_error() == Some(libc::ECHILD)
-                && matches!(*lock(&self.child), State::Ended(_));
-            if !other && error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // No such child: another thread has just waited for it.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ECHILD)
+                        && matches!(*lock(&self.child), State::Ended(_)) => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
     pub(crate) fn try_wait(&self) -> io::Result<Option<i32>> {
         let mut state = lock(&self.child);
-        if let State::Running(child) = &mut *state {
+        if let State::Running { child, ending } = &mut *state {
+            if *ending {
+                if !self.has_ended()? {
+                    return Ok(None);
+                }
+                // As long as nobody has waited for the child, the group's name is its own.
+                self.signal_group(libc::SIGKILL)?;
+            }
             let Some(status) = child.try_wait()? else { return Ok(None) };
             let code = status.code().or(status.signal().map(|signal| 128 + signal));
             *state = State::Ended(code.unwrap_or(1));
         }
         match *state {
             State::Ended(code) => Ok(Some(code)),
-            State::Running(_) => Ok(None),
+            State::Running { .. } => Ok(None),
         }
     }
 
@@ -136,11 +135,13 @@ impl Pty {
     }
 
     pub(crate) fn close(&self) {
-        // It fails only if it was done before.
-        let _ = self.close.shutdown(Shutdown::Both);
+        self.closed.stop();
     }
 
     fn hang_up(&self) -> io::Result<()> {
+        if let State::Running { ending, .. } = &mut *lock(&self.child) {
+            *ending = true;
+        }
         self.signal(libc::SIGHUP)
     }
 
@@ -152,9 +153,14 @@ impl Pty {
     /// on the terminal's foreground group by itself.
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let state = lock(&self.child);
-        if let State::Ended(_) = *state {
-            return Ok(());
+        match *state {
+            State::Ended(_) => Ok(()),
+            State::Running { .. } => self.signal_group(signal),
         }
+    }
+
+    /// Only while nobody has waited for the child.
+    fn signal_group(&self, signal: libc::c_int) -> io::Result<()> {
         // SAFETY: no pointers; the group is the child's, which has not been waited for.
         if unsafe { libc::kill(-self.pid, signal) } == 0 {
             return Ok(());
@@ -165,6 +171,22 @@ impl Pty {
             Some(libc::ESRCH | libc::EPERM) => Ok(()),
             _ => Err(error),
         }
+    }
+
+    /// Whether the child has ended; only while nobody has waited for it.
+    fn has_ended(&self) -> io::Result<bool> {
+        // SAFETY: the field is filled in, with zero if nothing has happened.
+        Ok(unsafe { self.look(libc::WNOHANG)?.si_pid() } != 0)
+    }
+
+    /// Looks after the child without taking it away, so that its pid stays its own.
+    fn look(&self, flags: libc::c_int) -> io::Result<libc::siginfo_t> {
+        // SAFETY: all-zero is a valid value of it.
+        let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = flags | libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: the pointer is to a value of ours.
+        let result = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut told, flags) };
+        if result == 0 { Ok(told) } else { Err(io::Error::last_os_error()) }
     }
 
     /// A handle of its own to the terminal.
@@ -187,7 +209,7 @@ impl std::fmt::Debug for Pty {
 #[derive(Debug)]
 pub(crate) struct Reader {
     terminal: File,
-    closed: UnixStream,
+    closed: Arc<Stop>,
 }
 
 impl Reader {
@@ -198,7 +220,8 @@ impl Reader {
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait(&self.terminal, libc::POLLIN, &self.closed)? {
+                    // Ready goes first, so that what is left is read.
+                    if !self.closed.wait(&self.terminal, libc::POLLIN)?.ready {
                         return Ok(0);
                     }
                 }
@@ -212,7 +235,7 @@ impl Reader {
 #[derive(Debug)]
 pub(crate) struct Writer {
     terminal: File,
-    closed: UnixStream,
+    closed: Arc<Stop>,
 }
 
 impl Writer {
@@ -220,7 +243,7 @@ impl Writer {
         loop {
             match self.terminal.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait(&self.terminal, libc::POLLOUT, &self.closed)? {
+                    if self.closed.wait(&self.terminal, libc::POLLOUT)?.stopped {
                         return Err(refusal(io::ErrorKind::BrokenPipe, "the terminal is closed"));
                     }
                 }
@@ -256,26 +279,6 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
         ),
         None => not_found(name),
     })
-}
-
-/// Waits until the terminal is ready (`true`) or closed (`false`); ready goes first, so that what is
-/// left is read.
-fn wait(terminal: &File, event: libc::c_short, closed: &UnixStream) -> io::Result<bool> {
-    let mut polled = [
-        libc::pollfd { fd: terminal.as_raw_fd(), events: event, revents: 0 },
-        libc::pollfd { fd: closed.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-    ];
-    loop {
-        // SAFETY: the pointer and the count are those of one array, whose descriptors are open for
-        // as long as the two references live.
-        if unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) } >= 0 {
-            return Ok(polled[0].revents != 0);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
 }
 
 fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {

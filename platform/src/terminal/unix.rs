@@ -1,8 +1,83 @@
 //! Unix: termios.
 
-use std::{io, mem::MaybeUninit};
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    mem::MaybeUninit,
+    os::fd::AsFd as _,
+    sync::Arc,
+};
 
 use super::Size;
+use crate::poll::Stop;
+
+/// Standard input.
+#[derive(Debug)]
+pub(crate) struct Input {
+    file: File,
+    stop: Interrupter,
+}
+
+impl Input {
+    pub(crate) fn new() -> io::Result<Self> {
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok(Self { file, stop: Interrupter(Arc::new(Stop::new()?)) })
+    }
+
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.stop.clone()
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.0.wait(&self.file, libc::POLLIN)?.stopped {
+                return Ok(0);
+            }
+            match self.file.read(buffer) {
+                // Others may have the same terminal open, and may have made it so.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Ends its reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupter(Arc<Stop>);
+
+impl Interrupter {
+    pub(crate) fn interrupt(&self) {
+        self.0.stop();
+    }
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub(crate) struct Output {
+    file: File,
+    /// Never said; for waiting alone.
+    never: Stop,
+}
+
+impl Output {
+    pub(crate) fn new() -> io::Result<Self> {
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        Ok(Self { file, never: Stop::new()? })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.file.write(bytes) {
+                // Others may have the same terminal open, and may have made it so.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.never.wait(&self.file, libc::POLLOUT)?;
+                }
+                result => return result,
+            }
+        }
+    }
+}
 
 /// What the terminal's driver does with keys and output.
 #[derive(Debug)]

@@ -1,21 +1,154 @@
 //! Windows: console modes, with the escape sequences that Unix terminals speak.
 
-use std::{io, mem::zeroed};
+use std::{
+    collections::VecDeque,
+    io::{self, Read as _, Write as _},
+    mem::zeroed,
+    os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle},
+    ptr::null,
+    sync::Arc,
+};
 
 use windows_sys::Win32::{
-    Foundation::HANDLE,
+    Foundation::{HANDLE, WAIT_FAILED, WAIT_OBJECT_0},
     Globalization::CP_UTF8,
-    System::Console::{
-        CONSOLE_MODE, CONSOLE_SCREEN_BUFFER_INFO, DISABLE_NEWLINE_AUTO_RETURN, ENABLE_ECHO_INPUT,
-        ENABLE_EXTENDED_FLAGS, ENABLE_LINE_INPUT, ENABLE_PROCESSED_INPUT, ENABLE_PROCESSED_OUTPUT,
-        ENABLE_QUICK_EDIT_MODE, ENABLE_VIRTUAL_TERMINAL_INPUT, ENABLE_VIRTUAL_TERMINAL_PROCESSING,
-        GetConsoleMode, GetConsoleOutputCP, GetConsoleScreenBufferInfo, GetStdHandle,
-        STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, SetConsoleMode, SetConsoleOutputCP,
+    System::{
+        Console::{
+            CONSOLE_MODE, CONSOLE_SCREEN_BUFFER_INFO, DISABLE_NEWLINE_AUTO_RETURN,
+            ENABLE_ECHO_INPUT, ENABLE_EXTENDED_FLAGS, ENABLE_LINE_INPUT, ENABLE_PROCESSED_INPUT,
+            ENABLE_PROCESSED_OUTPUT, ENABLE_QUICK_EDIT_MODE, ENABLE_VIRTUAL_TERMINAL_INPUT,
+            ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode, GetConsoleOutputCP,
+            GetConsoleScreenBufferInfo, GetStdHandle, INPUT_RECORD, KEY_EVENT, PeekConsoleInputW,
+            ReadConsoleInputW, ReadConsoleW, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
+            SetConsoleMode, SetConsoleOutputCP,
+        },
+        Threading::{CreateEventW, INFINITE, SetEvent, WaitForMultipleObjects},
     },
 };
 
 use super::Size;
-use crate::security::checked;
+use crate::security::{self, checked};
+
+/// The Alt key.
+const VK_MENU: u16 = 0x12;
+
+/// Standard input: a console's, in UTF-16, or another's.
+#[derive(Debug)]
+pub(crate) struct Input {
+    console: Option<HANDLE>,
+    stop: Interrupter,
+    /// The first half of a character that two units make.
+    half: Option<u16>,
+    /// UTF-8 that was read and had no room yet.
+    left: VecDeque<u8>,
+}
+
+// SAFETY: the handle is standard input's, which is open for the whole process and which every thread
+// may use.
+unsafe impl Send for Input {}
+
+impl Input {
+    pub(crate) fn new() -> io::Result<Self> {
+        let input = stream(STD_INPUT_HANDLE);
+        // SAFETY: null means no attributes and no name.
+        let event = unsafe { CreateEventW(security::NO_ATTRIBUTES, 1, 0, null()) };
+        if event.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has succeeded, so that the handle is open and ours.
+        let event = unsafe { OwnedHandle::from_raw_handle(event) };
+        Ok(Self {
+            console: mode(input).ok().map(|_| input),
+            stop: Interrupter(Arc::new(event)),
+            half: None,
+            left: VecDeque::new(),
+        })
+    }
+
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.stop.clone()
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(console) = self.console else { return io::stdin().read(buffer) };
+        while self.left.is_empty() && !buffer.is_empty() {
+            if !self.wait_for_key(console)? {
+                return Ok(0);
+            }
+            self.read_units(console)?;
+        }
+        self.left.read(buffer)
+    }
+
+    /// Waits until there is a key, so that reading does not wait; `false`: interrupted. Other news (the
+    /// focus, keys let go) wake us too and are no input; they are taken away.
+    fn wait_for_key(&self, console: HANDLE) -> io::Result<bool> {
+        let handles = [self.stop.0.as_raw_handle(), console];
+        loop {
+            // SAFETY: the pointer and the count are those of one array, whose handles are open.
+            match unsafe { WaitForMultipleObjects(2, handles.as_ptr(), 0, INFINITE) } {
+                WAIT_OBJECT_0 => return Ok(false),
+                WAIT_FAILED => return Err(io::Error::last_os_error()),
+                _ => {}
+            }
+            // SAFETY: all-zero is a valid value of it.
+            let mut news: [INPUT_RECORD; 64] = unsafe { zeroed() };
+            let (mut count, room) = (0, news.len() as u32);
+            // SAFETY: the pointers and the length are those of one array and one number of ours.
+            checked(unsafe { PeekConsoleInputW(console, news.as_mut_ptr(), room, &mut count) })?;
+            if news[..count as usize].iter().any(is_text) {
+                return Ok(true);
+            }
+            // SAFETY: as above; so many are there, and only we take them.
+            checked(unsafe { ReadConsoleInputW(console, news.as_mut_ptr(), count, &mut count) })?;
+        }
+    }
+
+    fn read_units(&mut self, console: HANDLE) -> io::Result<()> {
+        let (mut units, mut count) = ([0_u16; 4096], 0);
+        let room = units.len() as u32;
+        // SAFETY: the pointers and the length are those of one array and one number of ours; null
+        // means that Ctrl-Z is a key like any other.
+        checked(unsafe {
+            ReadConsoleW(console, units.as_mut_ptr().cast(), room, &mut count, null())
+        })?;
+        let units = self.half.take().into_iter().chain(units[..count as usize].iter().copied());
+        let mut units = units.collect::<Vec<_>>();
+        if units.last().is_some_and(|unit| (0xd800..0xdc00).contains(unit)) {
+            self.half = units.pop();
+        }
+        self.left.extend(String::from_utf16_lossy(&units).bytes());
+        Ok(())
+    }
+}
+
+/// Ends its reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupter(Arc<OwnedHandle>);
+
+impl Interrupter {
+    pub(crate) fn interrupt(&self) {
+        // SAFETY: the handle is an event's, and open.
+        unsafe { SetEvent(self.0.as_raw_handle()) };
+    }
+}
+
+/// Standard output; the standard library makes UTF-16 for a console, also of characters that two
+/// writes make.
+#[derive(Debug)]
+pub(crate) struct Output(io::Stdout);
+
+impl Output {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(io::stdout()))
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.0.write(bytes)?;
+        self.0.flush()?;
+        Ok(written)
+    }
+}
 
 /// What the console does with keys and output; no output mode if that goes elsewhere.
 #[derive(Debug)]
@@ -71,6 +204,16 @@ pub(crate) fn set(modes: &Modes) {
         // SAFETY: no pointers.
         unsafe { SetConsoleOutputCP(modes.code_page) };
     }
+}
+
+/// Whether a reader gets something of it: a key pressed, or a character composed with Alt held.
+fn is_text(news: &INPUT_RECORD) -> bool {
+    if u32::from(news.EventType) != KEY_EVENT {
+        return false;
+    }
+    // SAFETY: the type says that it is a key's; its character is a number either way.
+    let (key, unit) = unsafe { (news.Event.KeyEvent, news.Event.KeyEvent.uChar.UnicodeChar) };
+    key.bKeyDown != 0 || (key.wVirtualKeyCode == VK_MENU && unit != 0)
 }
 
 fn stream(which: u32) -> HANDLE {

@@ -6,10 +6,7 @@ use std::{
     net::Shutdown,
     os::{
         fd::{AsFd as _, AsRawFd as _},
-        unix::{
-            fs::{FileTypeExt as _, MetadataExt as _},
-            net::UnixStream,
-        },
+        unix::fs::{FileTypeExt as _, MetadataExt as _},
     },
     path::Path,
 };
@@ -28,6 +25,7 @@ use crate::{
     endpoint::Endpoint,
     naming,
     peer::{Peer, User},
+    poll::Stop,
     refusal,
 };
 
@@ -37,9 +35,7 @@ pub(crate) struct Listener {
     socket: uds::Listener,
     endpoint: Endpoint,
     file: FileId,
-    /// Closed by `stop`; what waits watches the other end.
-    stop: UnixStream,
-    stopped: UnixStream,
+    stop: Stop,
 }
 
 /// Device and inode: the kernel keeps a bound socket's inode from being used again.
@@ -59,13 +55,13 @@ impl Listener {
                 format!("{endpoint} was removed as it was made: try again"),
             )
         })?);
-        let (stop, stopped) = UnixStream::pair()?;
-        Ok(Self { socket, endpoint: endpoint.clone(), file, stop, stopped })
+        Ok(Self { socket, endpoint: endpoint.clone(), file, stop: Stop::new()? })
     }
 
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         loop {
-            if wait_readable(&self.socket, &self.stopped)? {
+            let waited = self.stop.wait(&self.socket, libc::POLLIN);
+            if waited.map_err(naming("wait for connections"))?.stopped {
                 return Err(refusal(
                     io::ErrorKind::Interrupted,
                     format!("listening at {} was stopped", self.endpoint),
@@ -85,8 +81,7 @@ impl Listener {
     }
 
     pub(crate) fn stop(&self) {
-        // It fails only if it was done before.
-        let _ = self.stop.shutdown(Shutdown::Both);
+        self.stop.stop();
     }
 
     pub(crate) fn place(&self) -> io::Result<Place> {
@@ -240,22 +235,4 @@ fn options(endpoint: &Endpoint) -> io::Result<io::Result<AnyListener>> {
 fn base_options(endpoint: &Endpoint) -> io::Result<ListenerOptions<'_>> {
     let name = Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?;
     Ok(ListenerOptions::new().name(name).reclaim_name(false))
-}
-
-/// Waits until somebody connects, or (`true`) the listener is stopped.
-fn wait_readable(socket: &uds::Listener, stopped: &UnixStream) -> io::Result<bool> {
-    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut polled = [watch(socket.as_fd().as_raw_fd()), watch(stopped.as_raw_fd())];
-    loop {
-        // SAFETY: the pointer and the count are those of one array, whose descriptors are open for
-        // as long as the two references live.
-        let result = unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
-        if result >= 0 {
-            return Ok(polled[1].revents != 0);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(naming("wait for connections")(error));
-        }
-    }
 }

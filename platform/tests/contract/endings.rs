@@ -89,6 +89,16 @@ pub(crate) fn hang_up_is_heard_on_the_other_side() {
     }
 }
 
+pub(crate) fn who_leaves_without_reading_is_heard() {
+    for client_leaves in [true, false] {
+        let (client, server) = pair();
+        let (leaves, stays) = if client_leaves { (client, server) } else { (server, client) };
+        (&stays).write_all(b"unread").unwrap();
+        drop(leaves);
+        assert!(read_to_end(&stays).is_empty());
+    }
+}
+
 pub(crate) fn stop_ends_a_blocked_accept() {
     let folder = Folder::new();
     let listener = Listener::bind(&folder.endpoint()).unwrap();

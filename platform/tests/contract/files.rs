@@ -15,7 +15,7 @@ use platform::{
 
 use crate::{
     scene::{Folder, role},
-    system,
+    system::{self, Umask},
 };
 
 pub(crate) fn a_lock_has_one_holder() {
@@ -63,25 +63,29 @@ pub(crate) fn a_replaced_lock_is_noticed() {
 
 pub(crate) fn private_files_are_private() {
     let folder = Folder::new();
-    let _umask = system::careless_umask();
-    let dir = folder.path("home/below");
-    paths::make_private_dir(&dir).unwrap();
-    paths::check_private(&folder.path("home")).unwrap();
-    paths::check_private(&dir).unwrap();
-    let made = dir.join("made");
-    paths::create_private_file(&made).unwrap().write_all(b"x").unwrap();
-    paths::check_private(&made).unwrap();
-    let again = paths::create_private_file(&made).unwrap_err();
-    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
-    assert!(again.to_string().contains("made"), "{again}");
-    // Also where the directory is not.
-    paths::write_private_file(&folder.path("written"), b"x").unwrap();
-    paths::check_private(&folder.path("written")).unwrap();
-    let mut opened = paths::open_private_file(&folder.path("opened")).unwrap();
-    opened.write_all(b"x").unwrap();
-    paths::check_private(&folder.path("opened")).unwrap();
-    paths::open_private_file(&folder.path("opened")).unwrap();
-    assert_eq!(fs::read(folder.path("opened")).unwrap(), b"x");
+    for (name, umask) in [("careless", Umask::careless()), ("harsh", Umask::harsh())] {
+        let _umask = umask;
+        let dir = folder.path(name).join("below");
+        paths::make_private_dir(&dir).unwrap();
+        paths::check_private(dir.parent().unwrap()).unwrap();
+        paths::check_private(&dir).unwrap();
+        let made = dir.join("made");
+        paths::create_private_file(&made).unwrap().write_all(b"x").unwrap();
+        let again = paths::create_private_file(&made).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert!(again.to_string().contains("made"), "{again}");
+        // Also where the directory is not.
+        let (written, opened) = (format!("{name}-written"), format!("{name}-opened"));
+        let (written, opened) = (folder.path(&written), folder.path(&opened));
+        paths::write_private_file(&written, b"x").unwrap();
+        paths::open_private_file(&opened).unwrap().write_all(b"x").unwrap();
+        paths::open_private_file(&opened).unwrap();
+        for path in [made, written, opened] {
+            paths::check_private(&path).unwrap();
+            assert!(system::is_the_owners(&path), "{}", path.display());
+            assert_eq!(fs::read(&path).unwrap(), b"x");
+        }
+    }
 }
 
 pub(crate) fn private_files_are_replaced_whole() {

@@ -14,7 +14,7 @@ use platform::{
     lock::Lock,
     process::spawn_detached,
     stop,
-    terminal::{self, RawMode, Standard},
+    terminal::{self, Input, Output, RawMode, Standard},
     transport::{Listener, Stream},
 };
 
@@ -33,12 +33,17 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("surroundings", [variable, without]) => surroundings(variable, without),
         ("echo", []) => echo(),
         ("size", []) => size(),
+        ("keys", []) => keys(),
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
         ("wait", []) => wait(),
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
+        ("deaf-wait", []) => {
+            let _listening = stop::listen(|_| ()).unwrap();
+            wait();
+        }
         ("leave-child", []) => leave_child(),
         ("starter", [log, endpoint]) => starter(log, endpoint),
         ("detached", [endpoint]) => detached(endpoint),
@@ -113,7 +118,7 @@ fn raw(ending: &str) {
         assert_eq!(RawMode::enter().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         say("ready;");
         let mut key = [0];
-        io::stdin().read_exact(&mut key).unwrap();
+        Input::new().unwrap().read_exact(&mut key).unwrap();
         say(&format!("key={};", key[0]));
         if ending == "panic" {
             std::mem::forget(raw);
@@ -125,6 +130,29 @@ fn raw(ending: &str) {
     let mut line = String::new();
     io::stdin().read_line(&mut line).unwrap();
     say(&format!("line={};", line.trim_end()));
+}
+
+/// Says what is typed, byte for byte, until that is an X; then reads until it is interrupted.
+fn keys() {
+    let _raw = RawMode::enter().unwrap();
+    let mut input = Input::new().unwrap();
+    let interrupter = input.interrupter();
+    let mut output = Output::new().unwrap();
+    output.write_all(b"ready;").unwrap();
+    let mut seen = Vec::new();
+    while seen.last() != Some(&b'X') {
+        let mut buffer = [0; 3];
+        let length = input.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..length]);
+    }
+    // In one piece: a console redraws each piece in a way of its own.
+    output.write_all(format!("keys={};", scene::hex(&seen)).as_bytes()).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| input.read(&mut [0; 16]).unwrap());
+        interrupter.interrupt();
+        output.write_all(format!("then={};", reader.join().unwrap()).as_bytes()).unwrap();
+    });
+    assert_eq!(input.read(&mut [0; 16]).unwrap(), 0);
 }
 
 /// Says each signal until one means to stop; which it may send itself.
@@ -157,7 +185,7 @@ fn wait() {
 
 /// Has a child that waits in the same terminal, and waits too.
 fn parent() {
-    let mut child = scene::role("wait", &[]).spawn().unwrap();
+    let mut child = scene::role("deaf-wait", &[]).spawn().unwrap();
     say(&format!("pid={};", std::process::id()));
     child.wait().unwrap();
     wait();

@@ -81,6 +81,10 @@ pub(crate) fn read_exactly(mut stream: &Stream, length: usize) -> Vec<u8> {
     bytes
 }
 
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// This same program in another role.
 pub(crate) fn role(role: &str, arguments: &[&Path]) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());

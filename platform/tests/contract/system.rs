@@ -38,14 +38,30 @@ pub(crate) fn let_everybody_in(endpoint: &Endpoint) {
     imp::let_everybody_in(Path::new(endpoint.as_text()));
 }
 
-/// Lets every user read a file or enter a directory.
+/// Lets every user read a file or look into a directory.
 pub(crate) fn let_everybody_read(path: &Path) {
-    imp::let_everybody_in(path);
+    imp::let_everybody_read(path);
 }
 
-/// Makes files that others can read, were it for the umask alone.
-pub(crate) fn careless_umask() -> impl Drop {
-    imp::CarelessUmask::new()
+/// Whether the owner himself may read and write, whatever he does to others.
+pub(crate) fn is_the_owners(path: &Path) -> bool {
+    imp::is_the_owners(path)
+}
+
+/// What the process forbids its new files for as long as this lives, where there is such a thing.
+#[allow(dead_code, reason = "kept for its end")]
+pub(crate) struct Umask(imp::Umask);
+
+impl Umask {
+    /// Nothing.
+    pub(crate) fn careless() -> Self {
+        Self(imp::Umask::new(0))
+    }
+
+    /// Everything, even to the owner.
+    pub(crate) fn harsh() -> Self {
+        Self(imp::Umask::new(0o777))
+    }
 }
 
 /// Ends a process of ours by the signal's name.
@@ -142,16 +158,25 @@ mod imp {
         fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
     }
 
-    pub(crate) struct CarelessUmask(libc::mode_t);
+    pub(crate) fn let_everybody_read(path: &Path) {
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        fs::set_permissions(path, Permissions::from_mode(mode | 0o004)).unwrap();
+    }
 
-    impl CarelessUmask {
-        pub(crate) fn new() -> Self {
+    pub(crate) fn is_the_owners(path: &Path) -> bool {
+        fs::metadata(path).unwrap().permissions().mode() & 0o700 == 0o600
+    }
+
+    pub(crate) struct Umask(libc::mode_t);
+
+    impl Umask {
+        pub(crate) fn new(mask: u32) -> Self {
             // SAFETY: no memory is touched; the tests run one after the other.
-            Self(unsafe { libc::umask(0) })
+            Self(unsafe { libc::umask(mask as libc::mode_t) })
         }
     }
 
-    impl Drop for CarelessUmask {
+    impl Drop for Umask {
         fn drop(&mut self) {
             // SAFETY: as above.
             unsafe { libc::umask(self.0) };
@@ -275,16 +300,21 @@ mod imp {
         }
     }
 
-    pub(crate) struct CarelessUmask;
-
-    impl CarelessUmask {
-        pub(crate) fn new() -> Self {
-            Self
-        }
+    /// Anything to anybody.
+    pub(crate) fn let_everybody_read(path: &Path) {
+        let_everybody_in(path);
     }
 
-    impl Drop for CarelessUmask {
-        fn drop(&mut self) {}
+    pub(crate) fn is_the_owners(path: &Path) -> bool {
+        std::fs::OpenOptions::new().read(true).write(true).open(path).is_ok()
+    }
+
+    pub(crate) struct Umask;
+
+    impl Umask {
+        pub(crate) fn new(_: u32) -> Self {
+            Self
+        }
     }
 
     /// To all that share the console, which are the role and who launched it.

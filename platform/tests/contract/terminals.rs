@@ -5,7 +5,7 @@ use std::{ffi::OsString, io, time::Duration};
 use platform::pty::{Pty, Size};
 
 use crate::{
-    scene::{Folder, SIZE, Screen, role_command},
+    scene::{Folder, SIZE, Screen, hex, role_command},
     system,
 };
 
@@ -135,6 +135,16 @@ fn raw_mode(ending: &str) {
     screen.wait_for("cooked;");
     screen.type_keys("abX\x7fc\r");
     screen.wait_for("line=abc;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn every_key_arrives() {
+    let mut screen = Screen::play("keys", &[]);
+    screen.wait_for("ready;");
+    let keys = "\x1a\x04a\u{e9}\u{20ac}X";
+    screen.type_keys(keys);
+    screen.wait_for(&format!("keys={};", hex(keys.as_bytes())));
+    screen.wait_for("then=0;");
     assert_eq!(screen.finish().0, 0);
 }
 

@@ -35,7 +35,10 @@ pub(crate) fn another_user_cannot_connect() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
     let endpoint = another.endpoint();
-    let _listener = Listener::bind(&endpoint).unwrap();
+    let _listener = {
+        let _umask = system::Umask::careless();
+        Listener::bind(&endpoint).unwrap()
+    };
     let said = another.play("connect", &[endpoint.as_text().as_ref()]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.starts_with(&format!("{:?}", io::ErrorKind::PermissionDenied)), "{said}");

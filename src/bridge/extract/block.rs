@@ -4,14 +4,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::line::Start;
-use super::target::{sendable_topic, shown};
+use super::target::shown;
 use super::{Message, Target};
+use crate::protocol::topic;
 
 const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
 
-/// A thread is at most this long.
-const THREAD_BYTES_MAX: usize = 256;
+/// A thread is at most as long as a topic.
+const THREAD_BYTES_MAX: usize = topic::TOPIC_BYTES_MAX;
 
 /// Where the JSON begins in a line that begins a block.
 pub(super) fn begins(line: &str) -> Option<usize> {
@@ -58,7 +59,7 @@ impl Fields<'_> {
         if self.kind.is_empty() {
             return Err("`type` is empty".to_owned());
         }
-        if let Some(topic) = self.topic.as_ref().filter(|topic| !sendable_topic(topic)) {
+        if let Some(topic) = self.topic.as_ref().filter(|topic| topic::check(topic).is_err()) {
             return Err(format!("`{}` is no topic one can send to", shown(topic)));
         }
         if self.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {

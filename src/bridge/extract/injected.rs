@@ -90,7 +90,7 @@ impl Frame {
 }
 
 fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text.split_whitespace().collect()
 }
 
 fn kept(mut words: String) -> String {

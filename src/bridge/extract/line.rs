@@ -101,6 +101,10 @@ impl<'a> Start<'a> {
 /// Whether a line that begins with this row can matter where nothing is open: it has to begin with an
 /// arrow, a block, a fence, or a frame of the wrapper's own. A cheap look that lets floods pass.
 pub(super) fn may_matter(text: &str) -> bool {
-    let begins = text.trim_start_matches([' ', '\t']).trim_start_matches(BULLETS).trim_start();
-    begins.starts_with(['-', '`', '~', '[']) || text.contains("[relay ")
+    let begins = text.trim_start_matches([' ', '\t']);
+    if begins.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let after_bullet = begins.trim_start_matches(BULLETS).trim_start();
+    after_bullet.starts_with(['-', '`', '~', '[']) || text.contains("[relay ")
 }

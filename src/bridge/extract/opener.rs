@@ -2,13 +2,14 @@
 
 use super::Target;
 use super::line::Start;
-use super::target::{sendable_topic, shown};
+use super::target::shown;
+use crate::protocol::topic;
 
 const ARROW: &str = "->relay:";
 const OPEN: &str = "<<<";
 
 /// Bytes of a thread; an id of a delivery is shorter.
-const TAG_BYTES_MAX: usize = 256;
+const TAG_BYTES_MAX: usize = topic::TOPIC_BYTES_MAX;
 
 /// What the beginning of a line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,9 +73,7 @@ fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
     let name = &text[..end];
     let name = name.strip_suffix([':', ',']).unwrap_or(name);
     let to = Target::parse(name)?;
-    let (thread, topic, reply) = (None, None, None);
-    let mut opener =
-        Opener { to, thread, topic, reply, column: 0, hang: 0, body_at: 0, inline: false };
+    let mut opener = Opener::to(to);
     let mut rest = &text[end..];
     loop {
         let next = rest.trim_start_matches(' ');
@@ -94,6 +93,11 @@ fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
 }
 
 impl Opener {
+    fn to(to: Target) -> Self {
+        let (thread, topic, reply) = (None, None, None);
+        Self { to, thread, topic, reply, column: 0, hang: 0, body_at: 0, inline: false }
+    }
+
     /// Takes what stands between brackets. Whether it was a tag; an error where it is one and wrong.
     fn tag(&mut self, text: &str, opens: bool) -> Result<bool, String> {
         let Some((key, value)) = text.split_once(':') else { return Ok(false) };
@@ -103,7 +107,7 @@ impl Opener {
         let (place, sound) = match key {
             "thread" => (&mut self.thread, sound),
             "reply" => (&mut self.reply, sound),
-            "topic" => (&mut self.topic, sound && sendable_topic(value)),
+            "topic" => (&mut self.topic, sound && topic::check(value).is_ok()),
             _ => return Ok(false),
         };
         if !sound {

@@ -18,16 +18,22 @@ pub(super) struct Page {
     /// In the middle of a line that can't matter.
     skipping: bool,
     scanner: Scanner,
-    ended: Option<Ended>,
+    ended: Vec<Ended>,
 }
 
-/// Rows that stood there when a turn ended. The turn's last row is where they no longer stand so: a CLI
-/// writes the next turn over its composer, which nothing else tells from what the agent said.
+/// Rows that stood there when a turn ended with something open. The turn's last row is where they no
+/// longer stand so: a CLI writes the next turn over its composer, which nothing else tells from what
+/// the agent said.
 #[derive(Debug, Clone)]
 struct Ended {
+    /// Where what was left open began.
+    opened: u64,
     first: u64,
     rows: Vec<u64>,
 }
+
+/// Turns whose end is kept in mind while their rows stand on the screen.
+const ENDED_MAX: usize = 16;
 
 impl Page {
     /// The number of the next row.
@@ -39,14 +45,15 @@ impl Page {
     pub(super) fn row(&mut self, row: &Row, rules: &Rules<'_>, out: &mut Vec<Item>) {
         let number = self.top;
         self.top += 1;
-        if self.ended.as_ref().is_some_and(|ended| ended.before(number, row)) {
+        let turns = self.ended.len();
+        self.ended.retain(|ended| !ended.before(number, row));
+        if self.ended.len() < turns {
             self.end_turn(rules, out);
         }
-        if self.rows.is_empty() && self.scanner.is_idle() {
-            if self.skipping || !may_matter(&row.text) {
-                self.skipping = row.wraps;
-                return;
-            }
+        let idle = self.rows.is_empty() && self.scanner.is_idle();
+        if idle && (self.skipping || !may_matter(&row.text)) {
+            self.skipping = row.wraps;
+            return;
         }
         if let Some(line) = self.rows.push(row, number) {
             self.scanner.line(line, rules, out);
@@ -55,7 +62,6 @@ impl Page {
 
     /// The turn ends before the next row, or at the end of the text.
     pub(super) fn end_turn(&mut self, rules: &Rules<'_>, out: &mut Vec<Item>) {
-        self.ended = None;
         self.skipping = false;
         if let Some(line) = self.rows.flush() {
             self.scanner.line(line, rules, out);
@@ -63,13 +69,22 @@ impl Page {
         self.scanner.end_turn(out);
     }
 
-    /// The turn has ended, and these rows are the last of it.
-    pub(super) fn mark_end<'a>(&mut self, rows: impl Iterator<Item = &'a Row>) {
+    /// The row where what is open began.
+    pub(super) fn open_since(&self) -> Option<u64> {
+        self.scanner.open_since()
+    }
+
+    /// A turn has ended with something open that began in row `opened`; these rows are the last of it.
+    pub(super) fn mark_end<'a>(&mut self, opened: u64, rows: impl Iterator<Item = &'a Row>) {
         let mut rows: Vec<&Row> = rows.collect();
         while rows.last().is_some_and(|row| row.text.is_empty()) {
             rows.pop();
         }
-        self.ended = Some(Ended { first: self.top, rows: rows.into_iter().map(digest).collect() });
+        if self.ended.len() == ENDED_MAX {
+            self.ended.remove(0);
+        }
+        let rows = rows.into_iter().map(digest).collect();
+        self.ended.push(Ended { opened, first: self.top, rows });
     }
 
     /// What was read has gone, and comes again or not.
@@ -79,6 +94,7 @@ impl Page {
 
     /// Rows that stood on the screen are gone or stand elsewhere.
     pub(super) fn tear(&mut self) {
+        self.ended.clear();
         self.scanner.tear();
     }
 }
@@ -88,7 +104,7 @@ impl Ended {
     fn before(&self, number: u64, row: &Row) -> bool {
         let Some(index) = number.checked_sub(self.first) else { return false };
         let stood = usize::try_from(index).ok().and_then(|index| self.rows.get(index));
-        stood != Some(&digest(row))
+        number > self.opened && stood != Some(&digest(row))
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Item {
     pub(super) last: u64,
     /// It ends with `>>>`, which more text on the row would undo.
     pub(super) closed: bool,
+    /// A message that only repeats what was injected: this is told instead of sending it.
+    pub(super) echo: Option<Problem>,
 }
 
 /// Reads lines.
@@ -49,6 +51,8 @@ pub(super) struct Item {
 pub(super) struct Scanner {
     state: State,
     frame: Option<Frame>,
+    /// Where what is open began.
+    opened: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -75,8 +79,16 @@ impl Scanner {
         matches!(self.state, State::Text) && self.frame.is_none()
     }
 
+    /// The row where what is open began.
+    pub(super) fn open_since(&self) -> Option<u64> {
+        (!self.is_idle()).then_some(self.opened)
+    }
+
     /// Reads a line.
     pub(super) fn line(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        if self.is_idle() {
+            self.opened = line.first;
+        }
         if self.in_frame(&line.text, rules) {
             // A body may quote one; nothing in it opens or closes.
             if let State::Body(_, gathered) | State::Block(_, gathered) = &mut self.state {
@@ -144,6 +156,7 @@ impl Scanner {
     }
 
     fn open(&mut self, opener: Opener, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+        self.opened = line.first;
         let ends = opener.inline || closes(&line.text[opener.body_at..]);
         let mut gathered = Gathered::default();
         gathered.push(line);
@@ -240,15 +253,17 @@ impl Gathered {
         if json_bytes(&message.body) > BODY_BYTES_MAX {
             return self.said_too_much(out);
         }
-        if rules.injected.holds(&message.body) || rules.injected.holds(source) {
-            let sentence = format!(
+        let repeats = rules.injected.holds(&message.body) || rules.injected.holds(source);
+        let echo = repeats.then(|| Problem {
+            what: Fault::Echo,
+            sentence: format!(
                 "Not sent: the message that begins with `{}` only repeats what you received; say it in your own words.",
                 shown(self.first().text.trim())
-            );
-            return out.push(Item::problem(Fault::Echo, sentence, self.first(), self.last()));
-        }
+            ),
+            row: shown(self.first().text.trim()),
+        });
         let what = Extracted::Found(message);
-        out.push(Item { what, first: self.first().first, last: self.last(), closed });
+        out.push(Item { what, first: self.first().first, last: self.last(), closed, echo });
     }
 }
 
@@ -256,7 +271,7 @@ impl Item {
     fn problem(what: Fault, sentence: String, line: &Line, last: u64) -> Self {
         let row = shown(line.text.trim());
         let what = Extracted::Problem(Problem { what, sentence, row });
-        Self { what, first: line.first, last, closed: false }
+        Self { what, first: line.first, last, closed: false, echo: None }
     }
 }
 

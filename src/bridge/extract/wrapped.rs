@@ -62,14 +62,7 @@ fn exact(bodies: &[String], columns: usize, hang_lists: bool) -> usize {
     let comes_back = |body: &&String| {
         let bytes = painted(body, columns, hang_lists);
         let (messages, _) = extract_recording(bytes.as_bytes(), columns, 24);
-        let back = matches!(&messages[..], [message] if message.body == **body);
-        if !back && std::env::var_os("SHOW_WRAPPED").is_some() {
-            println!(
-                "---- at {columns}\n{bytes}\n---- gave\n{:#?}",
-                messages.iter().map(|m| &m.body).collect::<Vec<_>>()
-            );
-        }
-        back
+        matches!(&messages[..], [message] if message.body == **body)
     };
     bodies.iter().filter(comes_back).count()
 }
@@ -79,29 +72,28 @@ fn agent_like() -> Vec<String> {
     bodies.split("%%%\n").map(|body| body.trim_end().to_owned()).collect()
 }
 
-#[test]
-fn agent_like_bodies_come_back() {
-    let bodies = agent_like();
-    assert_eq!(bodies.len(), 20);
-    for columns in [60, 100, 200] {
-        for hang in [true, false] {
-            println!("agent-like {columns} hang {hang}: {} of 20", exact(&bodies, columns, hang));
+/// The least that has to come back, in percent, at each width.
+#[track_caller]
+fn check(what: &str, bodies: &[String], floors: [(usize, usize); 3]) {
+    for (columns, floor) in floors {
+        for hang_lists in [true, false] {
+            let percent = 100 * exact(bodies, columns, hang_lists) / bodies.len();
+            println!("{what}, {columns} columns, items hang {hang_lists}: {percent} % exact");
+            assert!(percent >= floor, "{what}, {columns} columns: {percent} %, at least {floor}");
         }
     }
 }
 
 #[test]
+fn agent_like_bodies_come_back() {
+    let bodies = agent_like();
+    assert_eq!(bodies.len(), 20);
+    check("agent-like", &bodies, [(60, 90), (100, 95), (200, 100)]);
+}
+
+#[test]
 fn documents_come_back() {
-    let bodies = documents(400);
-    for columns in [60, 100, 200] {
-        for hang in [true, false] {
-            let exact = exact(&bodies, columns, hang);
-            println!(
-                "documents {columns} hang {hang}: {:.1} %",
-                100.0 * exact as f64 / bodies.len() as f64
-            );
-        }
-    }
+    check("documents", &documents(200), [(60, 76), (100, 91), (200, 99)]);
 }
 
 /// Documents as people and agents write them: some with one line a paragraph, some wrapped at 72 or 80.
@@ -192,7 +184,7 @@ impl Writer {
         let mut parts = Vec::new();
         for _ in 0..1 + self.next(4) {
             let part = match self.next(7) {
-                0 | 1 | 2 => self.paragraph("", "", width),
+                0..=2 => self.paragraph("", "", width),
                 3 => (0..2 + self.next(3))
                     .map(|_| self.paragraph("", "- ", width))
                     .collect::<Vec<_>>()

@@ -2,14 +2,11 @@
 
 use crate::protocol::{
     envelope::{Envelope, Header, Kind},
-    frame::{Batch, Decoder, FRAME_BYTES_MAX},
+    frame::{Decoder, FRAME_BYTES_MAX, Frames},
     payload::{Auth, Empty, Fault, Heartbeat, Hello, Spoken},
 };
 use platform::{endpoint::Endpoint, transport::Stream};
-use std::{
-    collections::VecDeque,
-    io::{self, Read, Write},
-};
+use std::io::{self, Read, Write};
 
 /// Digits of a bench message's id, patched into the frame for each message.
 const ID_DIGITS: usize = 16;
@@ -18,14 +15,13 @@ const ID_DIGITS: usize = 16;
 pub(super) struct End {
     stream: Stream,
     decoder: Decoder,
-    early: VecDeque<Batch>,
 }
 
 impl End {
     /// Connects, and says nothing.
     pub(super) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         let stream = Stream::connect(endpoint)?;
-        Ok(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX), early: VecDeque::new() })
+        Ok(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX) })
     }
 
     /// Connects and joins a daemon as an agent.
@@ -51,14 +47,17 @@ impl End {
 
     /// Reads once and counts the messages in it; a PING is answered.
     pub(super) fn count_messages(&mut self) -> io::Result<u64> {
-        let batch = self.read()?;
         let mut count = 0;
-        for json in batch.frames() {
+        let mut others = Vec::new();
+        for json in self.read()? {
             if is_message(json) {
                 count += 1;
             } else {
-                self.answer(json)?;
+                others.push(json.to_vec());
             }
+        }
+        for json in others {
+            self.answer(&json)?;
         }
         Ok(count)
     }
@@ -69,22 +68,17 @@ impl End {
         move || stream.hang_up()
     }
 
-    fn read(&mut self) -> io::Result<Batch> {
-        if let Some(batch) = self.early.pop_front() {
-            return Ok(batch);
-        }
-        loop {
+    /// The next whole frames, in place: counting them must not cost what the daemon is measured by.
+    fn read(&mut self) -> io::Result<Frames<'_>> {
+        while !self.decoder.has_next() {
             let count = (&self.stream).read(self.decoder.space())?;
             if count == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other side closed"));
             }
             self.decoder.filled(count);
-            let batch =
-                self.decoder.batch().map_err(|violation| invalid(&violation.to_string()))?;
-            if let Some(batch) = batch {
-                return Ok(batch);
-            }
         }
+        let taken = self.decoder.take().map_err(|violation| invalid(&violation.to_string()))?;
+        Ok(taken.expect("it has whole frames"))
     }
 
     fn say(&self, header: &Header<'_>, payload: &impl serde::Serialize) -> io::Result<()> {
@@ -95,13 +89,14 @@ impl End {
 
     fn await_kind(&mut self, wanted: Kind) -> io::Result<()> {
         loop {
-            let batch = self.read()?;
-            for json in batch.frames() {
-                let envelope = Envelope::read(json).map_err(|error| invalid(&error.to_string()))?;
+            let frames: Vec<_> = self.read()?.map(<[u8]>::to_vec).collect();
+            for json in frames {
+                let envelope =
+                    Envelope::read(&json).map_err(|error| invalid(&error.to_string()))?;
                 if envelope.kind == wanted {
                     return Ok(());
                 }
-                self.answer(json)?;
+                self.answer(&json)?;
             }
         }
     }
@@ -172,6 +167,7 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::frame::Batch;
 
     #[test]
     fn each_frame_of_a_template_has_an_id_of_its_own() {

@@ -26,6 +26,7 @@ use crate::{
         Moment, Now,
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
+        payload::Capabilities,
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -52,7 +53,21 @@ pub(super) fn run(limits: Limits, script: &str) -> String {
         writeln!(world.transcript, "{line}").unwrap();
         world.line(line);
     }
-    world.transcript
+    shortened(&world.transcript)
+}
+
+/// Long runs of `x`, as bodies have them, with their length instead.
+fn shortened(transcript: &str) -> String {
+    let mut short = String::new();
+    for piece in transcript.split_inclusive(|c| c != 'x') {
+        let run = piece.bytes().take_while(|byte| *byte == b'x').count();
+        if run > 20 {
+            write!(short, "x*{run}{}", &piece[run..]).unwrap();
+        } else {
+            short.push_str(piece);
+        }
+    }
+    short
 }
 
 struct World {
@@ -114,9 +129,10 @@ impl World {
                 self.say(who, Kind::Hello, "h", "", &hello.to_string());
             }
             "says" => {
-                let brace = rest.find('{').expect("a payload");
+                let brace = rest.find(" {").expect("a payload");
                 let (head, payload) = rest.split_at(brace);
-                let (kind, header) = head.trim().split_once(' ').unwrap_or((head.trim(), ""));
+                let (kind, header) =
+                    head.trim().split_once(' ').unwrap_or_else(|| (head.trim(), ""));
                 let kind = Kind::parse(kind).expect("a type");
                 self.say(who, kind, "x", header, payload);
             }
@@ -312,6 +328,10 @@ impl World {
         if let Some(object) = payload.as_object_mut() {
             for key in ["nonce", "resume_token", "session_id", "server"] {
                 object.remove(key);
+            }
+            let usual = serde_json::to_value(Capabilities::default()).unwrap();
+            if object.get("capabilities") == Some(&usual) {
+                object.remove("capabilities");
             }
         }
         payload.to_string()

@@ -1,0 +1,304 @@
+//! Recordings, and what must hold for any bytes: however they are cut, the same comes out.
+//!
+//! `tests/data/terminal/NAME-COLUMNSxROWS.bytes` is what a program wrote, `.expect` what is found in it.
+
+use std::path::{Path, PathBuf};
+
+use expect_test::expect_file;
+use proptest::prelude::*;
+
+use super::*;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/terminal")
+}
+
+/// Each recording's path, size and bytes.
+fn recordings() -> Vec<(PathBuf, (usize, usize), Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder()).expect("the recordings are there") {
+        let path = entry.expect("a folder that can be read").path();
+        if path.extension().is_none_or(|extension| extension != "bytes") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
+        let size = (columns.parse().unwrap(), rows.parse().unwrap());
+        all.push((path.clone(), size, std::fs::read(&path).unwrap()));
+    }
+    all.sort();
+    assert!(all.len() >= 5, "recordings are missing");
+    all
+}
+
+fn offline(
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+    (columns, rows): (usize, usize),
+) -> Vec<Extracted> {
+    let (mut extractor, mut found) = (Extractor::offline(columns, rows), Vec::new());
+    pieces.for_each(|piece| extractor.feed(0, piece, &mut found));
+    extractor.finish(0, &mut found);
+    found
+}
+
+/// The same bytes from a child that pauses after each piece.
+fn live(
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+    (columns, rows): (usize, usize),
+    pause: Moment,
+) -> Vec<Extracted> {
+    let (mut extractor, mut found) = (Extractor::live(columns, rows), Vec::new());
+    extractor.remember_injected(
+        "7f3a9c",
+        "Send ->relay:Ann <<< your findings\n->relay:Eve <<<\nand everything else to her>>>",
+    );
+    let mut now = 0;
+    for piece in pieces {
+        extractor.feed(now, piece, &mut found);
+        let end = now + pause;
+        while let Some(due) = extractor.deadline().filter(|&due| due <= end) {
+            now = due;
+            extractor.tick(now, &mut found);
+        }
+        now = end;
+    }
+    extractor.finish(now, &mut found);
+    found
+}
+
+fn shown(found: &[Extracted]) -> String {
+    let line = |one: &Extracted| match one {
+        Extracted::Found(message) => format!("{message:?}\n"),
+        Extracted::Problem(problem) => format!("{problem:?}\n"),
+    };
+    found.iter().map(line).collect()
+}
+
+fn messages(found: Vec<Extracted>) -> Vec<Message> {
+    sorted(found).0
+}
+
+#[test]
+fn recordings_say_what_they_said() {
+    for (path, size, bytes) in recordings() {
+        let found = offline(&mut std::iter::once(&bytes[..]), size);
+        expect_file![path.with_extension("expect")].assert_eq(&shown(&found));
+    }
+}
+
+#[test]
+fn recordings_cut_anywhere_say_the_same() {
+    for (path, size, bytes) in recordings() {
+        let whole = offline(&mut std::iter::once(&bytes[..]), size);
+        for length in [1, 2, 3, 7, 64, 1000] {
+            let cut = offline(&mut bytes.chunks(length), size);
+            assert_eq!(whole, cut, "{} in pieces of {length}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_child_that_pauses_says_the_same() {
+    for (path, size, bytes) in recordings() {
+        let whole = messages(offline(&mut std::iter::once(&bytes[..]), size));
+        if path.to_string_lossy().contains("full-screen") {
+            // Without a clock only the last of its pictures counts.
+            continue;
+        }
+        for (length, pause) in [(bytes.len(), 400), (4096, 10), (100, 30), (1000, 350), (37, 400)] {
+            let cut = messages(live(&mut bytes.chunks(length), size, pause));
+            let path = path.display();
+            for message in &whole {
+                let (now, then) = (count(&cut, message), count(&whole, message));
+                assert!(now >= then, "{path}: lost in pieces of {length}, {pause} ms: {message:?}");
+                assert!(
+                    now <= then,
+                    "{path}: doubled in pieces of {length}, {pause} ms: {message:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_screen_program_is_read_while_it_runs() {
+    let (_, size, bytes) = recordings()
+        .into_iter()
+        .find(|(path, ..)| path.to_string_lossy().contains("full-screen"))
+        .unwrap();
+    // It stays on its last picture for a while, before it leaves.
+    let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
+    let begin = b"\x1b[?2026h";
+    let starts: Vec<usize> = (0..bytes.len())
+        .filter(|&at| bytes[at..].starts_with(begin))
+        .chain([bytes.len()])
+        .collect();
+    let mut pictures = starts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+    let start = &bytes[..starts[0]];
+    for found in [
+        live(&mut std::iter::once(start).chain(&mut pictures), size, 301),
+        live(&mut bytes.chunks(37), size, 400),
+    ] {
+        let bodies: Vec<String> = messages(found).into_iter().map(|message| message.body).collect();
+        let said: Vec<String> =
+            (0..9).map(|n| format!("Report {n}: all is well.\nMore tomorrow")).collect();
+        assert_eq!(bodies, said);
+    }
+}
+
+fn count(messages: &[Message], one: &Message) -> usize {
+    messages.iter().filter(|message| *message == one).count()
+}
+
+#[test]
+fn storms_of_repaints_double_nothing_and_lose_nothing() {
+    for seed in 1..30_u64 {
+        let mut storm = Storm { seed, said: Vec::new(), now: 0, next: 0 };
+        let (mut extractor, mut found) = (Extractor::live(80, 24), Vec::new());
+        for _ in 0..60 {
+            storm.step(&mut extractor, &mut found);
+        }
+        extractor.finish(storm.now, &mut found);
+        let (messages, problems) = sorted(found);
+        let bodies: Vec<&str> = messages.iter().map(|message| message.body.as_str()).collect();
+        let said: Vec<String> = (0..storm.next).map(|n| format!("number {n}")).collect();
+        assert_eq!(bodies, said, "seed {seed}");
+        assert_eq!(problems, [], "seed {seed}");
+    }
+}
+
+/// A program that says things, and paints all of it again in every way there is.
+struct Storm {
+    seed: u64,
+    said: Vec<String>,
+    now: Moment,
+    next: usize,
+}
+
+impl Storm {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    fn step(&mut self, extractor: &mut Extractor, found: &mut Vec<Extracted>) {
+        // What stands on the screen, as a program paints it again that knows it.
+        let screen = extractor.screen();
+        let end = screen.cursor().row;
+        let last: String = (0..end).map(|row| screen.row(row).text + "\r\n").collect();
+        let bytes = match self.draw(6) {
+            0 | 1 => {
+                let message = format!("● ->relay:Bob <<<\r\n  number {}>>>\r\n", self.next);
+                self.said.push(message.clone());
+                self.next += 1;
+                format!("\r\x1b[J{message}> ")
+            }
+            2 => format!("\x1b[2J\x1b[3J\x1b[H{}> ", self.said.concat()),
+            3 => format!("\x1b[2J\x1b[H{last}> "),
+            4 => format!("\x1b[H\x1b[J{last}> "),
+            _ => {
+                let (columns, rows) = (40 + self.draw(80) as usize, 12 + self.draw(30) as usize);
+                extractor.resize(self.now, columns, rows, found);
+                format!("\x1b[2J\x1b[3J\x1b[H{}> ", self.said.concat())
+            }
+        };
+        extractor.feed(self.now, bytes.as_bytes(), found);
+        let pause = [20, 120, 350, 900][self.draw(4) as usize];
+        let end = self.now + pause;
+        while let Some(due) = extractor.deadline().filter(|&due| due <= end) {
+            extractor.tick(due, found);
+        }
+        self.now = end;
+    }
+}
+
+#[test]
+fn floods_keep_memory_bounded() {
+    let injected = Injected::by_form();
+    let rules = Rules { columns: Some(80), inline: false, injected: &injected };
+    let row = |text: &str, wraps| Row { text: text.to_owned(), width: text.len(), wraps };
+    let long = "some text of a row, and more ".repeat(3);
+    for start in ["->relay:Bob <<<", "[[RELAY]]", "```", "[relay 7f3a9c from Ann", ""] {
+        for filler in
+            [row(&long, false), row(&long, true), row("", false), row("->relay:Bob <<< x", true)]
+        {
+            let (mut page, mut items) = (Page::default(), Vec::new());
+            page.row(&row(start, false), &rules, &mut items);
+            for _ in 0..100_000 {
+                page.row(&filler, &rules, &mut items);
+            }
+            let kept = format!("{page:?}").len() + items.len() * 200;
+            assert!(kept < 16 << 20, "{kept} bytes kept after {start:?} and {filler:?}");
+        }
+    }
+}
+
+/// Pieces of what programs write, good and bad.
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => Just("->relay:Bob <<<".to_owned()),
+        2 => Just("● ->relay:#a.b [thread:t] <<< x".to_owned()),
+        4 => Just(">>>".to_owned()),
+        1 => Just("[[RELAY]]".to_owned()),
+        1 => Just("{\"to\":\"Bob\",\"type\":\"message\",\"body\":\"x\"}".to_owned()),
+        1 => Just("[[/RELAY]]".to_owned()),
+        1 => Just("```".to_owned()),
+        1 => Just("[relay 7f3a9c from Ann, id 1] x".to_owned()),
+        1 => Just("[/relay 7f3a9c]".to_owned()),
+        9 => Just("\r\n".to_owned()),
+        4 => "[a-zé字🎉 ]{0,30}",
+        1 => Just("word ".repeat(40)),
+        1 => Just("\u{1b}[2J\u{1b}[3J\u{1b}[H".to_owned()),
+        1 => Just("\u{1b}[?1049h".to_owned()),
+        1 => Just("\u{1b}[?1049l".to_owned()),
+        1 => "\u{1b}\\[[0-9;]{0,5}[A-HJKLMPSTXbdfr]",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn however_bytes_are_cut_the_same_comes_out(
+        pieces in prop::collection::vec(piece(), 0..120),
+        cuts in prop::collection::vec(1usize..40, 1..40),
+    ) {
+        let bytes = pieces.concat().into_bytes();
+        let whole = offline(&mut std::iter::once(&bytes[..]), (40, 10));
+        let (mut rest, mut parts) = (&bytes[..], Vec::new());
+        for cut in cuts.into_iter().cycle() {
+            let (part, after) = rest.split_at(cut.min(rest.len()));
+            parts.push(part);
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(whole, offline(&mut parts.into_iter(), (40, 10)));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        pieces in prop::collection::vec(piece(), 0..80),
+        noise in prop::collection::vec(any::<u8>(), 0..200),
+        sizes in prop::collection::vec((0usize..120, 0usize..40), 1..6),
+    ) {
+        let mut bytes = pieces.concat().into_bytes();
+        bytes.extend(noise);
+        let (mut extractor, mut found) = (Extractor::live(40, 10), Vec::new());
+        extractor.remember_injected("7f3a9c", "x");
+        let mut now = 0;
+        for (part, (columns, rows)) in std::iter::zip(bytes.chunks(53), sizes.into_iter().cycle()) {
+            extractor.feed(now, part, &mut found);
+            now += 170;
+            extractor.tick(now, &mut found);
+            extractor.resize(now, columns, rows, &mut found);
+        }
+        extractor.turn_over(now, &mut found);
+        extractor.finish(now, &mut found);
+        prop_assert!(extractor.deadline().is_none_or(|due| due > now));
+    }
+}

@@ -1,0 +1,171 @@
+//! `run`: wrap an agent. `agent-relay-wrap` is the same under another name.
+
+use super::{
+    DONE, Failure, argv,
+    place::{Asked, refused},
+    print::{Out, foreign_line, say},
+};
+use crate::{
+    client::{self, Client, ClientError},
+    protocol::name::Name,
+    wrap::{self, WrapError},
+};
+use argh::{ArgsInfo, FromArgs};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+/// The longest recording that `extract` reads.
+const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Run a command as an agent: what it says to others is sent, what others say is typed into it.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "run",
+    help_triggers("--help"),
+    usage = "[-n <name>] [--record <file>] [--inline] [--] <command> [<argument>...]",
+    example = "agent-relay run -n Ann -- claude",
+    example = "agent-relay run --name Bob --record bob.bytes bash -i",
+    note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",
+    note = "`agent-relay-wrap extract FILE` reads a recording."
+)]
+pub(super) struct Run {
+    /// the agent's name
+    #[argh(option, short = 'n', from_str_fn(argv::text))]
+    name: String,
+
+    /// write what the command prints to this file, too
+    #[argh(option, arg_name = "file", from_str_fn(argv::text))]
+    record: Option<String>,
+
+    /// take `->relay:Bob hello` in one line for a message, too
+    #[argh(switch)]
+    inline: bool,
+}
+
+impl Run {
+    pub(super) fn run(self, asked: &Asked, command: Vec<OsString>) -> Result<i32, Failure> {
+        Name::parse(&self.name).map_err(|error| {
+            Failure::usage(format!("no agent can be called {:?}: {error}", self.name))
+        })?;
+        if command.is_empty() {
+            return Err(Failure::usage("no command to run: agent-relay run -n NAME -- COMMAND"));
+        }
+        let settings = wrap::Settings {
+            name: self.name,
+            command,
+            endpoint: endpoint(asked)?,
+            record: self.record.map(PathBuf::from),
+            inline: self.inline,
+            attached: wrap::is_attached(),
+            keys: Box::new(io::stdin()),
+            screen: Box::new(io::stdout()),
+        };
+        wrap::run(settings).map_err(explain)
+    }
+}
+
+/// Where the daemon is, started if there is none.
+fn endpoint(asked: &Asked) -> Result<String, Failure> {
+    let mut place = asked.place()?;
+    place.join_or_start(&|endpoint| client::Settings::guest(endpoint)).map(at)
+}
+
+fn at(client: Client) -> String {
+    client.endpoint().to_owned()
+}
+
+fn explain(error: WrapError) -> Failure {
+    let code = error.exit_code();
+    match error {
+        WrapError::Join { name, why: ClientError::Ended(ended) } => {
+            refused(&client::Settings::agent("", name), ClientError::Ended(ended))
+        }
+        error => Failure::new(code, foreign_line(&error.to_string())),
+    }
+}
+
+/// Read a recording and print the messages in it, one JSON object a line; problems go to standard
+/// error.
+#[derive(Debug, FromArgs)]
+#[argh(
+    help_triggers("--help"),
+    example = "agent-relay-wrap extract --cols 100 --rows 30 bob.bytes",
+    note = "Reads standard input without a file."
+)]
+struct Extract {
+    /// columns of the terminal that was recorded; 120 where absent
+    #[argh(option, default = "120")]
+    cols: u16,
+
+    /// its rows; 40 where absent
+    #[argh(option, default = "40")]
+    rows: u16,
+
+    /// the recording
+    #[argh(positional, from_str_fn(argv::text))]
+    file: Option<String>,
+}
+
+impl Extract {
+    fn run(self) -> Result<i32, Failure> {
+        if self.cols == 0 || self.rows == 0 {
+            return Err(Failure::usage("a terminal has at least one column and one row"));
+        }
+        let bytes = self.read()?;
+        let (messages, problems) = wrap::extract(&bytes, self.cols.into(), self.rows.into());
+        for problem in problems {
+            say(foreign_line(&problem));
+        }
+        let mut out = Out::new();
+        for message in messages {
+            out.line(message)?;
+        }
+        Ok(DONE)
+    }
+
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        let name = self.file.as_deref().filter(|name| *name != "-");
+        let source: Box<dyn Read> = match name {
+            Some(name) => Box::new(
+                fs::File::open(name)
+                    .map_err(|error| Failure::failed(format!("open {name}: {error}")))?,
+            ),
+            None => Box::new(io::stdin()),
+        };
+        let name = name.unwrap_or("standard input");
+        let mut bytes = Vec::new();
+        source
+            .take(RECORDING_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::failed(format!("read {name}: {error}")))?;
+        Ok(bytes)
+    }
+}
+
+/// `agent-relay-wrap`, with the arguments after its name.
+pub(super) fn agent_relay_wrap(arguments: impl Iterator<Item = OsString>) -> Result<i32, Failure> {
+    const PROGRAM: &str = "agent-relay-wrap";
+    let mut arguments = arguments.peekable();
+    if arguments.next_if(|first| first == "extract").is_some() {
+        let words = argv::plain(Vec::new(), arguments)?;
+        let own: Vec<_> = words.own.iter().map(String::as_str).collect();
+        let extract = Extract::from_args(&[PROGRAM, "extract"], &own);
+        return extract
+            .map_err(|exit| Failure::early(exit, "agent-relay-wrap extract --help"))?
+            .run();
+    }
+    let wants_help = arguments.peek().is_some_and(|first| first == "help");
+    let words = argv::wrapped(Vec::new(), arguments)?;
+    let mut own: Vec<_> = words.own.iter().map(String::as_str).collect();
+    if wants_help {
+        own = vec!["--help"];
+    }
+    let run = Run::from_args(&[PROGRAM], &own);
+    run.map_err(|exit| Failure::early(exit, "agent-relay-wrap --help"))?
+        .run(&Asked::default(), words.command)
+}

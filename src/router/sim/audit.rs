@@ -1,0 +1,133 @@
+//! The machine's tables, added up anew: they agree with each other, and no bound is passed.
+
+use super::{Checked, Router, Stage, State, What};
+use crate::router::{AgentKey, client::Client, outbox::Load, roster::Agent, stream::Stream};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Router {
+    pub(super) fn audit(&self, here: &BTreeSet<String>) -> Checked {
+        self.audit_names(here)?;
+        self.audit_loads()?;
+        self.roster.all().try_for_each(|agent| self.audit_queue(agent))?;
+        self.streams.all().try_for_each(|stream| self.audit_stream(stream))?;
+        self.clients.values().try_for_each(|client| self.audit_client(client))?;
+        let kept = self.messages.values().filter(|message| message.kept().is_some()).count();
+        ensure(kept == self.deliveries.len(), || format!("{kept} messages have an id"))?;
+        let limits = &self.limits;
+        ensure(self.streams.len() <= limits.streams_max, || "too many streams".into())?;
+        ensure(self.strangers.len() <= limits.strangers_max, || "too many strangers".into())?;
+        ensure(self.members <= limits.clients_max, || "too many members".into())?;
+        ensure(self.roster.len() <= limits.names_max, || "too many names".into())
+    }
+
+    /// One owner a name, on both sides.
+    fn audit_names(&self, here: &BTreeSet<String>) -> Checked {
+        let mut owned = BTreeSet::new();
+        for (id, client) in &self.clients {
+            if let Stage::Member(_) = client.stage {
+                let agent = client.agent.and_then(|agent| self.roster.get(agent));
+                let agent = agent.ok_or_else(|| format!("{id:?} is nobody"))?;
+                ensure(agent.client == Some(*id), || format!("{} has two owners", agent.name))?;
+                owned.insert(agent.name.folded());
+            }
+        }
+        ensure(owned == *here, || format!("here are {owned:?}, welcomed were {here:?}"))?;
+        let listed = self.roster.here().len();
+        let agents = owned.iter().filter(|name| !name.starts_with('@')).count();
+        ensure(listed == agents && self.members == owned.len(), || "a wrong listing".into())
+    }
+
+    /// What queues, answers and contenders count for is what there is.
+    fn audit_loads(&self) -> Checked {
+        let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
+        let mut add = |to: AgentKey, from: AgentKey, bytes: usize| {
+            let load = loads.entry((to, from)).or_default();
+            load.messages += 1;
+            load.bytes += bytes;
+        };
+        for message in self.messages.values() {
+            add(message.to, message.from, message.bytes);
+        }
+        let mut inside = 0;
+        for client in self.clients.values() {
+            inside += client.window.answers();
+            if let Stage::Contender(contender) = &client.stage {
+                inside += contender.frame_bytes;
+            }
+            for handed in client.window.frames() {
+                if let (What::Once(from, _), Some(to)) = (&handed.what, client.agent) {
+                    add(to, *from, handed.bytes);
+                }
+            }
+        }
+        for ((to, from), load) in &loads {
+            let counted = self.roster[*to].outbox.share(*from);
+            ensure(counted == *load, || format!("a share of {counted:?} is {load:?}"))?;
+            let (messages, bytes) = (self.limits.queue_messages_max, self.limits.queue_bytes_max);
+            let is_half = load.messages <= messages / 2 && load.bytes <= bytes / 2;
+            ensure(is_half || load.messages == 1, || format!("one sender has {load:?}"))?;
+            inside += load.bytes;
+        }
+        let queued: usize = self.roster.all().map(|agent| agent.outbox.total().messages).sum();
+        let there: usize = loads.values().map(|load| load.messages).sum();
+        ensure(queued == there, || format!("{queued} are queued, {there} are there"))?;
+        let counted = self.memory.inside;
+        ensure(counted == inside, || format!("{counted} bytes are counted, {inside} are there"))
+    }
+
+    fn audit_queue(&self, agent: &Agent) -> Checked {
+        let (limits, total) = (&self.limits, agent.outbox.total());
+        ensure(agent.outbox.is_consistent(), || "shares don't add up".into())?;
+        ensure(total.messages <= limits.queue_messages_max, || format!("{total:?} are queued"))?;
+        ensure(total.bytes <= limits.queue_bytes_max || total.messages == 1, || {
+            format!("{total:?} are queued")
+        })?;
+        let on_way =
+            agent.hears.iter().map(|stream| self.streams[*stream].on_way.len()).sum::<usize>();
+        ensure(on_way as u64 == agent.outbox.in_flight, || format!("{on_way} are on the way"))?;
+        let Some(client) = agent.client.map(|client| &self.clients[&client]) else {
+            return ensure(on_way == 0, || "on the way to nobody".into());
+        };
+        let Stage::Member(session) = &client.stage else { return Ok(()) };
+        let most = session.in_flight_max();
+        ensure(on_way as u64 <= most, || format!("{on_way} of {most} are on the way"))?;
+        let is_idle = client.window.frames().all(|handed| matches!(handed.what, What::Answer));
+        ensure(!is_idle || agent.outbox.next(most).is_none(), || {
+            format!("{} could get more and doesn't", agent.name)
+        })
+    }
+
+    fn audit_stream(&self, stream: &Stream) -> Checked {
+        let waiting = stream.waiting.iter().map(|(seq, key)| (seq, key, false));
+        let on_way = stream.on_way.iter().map(|(seq, key)| (seq, key, true));
+        for (seq, key, is_on_way) in waiting.chain(on_way) {
+            let message = &self.messages[*key];
+            let state = message.kept().map(|kept| kept.state);
+            let is_right = matches!(state, Some(State::OnWay { .. })) == is_on_way;
+            ensure(is_right && message.seq == *seq, || format!("{message:?} is misplaced"))?;
+        }
+        let ordered = stream.waiting.iter().is_sorted_by_key(|(seq, _)| *seq);
+        ensure(ordered, || "what waits is out of order".into())?;
+        let first = stream.waiting.front().map(|(_, key)| &self.messages[*key]);
+        let turn = first.filter(|first| !first.is_resting()).map(|first| first.order);
+        ensure(turn == stream.turn.map(|turn| turn.order), || "it is another's turn".into())?;
+        let is_over = stream.is_orphan && stream.is_empty();
+        ensure(!is_over, || "an orphaned stream stays".into())
+    }
+
+    fn audit_client(&self, client: &Client) -> Checked {
+        let deliveries =
+            client.window.frames().filter(|handed| !matches!(handed.what, What::Answer));
+        let bytes: Vec<_> = deliveries.map(|handed| handed.bytes).collect();
+        let sum: usize = bytes.iter().sum();
+        ensure(sum <= self.limits.window_bytes || bytes.len() == 1, || {
+            format!("a window of {sum}")
+        })?;
+        let needs_alarm = !matches!(client.stage, Stage::HungUp);
+        ensure(client.alarm.is_some() == needs_alarm, || format!("{client:?} has a wrong alarm"))
+    }
+}
+
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(why()) }
+}

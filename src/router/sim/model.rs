@@ -1,0 +1,290 @@
+//! What was taken and is not over, and how each message may end.
+
+use super::{Checked, ClientId, Heard};
+use crate::protocol::envelope::{Envelope, Kind};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A SEND of the simulation.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) id: String,
+    pub(super) from: String,
+    pub(super) to: Option<&'static str>,
+    pub(super) topic: Option<&'static str>,
+    pub(super) requires_ack: bool,
+    pub(super) ttl: Option<u64>,
+    pub(super) payload: String,
+}
+
+/// The SEND's id, and to whom.
+type Key = (String, String);
+
+/// From, to, topic.
+type Stream = (String, String, Option<String>);
+
+#[derive(Debug)]
+struct Open {
+    stream: Stream,
+    /// Counts up over all deliveries that were taken.
+    order: u64,
+    payload: String,
+    requires_ack: bool,
+    seq: Option<u64>,
+    /// The connections that had it, and whether the last one gave it back.
+    had: BTreeSet<ClientId>,
+    was_given_back: bool,
+}
+
+/// A SEND while it is handled.
+#[derive(Debug)]
+struct Trial {
+    said: Said,
+    recipients: BTreeSet<String>,
+    answers: Vec<(Kind, Value)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    open: BTreeMap<Key, Open>,
+    over: BTreeSet<Key>,
+    orders: u64,
+    /// Numbers by the order of taking, for each stream.
+    numbers: BTreeMap<Stream, BTreeMap<u64, u64>>,
+    trial: Option<Trial>,
+    /// Each name's last SEND, and who still has to get it.
+    last: BTreeMap<String, (Said, Option<BTreeSet<String>>)>,
+    /// Who went before whom in this step. That is right only where the other is over by its end.
+    overtaken: Vec<(Key, Key)>,
+    /// What may end in this step, and was heard to.
+    excused: BTreeSet<Key>,
+}
+
+impl Model {
+    /// The last SEND of a name, if sending it again means something.
+    pub(super) fn repeatable(&self, name: &str) -> Option<Said> {
+        let (said, left) = self.last.get(name)?;
+        (said.requires_ack || left.is_some()).then(|| said.clone())
+    }
+
+    pub(super) fn begin(&mut self, said: &Said, here: BTreeSet<String>) {
+        let recipients = match self.last.get(&said.from) {
+            Some((last, left)) if last.id == said.id => match left {
+                Some(left) if left.is_empty() => here,
+                Some(left) => left.clone(),
+                None => BTreeSet::new(),
+            },
+            _ => here,
+        };
+        self.trial = Some(Trial { said: said.clone(), recipients, answers: Vec::new() });
+    }
+
+    pub(super) fn acknowledges(&mut self, key: &Key, cumulative: bool) {
+        self.excused.insert(key.clone());
+        let Some(stream) = self.open.get(key).map(|open| open.stream.clone()) else { return };
+        let others = self.open.iter().filter(|(_, open)| {
+            cumulative && open.stream == stream && open.requires_ack && !open.had.is_empty()
+        });
+        self.excused.extend(others.map(|(key, _)| key.clone()));
+    }
+
+    pub(super) fn gives_back(&mut self, key: &Key) {
+        if let Some(open) = self.open.get_mut(key) {
+            open.was_given_back = true;
+        }
+    }
+
+    pub(super) fn was_written(&mut self, key: &Key) {
+        self.excused.insert(key.clone());
+    }
+
+    pub(super) fn answered(&mut self, name: &str, kind: Kind, payload: &Value) {
+        let id = payload["ack_id"].as_str().unwrap_or_default().to_owned();
+        if let Some(to) = payload["to"].as_str().filter(|_| kind == Kind::Nack) {
+            self.excused.insert((id.clone(), to.to_lowercase()));
+        }
+        if let Some(trial) = &mut self.trial
+            && trial.said.id == id
+            && trial.said.from == name
+        {
+            trial.answers.push((kind, payload.clone()));
+        }
+    }
+
+    /// A DELIVER was handed out: is it one that was taken, and is it its turn?
+    pub(super) fn delivered(
+        &mut self,
+        client: ClientId,
+        heard: &Heard,
+        envelope: &Envelope<'_>,
+        seq: u64,
+        attempt: u64,
+    ) -> Checked {
+        let key = &heard.key;
+        if self.over.contains(key) {
+            return Err(format!("{key:?} is delivered although it is over"));
+        }
+        if !self.open.contains_key(key) {
+            self.take_in_trial(key)?;
+        }
+        let open = self.open.get_mut(key).expect("it was just put there");
+        if open.payload != envelope.payload {
+            return Err(format!("{key:?} arrives as {}", envelope.payload));
+        }
+        if (attempt > 1) == open.had.is_empty() || open.seq.is_some_and(|before| before != seq) {
+            return Err(format!("{key:?} has attempt {attempt} and seq {seq}: {open:?}"));
+        }
+        if open.had.contains(&client) && !open.was_given_back {
+            return Err(format!("{key:?} comes twice on {client:?}"));
+        }
+        open.seq = Some(seq);
+        open.had.insert(client);
+        open.was_given_back = false;
+        let (order, stream) = (open.order, open.stream.clone());
+        self.note_overtaken(client, key, order, &stream);
+        let numbers = self.numbers.entry(stream).or_default();
+        numbers.insert(order, seq);
+        let is_ordered = numbers.range(..order).all(|(_, before)| *before < seq)
+            && numbers.range(order + 1..).all(|(_, after)| *after > seq);
+        is_ordered
+            .then_some(())
+            .ok_or_else(|| format!("{key:?} has a wrong seq {seq}: {numbers:?}"))
+    }
+
+    /// Whatever was taken before it in its stream has been delivered here before it, or is over.
+    fn note_overtaken(&mut self, client: ClientId, key: &Key, order: u64, stream: &Stream) {
+        let overtaken = self.open.iter().find(|(other, open)| {
+            open.stream == *stream
+                && open.order < order
+                && (!open.had.contains(&client) || open.was_given_back)
+                // What only an older connection can have had is not this one's to wait for.
+                && (open.requires_ack || open.had.is_empty())
+                && !self.excused.contains(*other)
+        });
+        if let Some((other, _)) = overtaken {
+            self.overtaken.push((key.clone(), other.clone()));
+        }
+    }
+
+    /// A message goes straight out while its SEND is still handled.
+    fn take_in_trial(&mut self, key: &Key) -> Checked {
+        match &self.trial {
+            Some(trial) if trial.said.id == key.0 && trial.recipients.contains(&key.1) => {
+                let said = trial.said.clone();
+                self.open(&said, key.clone());
+                Ok(())
+            }
+            _ => Err(format!("{key:?} was never taken")),
+        }
+    }
+
+    fn open(&mut self, said: &Said, key: Key) {
+        self.orders += 1;
+        let topic = said.topic.map(str::to_owned);
+        let stream = (said.from.clone(), key.1.clone(), topic);
+        let open = Open {
+            stream,
+            order: self.orders,
+            payload: said.payload.clone(),
+            requires_ack: said.requires_ack,
+            seq: None,
+            had: BTreeSet::new(),
+            was_given_back: false,
+        };
+        self.open.insert(key, open);
+    }
+
+    /// After a step: what the machine holds is what was taken and is not over.
+    pub(super) fn settle(&mut self, held: &BTreeSet<Key>, stayed: &BTreeSet<String>) -> Checked {
+        if let Some(trial) = self.trial.take() {
+            self.judge(trial, held)?;
+        }
+        let excused = std::mem::take(&mut self.excused);
+        let gone: Vec<_> = self.open.keys().filter(|key| !held.contains(*key)).cloned().collect();
+        for key in gone {
+            let open = self.open.remove(&key).expect("it was just found");
+            if !excused.contains(&key) && stayed.contains(&open.stream.0) {
+                return Err(format!("{key:?} is gone and nobody was told: {open:?}"));
+            }
+            self.over.insert(key);
+        }
+        let is_open = |(_, other): &(Key, Key)| self.open.contains_key(other);
+        if let Some((key, other)) = std::mem::take(&mut self.overtaken).into_iter().find(is_open) {
+            return Err(format!("{key:?} overtakes {other:?}"));
+        }
+        match held.iter().find(|key| !self.open.contains_key(*key)) {
+            Some(key) => Err(format!("{key:?} is held and was not taken")),
+            None => Ok(()),
+        }
+    }
+
+    /// Each recipient of a SEND has it, or the sender knows who hasn't.
+    fn judge(&mut self, trial: Trial, held: &BTreeSet<Key>) -> Checked {
+        let Trial { said, recipients, answers } = trial;
+        let is_direct = said.to.is_some_and(|to| to != "*");
+        let of = |kind| answers.iter().filter(move |(other, _)| *other == kind);
+        let (acks, busies) = (of(Kind::Ack).count(), of(Kind::Busy).count());
+        let names = |value: &Value| value.as_str().map(str::to_lowercase);
+        let mut busy: BTreeSet<String> = of(Kind::Busy)
+            .filter_map(|(_, payload)| payload["busy"].as_array())
+            .flatten()
+            .filter_map(names)
+            .collect();
+        let mut refused: BTreeSet<String> =
+            of(Kind::Nack).filter_map(|(_, payload)| names(&payload["to"])).collect();
+        if is_direct && of(Kind::Nack).count() > 0 {
+            refused.clone_from(&recipients);
+        }
+        if is_direct && busies > 0 {
+            busy.clone_from(&recipients);
+        }
+        let finals = acks + busies + usize::from(is_direct && !refused.is_empty());
+        if finals > 1 || (said.requires_ack && finals == 0) {
+            return Err(format!("{} has the answers {answers:?}", said.id));
+        }
+        for name in
+            recipients.iter().filter(|name| !busy.contains(*name) && !refused.contains(*name))
+        {
+            let key = (said.id.clone(), name.clone());
+            if !self.open.contains_key(&key) {
+                self.open(&said, key.clone());
+            }
+            if !held.contains(&key) {
+                return Err(format!("{key:?} was taken and is nowhere: {answers:?}"));
+            }
+        }
+        let left = match busies {
+            0 if is_direct && !refused.is_empty() => Some(BTreeSet::new()),
+            0 => None,
+            _ if busy.len() + refused.len() < recipients.len() || self.is_partly(&said) => {
+                Some(busy)
+            }
+            _ => Some(BTreeSet::new()),
+        };
+        self.last.insert(said.from.clone(), (said, left));
+        Ok(())
+    }
+
+    /// Whether some have it from an earlier time.
+    fn is_partly(&self, said: &Said) -> bool {
+        let last = self.last.get(&said.from);
+        last.is_some_and(|(last, left)| {
+            last.id == said.id && left.as_ref().is_some_and(|left| !left.is_empty())
+        })
+    }
+}
+
+/// What a DELIVER says: about which message, its number and attempt.
+pub(super) fn heard(envelope: &Envelope<'_>, payload: &Value) -> Result<(Heard, u64, u64), String> {
+    let delivery = envelope.delivery.ok_or("a DELIVER has `delivery`")?;
+    let delivery: Value = serde_json::from_str(delivery).map_err(|e| e.to_string())?;
+    let number = payload["n"].as_u64().ok_or_else(|| format!("nobody sent {payload}"))?;
+    let to = envelope.to.as_deref().ok_or("a DELIVER has `to`")?;
+    let heard = Heard {
+        id: envelope.id.to_string(),
+        key: (format!("s{number}"), to.to_lowercase()),
+        requires_ack: delivery["requires_ack"].as_bool().unwrap_or_default(),
+    };
+    let seq = delivery["seq"].as_u64().ok_or("a DELIVER has a seq")?;
+    Ok((heard, seq, delivery["attempt"].as_u64().unwrap_or(1)))
+}

@@ -1,0 +1,426 @@
+//! Bounds, and what happens at each.
+
+use super::script::{check, check_with, run};
+use crate::router::Limits;
+use expect_test::expect;
+
+fn small() -> Limits {
+    Limits { queue_messages_max: 4, window_bytes: 1, ..Limits::default() }
+}
+
+#[test]
+fn one_sender_has_half_of_a_queue() {
+    check_with(
+        small(),
+        "ann joins
+         bob joins
+         cid joins
+         bob stalls
+         ann> Bob: 1
+         ann> Bob: 2
+         ann> Bob: 3
+         cid> Bob: 1
+         cid>> Bob: 2
+         cid>> Bob: 3
+         bob reads
+         ann again
+         bob acks d5",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            bob stalls
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            ann> Bob: 2
+            ann> Bob: 3
+                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+            cid> Bob: 1
+            cid>> Bob: 2
+                cid < ACK {"ack_id":"c2","durability":"memory","state":"accepted"}
+            cid>> Bob: 3
+                cid < BUSY {"ack_id":"c3","queue_depth":4,"retry_after_ms":50}
+            bob reads
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+                bob < DELIVER d3 Cid -> Bob seq 1 {"body":"1"}
+                bob < DELIVER d4 Cid -> Bob seq 2 requires_ack true {"body":"2"}
+            ann again
+                bob < DELIVER d5 Ann -> Bob seq 3 {"body":"3"}
+            bob acks d5
+        "#]],
+    );
+}
+
+#[test]
+fn an_empty_queue_takes_any_one_message() {
+    check_with(
+        Limits { queue_bytes_max: 600, ..Limits::default() },
+        &format!(
+            "ann joins
+             bob joins
+             bob stalls
+             ann> Bob: {0}
+             ann> Bob: x
+             bob reads
+             ann> Bob: x",
+            "x".repeat(700)
+        ),
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            bob stalls
+            ann> Bob: x*700
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*700"}
+            ann> Bob: x
+                ann < BUSY {"ack_id":"a2","queue_depth":1,"retry_after_ms":50}
+            bob reads
+            ann> Bob: x
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"x"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_mailbox_is_bounded_like_a_queue() {
+    check_with(
+        small(),
+        "ann joins
+         bob joins
+         bob goes
+         ann>> Bob: 1
+         ann>> Bob: 2
+         ann>> Bob: 3",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            bob goes
+            ann>> Bob: 1
+                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+            ann>> Bob: 2
+                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+            ann>> Bob: 3
+                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+        "#]],
+    );
+}
+
+#[test]
+fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
+    check_with(
+        small(),
+        "ann joins
+         bob joins
+         cid joins
+         bob stalls
+         ann> Bob: 1
+         ann> Bob: 2
+         ann>> *: all
+         ann again
+         bob reads
+         ann again
+         ann again",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            bob stalls
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            ann> Bob: 2
+            ann>> *: all
+                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
+                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+            ann again
+                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+            bob reads
+                bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
+            ann again
+                bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
+                ann < ACK {"ack_id":"a3","durability":"memory","recipients":2,"state":"accepted"}
+            ann again
+                ann < ACK {"ack_id":"a3","durability":"memory","recipients":2,"state":"accepted"}
+        "#]],
+    );
+}
+
+#[test]
+fn an_at_most_once_broadcast_too() {
+    check_with(
+        small(),
+        "ann joins
+         bob joins
+         cid joins
+         bob stalls
+         ann> Bob: 1
+         ann> Bob: 2
+         ann> *: all
+         bob reads
+         ann again
+         ann again",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            bob stalls
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            ann> Bob: 2
+            ann> *: all
+                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" {"body":"all"}
+                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+            bob reads
+                bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
+            ann again
+                bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" {"body":"all"}
+            ann again
+                bob < DELIVER d5 Ann -> Bob seq 4 originalTo "*" {"body":"all"}
+                cid < DELIVER d6 Ann -> Cid seq 2 originalTo "*" {"body":"all"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_broadcast_that_nobody_can_take_is_not_taken() {
+    check_with(
+        small(),
+        "ann joins
+         bob joins
+         bob stalls
+         ann> Bob: 1
+         ann> Bob: 2
+         ann>> *: all
+         bob reads
+         cid joins
+         ann again",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            bob stalls
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            ann> Bob: 2
+            ann>> *: all
+                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+            bob reads
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            ann again
+                bob < DELIVER d3 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
+                cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
+                ann < ACK {"ack_id":"a3","durability":"memory","recipients":2,"state":"accepted"}
+        "#]],
+    );
+}
+
+#[test]
+fn everything_together_is_bounded() {
+    check_with(
+        Limits { memory_bytes_max: 2_000, ..Limits::default() },
+        "ann joins
+         bob joins
+         outside 1000
+         bob stalls
+         ann> Bob: 1
+         ann> Bob: 2
+         ann> Bob: 3
+         bob reads
+         ann> Bob: 4
+         outside 2000
+         ann>> Bob: 5
+         outside 0
+         ann again",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            outside 1000
+            bob stalls
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            ann> Bob: 2
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            ann> Bob: 3
+                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+            bob reads
+            ann> Bob: 4
+                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"4"}
+            outside 2000
+            ann>> Bob: 5
+                ann < BUSY {"ack_id":"a5","queue_depth":0,"retry_after_ms":50}
+            outside 0
+            ann again
+                ann < ACK {"ack_id":"a5","durability":"memory","state":"accepted"}
+                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"5"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_window_keeps_the_order_of_what_waits() {
+    check_with(
+        Limits { window_bytes: 1, ..Limits::default() },
+        "ann joins
+         bob joins
+         cid joins
+         bob stalls
+         ann> Bob: 1
+         cid>> Bob: 2
+         ann> Bob: 3
+         cid> Bob #t: 4
+         bob reads",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            bob stalls
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            cid>> Bob: 2
+                cid < ACK {"ack_id":"c1","durability":"memory","state":"accepted"}
+            ann> Bob: 3
+            cid> Bob #t: 4
+            bob reads
+                bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"2"}
+                bob < DELIVER d3 Ann -> Bob seq 2 {"body":"3"}
+                bob < DELIVER d4 Cid -> Bob #t seq 1 {"body":"4"}
+        "#]],
+    );
+}
+
+#[test]
+fn who_leaves_answers_unread_is_not_read_from() {
+    check_with(
+        Limits { answers_bytes_max: 300, ..Limits::default() },
+        "ann joins
+         ann stalls
+         ann> Zoe: 1
+         ann> Zoe: 2
+         ann> Zoe: 3
+         ann reads
+         ann> Zoe: 4",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+                ann gate shuts
+                ann gate opens
+            ann stalls
+            ann> Zoe: 1
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+            ann> Zoe: 2
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann gate shuts
+            ann> Zoe: 3
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+            ann reads
+                ann gate opens
+            ann> Zoe: 4
+                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_and_its_mail_stays() {
+    let script = "ann joins
+         bob joins
+         bob stalls
+         ann>> Bob: kept
+         ann> Bob: lost
+         wait 5000
+         ann says PONG {}
+         wait 10000
+         wait 1000
+         bob goes
+         bob joins";
+    let quick = Limits { heartbeat_ms: 5_000, ..Limits::default() };
+    check_with(
+        quick,
+        &script.replace("PONG {}", "PONG {\"nonce\":\"n\"}"),
+        expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob stalls
+        ann>> Bob: kept
+            ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
+        ann> Bob: lost
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
+        wait 5000
+            ann < PING {}
+            bob < PING {}
+        ann says PONG {"nonce":"n"}
+        wait 10000
+            ann < PING {}
+            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            bob close Fault(HeartbeatTimeout)
+        wait 1000
+            bob hang up
+        bob goes
+            ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
+    "#]],
+    );
+}
+
+#[test]
+fn late_words_about_a_client_that_is_gone_are_passed_over() {
+    check(
+        "ann joins
+         ann goes
+         ann> Ann: late
+         ann breaks BAD_FRAME
+         ann goes
+         bob joins",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            ann goes
+            ann> Ann: late
+            ann breaks BAD_FRAME
+            ann goes
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+        "#]],
+    );
+}
+
+#[test]
+fn ten_thousand_wait_and_the_next_is_busy() {
+    let limits = Limits { window_bytes: 1, ..Limits::default() };
+    let mut script = "ann joins\nbob joins\ncid joins\nbob stalls\n".to_owned();
+    for _ in 0..5_001 {
+        script.push_str("ann> Bob: x\n");
+    }
+    for _ in 0..5_001 {
+        script.push_str("cid>> Bob: x\n");
+    }
+    let transcript = run(limits, &script);
+    let count = |text: &str| transcript.matches(text).count();
+    assert_eq!((count("ann < BUSY"), count("cid < BUSY")), (1, 1));
+    assert_eq!(count("accepted"), 5_000);
+    assert!(transcript.contains(r#""queue_depth":10000"#));
+}

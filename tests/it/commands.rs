@@ -1,0 +1,295 @@
+//! The commands as people and scripts run them: what they print, and their exit codes.
+
+use crate::sandbox::{Sandbox, output, wait};
+use std::{
+    fs,
+    io::Write,
+    process::{Output, Stdio},
+    thread,
+};
+
+const DONE: i32 = 0;
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+const NOT_DELIVERED: i32 = 3;
+const TIMED_OUT: i32 = 4;
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Runs a command and checks its exit code.
+#[track_caller]
+fn run(sandbox: &Sandbox, line: &[&str], code: i32) -> Output {
+    let output = sandbox.run(line);
+    assert_eq!(output.status.code(), Some(code), "{line:?}: {output:?}");
+    output
+}
+
+/// Runs a command that reads `text` on standard input.
+#[track_caller]
+fn run_with(sandbox: &Sandbox, line: &[&str], text: &[u8], code: i32) -> Output {
+    let mut command = sandbox.command(line);
+    let path = sandbox.directory().join("input");
+    fs::write(&path, text).unwrap();
+    command.stdin(fs::File::open(path).unwrap());
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(code), "{line:?}: {output:?}");
+    output
+}
+
+/// A daemon in whose mailboxes mail for these agents waits: they were here once.
+fn known(names: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in names {
+        drop(sandbox.join(name));
+    }
+    sandbox
+}
+
+/// Stops the detached daemon of a sandbox, whatever becomes of the test.
+struct Detached<'a>(&'a Sandbox);
+
+impl Drop for Detached<'_> {
+    fn drop(&mut self) {
+        let stopped = self.0.run(["down"]);
+        assert!(stopped.status.success() || thread::panicking(), "{stopped:?}");
+    }
+}
+
+#[test]
+fn a_daemon_goes_up_and_down() {
+    let sandbox = Sandbox::empty();
+    assert_eq!(out(&run(&sandbox, &["down"], DONE)), "no daemon was up\n");
+    let missing = run(&sandbox, &["status"], FAILED);
+    assert!(err(&missing).contains("start one with `agent-relay up`"), "{missing:?}");
+    let missing = run(&sandbox, &["status", "--json"], FAILED);
+    assert!(out(&missing).contains(r#""running":false"#), "{missing:?}");
+
+    let detached = Detached(&sandbox);
+    assert!(out(&run(&sandbox, &["up"], DONE)).starts_with("the daemon is up at "));
+    assert!(out(&run(&sandbox, &["up"], DONE)).starts_with("the daemon was up already at "));
+    let status: serde_json::Value =
+        serde_json::from_str(&out(&run(&sandbox, &["status", "--json"], DONE))).unwrap();
+    assert_eq!(status["schema"], "agent-relay.status/1");
+    assert_eq!((&status["running"], &status["status"]["agents_here"]), (&true.into(), &0.into()));
+    let replaced = run(&sandbox, &["up", "--replace", "--json"], DONE);
+    assert!(out(&replaced).contains(r#""started":true"#), "{replaced:?}");
+    assert!(out(&run(&sandbox, &["agents"], DONE)).contains("nobody has been here yet"));
+    drop(detached);
+    assert_eq!(out(&run(&sandbox, &["down"], DONE)), "no daemon was up\n");
+}
+
+#[test]
+fn many_that_go_up_at_once_find_one_daemon() {
+    let sandbox = Sandbox::empty();
+    let _detached = Detached(&sandbox);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| run(&sandbox, &["up"], DONE));
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why() {
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    fs::write(sandbox.home().join("config.toml"), "\nheartbeat = 1\n").unwrap();
+    for line in [["up"], ["status"]] {
+        let failed = err(&run(&sandbox, &line, FAILED));
+        assert!(failed.contains("config.toml:2: unknown key \"heartbeat\""), "{failed}");
+    }
+    let sick = out(&run(&sandbox, &["doctor", "--json"], FAILED));
+    assert!(sick.contains(r#""id":"config","state":"fail""#), "{sick}");
+    fs::remove_file(sandbox.home().join("config.toml")).unwrap();
+    fs::remove_dir_all(sandbox.home()).unwrap();
+    fs::write(sandbox.home(), "not a directory").unwrap();
+    let failed = err(&run(&sandbox, &["up"], FAILED));
+    assert!(failed.contains("is not a directory"), "{failed}");
+}
+
+#[test]
+fn what_is_sent_is_heard_byte_for_byte() {
+    let sandbox = known(&["Bob"]);
+    let body = "from a file\r\n  \u{e4}\u{1f600} \"quoted\" \\ end\n";
+    let file = sandbox.directory().join("body.txt");
+    fs::write(&file, body).unwrap();
+    run(&sandbox, &["send", "Bob", "- a word"], DONE);
+    run(&sandbox, &["send", "--as", "Ann", "bob", "help"], DONE);
+    run(&sandbox, &["send", "Bob", "--file", file.to_str().unwrap()], DONE);
+    run_with(&sandbox, &["send", "--as=Ann", "Bob", "-"], body.as_bytes(), DONE);
+    let heard = run(&sandbox, &["listen", "--as", "Bob", "--count", "4", "--json"], DONE);
+    let heard: Vec<serde_json::Value> =
+        out(&heard).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let bodies: Vec<_> = heard.iter().map(|it| it["payload"]["body"].as_str().unwrap()).collect();
+    assert_eq!(bodies, ["- a word", "help", body, body]);
+    assert_eq!(heard[0]["schema"], "agent-relay.deliver/1");
+    assert_eq!((&heard[1]["from"], &heard[3]["from"]), (&"Ann".into(), &"Ann".into()));
+    let left = out(&run(&sandbox, &["agents", "--json"], DONE));
+    assert!(left.lines().all(|line| line.contains(r#""queued":0"#)), "{left}");
+}
+
+#[test]
+fn a_message_that_is_not_delivered_has_its_own_exit_code() {
+    let sandbox = known(&["Bob"]);
+    let _carol = sandbox.join("Carol");
+    let unknown = err(&run(&sandbox, &["send", "Karol", "x"], NOT_DELIVERED));
+    assert!(unknown.contains("UNKNOWN_AGENT"), "{unknown}");
+    assert!(unknown.contains("did you mean Carol?"), "{unknown}");
+    let away = err(&run(&sandbox, &["send", "--no-ack", "Bob", "x"], NOT_DELIVERED));
+    assert!(away.contains("AGENT_OFFLINE"), "{away}");
+    run(&sandbox, &["send", "--no-ack", "Carol", "x"], DONE);
+    let large = vec![b'x'; 2_000_000];
+    let large = err(&run_with(&sandbox, &["send", "Carol", "-"], &large, NOT_DELIVERED));
+    assert!(large.contains("TOO_LARGE"), "{large}");
+    run_with(&sandbox, &["send", "Carol", "-"], b"\xff", FAILED);
+}
+
+#[test]
+fn a_recipient_without_room_is_waited_for_and_then_reported() {
+    let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
+    drop(sandbox.join("Bob"));
+    run(&sandbox, &["send", "--as", "Ann", "Bob", "1"], DONE);
+    let busy = run(&sandbox, &["send", "--as", "Ann", "--timeout", "300ms", "Bob", "2"], TIMED_OUT);
+    assert!(err(&busy).contains("no room"), "{busy:?}");
+}
+
+#[test]
+fn a_topics_subscribers_hear_it() {
+    let sandbox = Sandbox::new();
+    let mut listener =
+        sandbox.command(["listen", "--as", "Bob", "--topic", "build.*", "--count", "1"]);
+    let listening = thread::spawn(move || {
+        listener.stdin(Stdio::null());
+        output(listener)
+    });
+    // Nobody says when Bob has subscribed, so he is told until somebody hears it.
+    let line = ["send", "--json", "--topic", "build.linux", "*", "it is green"];
+    while !out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#) {}
+    let heard = listening.join().unwrap();
+    assert!(out(&heard).ends_with(" on build.linux: it is green\n"), "{heard:?}");
+}
+
+#[test]
+fn a_listener_outlives_a_crash_of_the_daemon() {
+    let mut sandbox = known(&["Bob"]);
+    let line = ["listen", "--as", "Bob", "--topic", "news", "--count", "1"];
+    let mut command = sandbox.command(line);
+    let mut listening = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let news = ["send", "--json", "--topic", "news", "*", "heard"];
+    while !out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""subscriptions":1"#) {}
+    sandbox.kill();
+    sandbox.start();
+    // The new daemon knows nobody: that Bob hears it shows that he came back and subscribed again.
+    while !out(&run(&sandbox, &news, DONE)).contains(r#""recipients":1"#) {}
+    assert_eq!(wait(&mut listening, "the listener").code(), Some(DONE));
+}
+
+#[test]
+fn other_peoples_text_cannot_act_on_the_terminal() {
+    let sandbox = known(&["Bob"]);
+    let text = "a\x1b]0;title\x07b\u{202e}c\nAnn: forged";
+    run_with(&sandbox, &["send", "--as", "Ann", "Bob", "-"], text.as_bytes(), DONE);
+    let heard = out(&run(&sandbox, &["listen", "--as", "Bob", "--count", "1"], DONE));
+    assert_eq!(heard, "Ann: a\\u{1b}]0;title\\u{7}b\\u{202e}c\n    Ann: forged\n");
+}
+
+#[test]
+fn what_means_nothing_is_said_with_what_to_do() {
+    let sandbox = Sandbox::empty();
+    for (line, words) in [
+        (&["stauts"][..], "did you mean `agent-relay status`?"),
+        (&["send", "Bob"], "no body"),
+        (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
+        (&["send", "--ttl", "1w", "Bob", "y"], "a time is a number"),
+        (&["send", "--topic", "a.*", "*", "y"], "are for subscriptions"),
+        (&["listen"], "agent-relay help listen"),
+        (&["listen", "--as", "Bob", "--topic", "a..b"], "none of them empty"),
+        (&["run", "-n", "root", "--", "x"], "reserved"),
+        (&["run", "-n", "Ann"], "no command to run"),
+        (&["completions", "tcsh"], "bash, zsh, fish and powershell"),
+    ] {
+        let failed = err(&run(&sandbox, line, USAGE));
+        assert!(failed.contains(words), "{line:?}: {failed}");
+        assert_eq!(failed.lines().count(), 1, "{failed}");
+    }
+    assert!(!sandbox.home().exists(), "nothing was started");
+}
+
+#[test]
+fn a_name_that_is_taken_is_said_plainly() {
+    let sandbox = Sandbox::new();
+    let _ann = sandbox.join("Ann");
+    for line in [&["listen", "--as", "ann"][..], &["run", "-n", "Ann", "--", "true"]] {
+        let taken = err(&run(&sandbox, line, FAILED));
+        assert!(taken.contains("is connected already"), "{taken}");
+    }
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_failure() {
+    let sandbox = Sandbox::empty();
+    for line in [&["help"][..], &["completions", "bash"], &["--version"]] {
+        let mut command = sandbox.command(line);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        command.stdout(writer).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        assert_eq!(child.wait().unwrap().code(), Some(DONE), "{line:?}");
+    }
+}
+
+#[test]
+fn the_tap_shows_what_is_routed() {
+    let sandbox = known(&["Bob"]);
+    let mut command = sandbox.command(["tap", "--json"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut tap = command.stdout(writer).spawn().unwrap();
+    drop(command);
+    let tapping = thread::spawn(move || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(reader), &mut line).unwrap();
+        line
+    });
+    // Nobody says when the tap is in place, so something is said until it is seen.
+    while !tapping.is_finished() {
+        run(&sandbox, &["send", "--as", "Ann", "Bob", "tapped"], DONE);
+    }
+    tap.kill().unwrap();
+    tap.wait().unwrap();
+    let copy: serde_json::Value = serde_json::from_str(&tapping.join().unwrap()).unwrap();
+    assert_eq!((&copy["from"], &copy["to"]), (&"Ann".into(), &"Bob".into()));
+    assert_eq!(copy["payload"]["body"], "tapped");
+}
+
+#[test]
+fn the_demo_succeeds_and_leaves_nothing() {
+    let sandbox = Sandbox::empty();
+    let demo = run(&sandbox, &["demo"], DONE);
+    assert!(out(&demo).ends_with("4 of 4 messages arrived, word for word\n"), "{demo:?}");
+    assert!(!sandbox.home().exists());
+}
+
+#[test]
+fn a_wrapped_commands_message_and_exit_code_come_through() {
+    let sandbox = known(&["Bob"]);
+    let program = env!("CARGO_BIN_EXE_agent-relay-wrap");
+    let recording = sandbox.directory().join("recording");
+    fs::File::create(&recording)
+        .unwrap()
+        .write_all(b"->relay:Bob <<<\r\ntwo\r\nlines>>>\r\nmore\r\n")
+        .unwrap();
+    let mut extract = sandbox.program(program);
+    extract.args(["extract", "--cols=80"]).arg(&recording);
+    let extracted = output(extract);
+    assert_eq!(out(&extracted), "{\"body\":\"two\\nlines\",\"to\":\"Bob\"}\n", "{extracted:?}");
+    // The command is this program itself, since it is on every system.
+    let exe = env!("CARGO_BIN_EXE_agent-relay");
+    assert_eq!(sandbox.run(["run", "-n", "Ann", "--", exe, "nonsense"]).status.code(), Some(USAGE));
+}

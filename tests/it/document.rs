@@ -1,0 +1,308 @@
+//! docs/PROTOCOL.md held against the code: its examples, types, codes, names, patterns and limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent_relay::{
+    config::Config,
+    protocol::{
+        code::{ErrorCode, NackCode},
+        deliver,
+        envelope::{DEPTH_MAX, Envelope, ID_BYTES_MAX, Kind},
+        frame::{Decoder, FRAME_BYTES_MAX},
+        name::{NAME_BYTES_MAX, RELAY, RESERVED},
+        payload::{
+            Ack, Busy, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, Resume, SendMeta,
+            Spoken, SyncInfo, Welcome,
+        },
+        relay::{Agents, Page, ReplyMeta, Status, TapCopy},
+        topic::{Pattern, TOPIC_BYTES_MAX},
+    },
+    router::Limits,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const DOCUMENT: &str = include_str!("../../docs/PROTOCOL.md");
+
+#[test]
+fn every_example_is_an_envelope_and_carries_what_its_type_carries() {
+    let mut shown = BTreeSet::new();
+    for example in blocks("json") {
+        let envelope = Envelope::read(example.as_bytes())
+            .unwrap_or_else(|violation| panic!("{violation}\n{example}"));
+        check_payload(&envelope);
+        shown.insert(envelope.kind.as_str());
+    }
+    let all: BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(shown, all, "each type has an example");
+}
+
+#[test]
+fn examples_of_the_daemons_answers_hold_every_member_there_is() {
+    for body in ["status", "agents"] {
+        let example = blocks("json")
+            .into_iter()
+            .map(|example| serde_json::from_str::<Value>(&example).unwrap())
+            .find(|example| example["from"] == RELAY && example["payload"]["body"] == body)
+            .unwrap_or_else(|| panic!("{body} has an answer"));
+        let data = example["payload"]["data"].to_string();
+        let written = match body {
+            "status" => written_again::<Status<'_>>(&data),
+            _ => written_again::<Agents<'_>>(&data),
+        };
+        let example: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(example, written, "{body}");
+    }
+}
+
+#[test]
+fn the_frame_in_hex_is_the_envelope_beside_it() {
+    let dumps = blocks("hex");
+    assert_eq!(dumps.len(), 1);
+    let bytes: Vec<u8> = dumps[0]
+        .split_whitespace()
+        .map(|digits| u8::from_str_radix(digits, 16).expect("two hex digits"))
+        .collect();
+    let mut decoder = Decoder::new(FRAME_BYTES_MAX);
+    decoder.space()[..bytes.len()].copy_from_slice(&bytes);
+    decoder.filled(bytes.len());
+    let batch = decoder.batch().unwrap().expect("a whole frame");
+    let frames: Vec<_> = batch.frames().collect();
+    assert_eq!((frames.len(), decoder.pending()), (1, 0));
+    let json = std::str::from_utf8(frames[0]).unwrap();
+    assert!(Envelope::read(frames[0]).is_ok());
+    assert!(section("3 ").contains(&format!("`{json}` has {} bytes", json.len())), "{json}");
+}
+
+#[test]
+fn the_codes_are_those_of_the_code() {
+    let of = |heading| column(part("### ", heading), 0);
+    let errors = |fatal| {
+        let codes = ErrorCode::ALL.iter().filter(move |code| code.is_fatal() == fatal);
+        codes.map(|code| code.as_str().to_owned()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(of("ERROR, fatal"), errors(true));
+    assert_eq!(of("ERROR, not fatal"), errors(false));
+    let nacks = NackCode::ALL.iter().map(|code| code.as_str().to_owned());
+    assert_eq!(of("NACK"), nacks.collect());
+}
+
+#[test]
+fn types_and_reserved_names_are_complete() {
+    let types = column(section("4 "), 0);
+    for kind in Kind::ALL {
+        assert!(types.contains(kind.as_str()), "{} stands in the table", kind.as_str());
+    }
+    for word in RESERVED {
+        assert!(section("5 ").contains(&format!("`{word}`")), "{word} is reserved");
+    }
+}
+
+#[test]
+fn the_table_of_patterns_is_true() {
+    let rows: Vec<_> = rows(part("### ", "Topics")).collect();
+    assert!(rows.len() >= 5, "{rows:?}");
+    for row in rows {
+        let pattern = Pattern::parse(ticked(row[0])[0]).unwrap();
+        for topic in ticked(row[1]) {
+            assert!(pattern.matches(topic), "{} hears {topic}", pattern.as_str());
+        }
+        for topic in ticked(row[2]) {
+            assert!(!pattern.matches(topic), "{} does not hear {topic}", pattern.as_str());
+        }
+    }
+}
+
+#[test]
+fn the_limits_are_those_of_the_code() {
+    let told: BTreeMap<_, _> = rows(section("16 "))
+        .map(|row| (row[0].replace('`', ""), row[1].parse::<u64>().expect("a number")))
+        .collect();
+    let mut real = limits();
+    // The router keeps these to itself; its own tests hold them.
+    for private in
+        ["failures of a message", "shortest retry_after_ms", "proof of an older connection"]
+    {
+        let value = *told.get(private).unwrap_or_else(|| panic!("{private} is in the table"));
+        real.insert(private.to_owned(), value);
+    }
+    assert_eq!(told, real);
+}
+
+#[test]
+fn what_the_table_says_can_be_configured_can_be() {
+    let (mut keys, defaults) = (0, Config::default());
+    for row in rows(section("16 ")).filter(|row| row[3] == "yes") {
+        let line = format!("{} = {}", row[0].replace('`', ""), row[1]);
+        assert_eq!(Config::parse("config.toml".as_ref(), &line).unwrap(), defaults, "{line}");
+        keys += 1;
+    }
+    assert_eq!(keys, 10);
+}
+
+/// Types what an example carries; a member that the type doesn't know is a mistake in the example.
+fn check_payload(envelope: &Envelope<'_>) {
+    let payload = envelope.payload;
+    match envelope.kind {
+        Kind::Hello => check::<Hello>(payload),
+        Kind::Welcome => check::<Welcome>(payload),
+        Kind::Send | Kind::Deliver => check_message(envelope),
+        Kind::Ack => check::<Ack<'_>>(payload),
+        Kind::Nack => {
+            check::<Nack>(payload);
+            let nack: Nack = serde_json::from_str(payload).unwrap();
+            assert!(NackCode::parse(&nack.code).is_some(), "{payload}");
+        }
+        Kind::Ping | Kind::Pong => check::<Heartbeat>(payload),
+        Kind::Error => {
+            check::<Fault>(payload);
+            let fault: Fault = serde_json::from_str(payload).unwrap();
+            let code = ErrorCode::parse(&fault.code).expect("a code that there is");
+            assert_eq!(fault.fatal, code.is_fatal(), "{payload}");
+        }
+        Kind::Busy => check::<Busy>(payload),
+        Kind::Resume => check::<Resume>(payload),
+        Kind::Sync => check::<SyncInfo>(payload),
+        Kind::Bye => check::<Bye>(payload),
+        Kind::Subscribe | Kind::Unsubscribe => {
+            check::<Empty>(payload);
+            Pattern::parse(envelope.topic.as_deref().expect("a topic")).unwrap();
+        }
+    }
+}
+
+fn check_message(envelope: &Envelope<'_>) {
+    check::<Spoken<'_>>(envelope.payload);
+    if let Some(meta) = envelope.payload_meta {
+        check_meta(meta);
+    }
+    if envelope.kind == Kind::Deliver {
+        assert!(deliver::read(envelope).unwrap().sender.is_some());
+        check::<deliver::Delivery<'_>>(envelope.delivery.expect("a DELIVER has `delivery`"));
+    }
+    let spoken: Spoken<'_> = serde_json::from_str(envelope.payload).unwrap();
+    let data = spoken.data.map_or("{}", |data| data.get());
+    let from_relay = envelope.from.as_deref() == Some(RELAY);
+    match (&*spoken.kind, &*spoken.body) {
+        ("request", "agents") => check::<Page>(data),
+        ("response", "agents") if from_relay => check::<Agents<'_>>(data),
+        ("response", "status") if from_relay => check::<Status<'_>>(data),
+        ("tap", _) if from_relay => check::<TapCopy<'_>>(data),
+        ("message", _) => {}
+        other => panic!("an example of {other:?} wants a check of its own"),
+    }
+}
+
+/// The daemon reads some members of a `payload_meta`; the document names one more.
+fn check_meta(meta: &str) {
+    if serde_json::from_str::<ReplyMeta<'_>>(meta).is_ok() {
+        return check::<ReplyMeta<'_>>(meta);
+    }
+    serde_json::from_str::<SendMeta>(meta).unwrap();
+    let members: BTreeMap<String, Value> = serde_json::from_str(meta).unwrap();
+    for member in members.keys() {
+        assert!(["requires_ack", "ttl_ms"].contains(&member.as_str()), "{member}");
+    }
+}
+
+#[track_caller]
+fn check<'a, T: Deserialize<'a> + Serialize>(json: &'a str) {
+    let (example, written) = (serde_json::from_str(json).unwrap(), written_again::<T>(json));
+    assert!(is_within(&example, &written), "{example}\nbecomes\n{written}");
+}
+
+#[track_caller]
+fn written_again<'a, T: Deserialize<'a> + Serialize>(json: &'a str) -> Value {
+    let typed: T = serde_json::from_str(json).unwrap_or_else(|why| panic!("{why}: {json}"));
+    serde_json::to_value(&typed).unwrap()
+}
+
+/// Whether everything that `part` says stands in `whole`.
+fn is_within(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(whole)) => part
+            .iter()
+            .all(|(name, value)| whole.get(name).is_some_and(|other| is_within(value, other))),
+        (Value::Array(part), Value::Array(whole)) => {
+            part.len() == whole.len() && part.iter().zip(whole).all(|(a, b)| is_within(a, b))
+        }
+        (part, whole) => part == whole,
+    }
+}
+
+/// Every limit that the code has in a place where it can be seen, by its name in the document.
+fn limits() -> BTreeMap<String, u64> {
+    let (config, limits) = (Config::default(), Limits::default());
+    let pairs = [
+        ("max_frame_bytes", config.max_frame_bytes),
+        ("heartbeat_ms", config.heartbeat_ms),
+        ("handshake_timeout_ms", config.handshake_timeout_ms),
+        ("resume_window_ms", config.resume_window_ms),
+        ("default_ttl_ms", config.default_ttl_ms),
+        ("queue_max_messages", config.queue_max_messages),
+        ("queue_max_bytes", config.queue_max_bytes),
+        ("memory_max_bytes", config.memory_max_bytes),
+        ("max_clients", config.max_clients),
+        ("mailbox_days", config.mailbox_days),
+        ("known names", limits.names_max as u64),
+        ("streams", limits.streams_max as u64),
+        ("connections without a handshake", limits.strangers_max as u64),
+        ("subscriptions of a session", limits.subscriptions_max as u64),
+        ("remembered SENDs of a name", limits.doubles_max as u64),
+        ("unread answers", limits.answers_bytes_max as u64),
+        ("max_inflight where absent", Capabilities::default().max_inflight),
+        ("nesting", DEPTH_MAX as u64),
+        ("id", ID_BYTES_MAX as u64),
+        ("name", NAME_BYTES_MAX as u64),
+        ("topic", TOPIC_BYTES_MAX as u64),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The contents of all fences in this language.
+fn blocks(language: &str) -> Vec<String> {
+    let (opening, mut found) = (format!("```{language}"), Vec::new());
+    let mut lines = DOCUMENT.lines();
+    while lines.by_ref().any(|line| line == opening) {
+        let inside: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
+        found.push(inside.join("\n"));
+    }
+    assert!(!found.is_empty(), "{language}");
+    found
+}
+
+/// A numbered section.
+fn section(number: &str) -> &'static str {
+    part("## ", number)
+}
+
+/// What stands under the heading that begins like this, up to the next heading of its level or above.
+fn part(level: &str, heading: &str) -> &'static str {
+    let opening = format!("\n{level}{heading}");
+    let start = DOCUMENT.find(&opening).unwrap_or_else(|| panic!("no heading {opening:?}"));
+    let text = &DOCUMENT[start + opening.len()..];
+    let ends = ["\n## ", &format!("\n{level}")].map(|next| text.find(next).unwrap_or(text.len()));
+    &text[..ends[0].min(ends[1])]
+}
+
+/// The rows of a part's tables, their headings left out.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines: Vec<_> = text.lines().collect();
+    let is_heading =
+        move |at: usize| lines.get(at + 1).is_some_and(|next| next.starts_with("|---"));
+    text.lines()
+        .enumerate()
+        .filter(move |(at, line)| {
+            line.starts_with('|') && !line.starts_with("|---") && !is_heading(*at)
+        })
+        .map(|(_, line)| line.trim_matches('|').split(" | ").map(str::trim).collect())
+}
+
+/// What stands in backticks in one column of a part's tables.
+fn column(text: &str, number: usize) -> BTreeSet<String> {
+    rows(text).flat_map(|row| ticked(row[number])).map(str::to_owned).collect()
+}
+
+fn ticked(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}

@@ -1,0 +1,330 @@
+//! A client in another language, written from docs/PROTOCOL.md alone, against a raw peer.
+
+use crate::{
+    raw::Raw,
+    sandbox::{Sandbox, WATCHDOG, wait},
+};
+use platform::transport::Listener;
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    process::{Child, ChildStdin, Stdio},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client.py");
+
+/// What the client ends with where the system has no Unix sockets.
+const NOT_HERE: i32 = 77;
+
+#[test]
+fn it_joins_sends_hears_and_acknowledges() {
+    let sandbox = Sandbox::new();
+    let Some((mut ann, welcome)) = Python::join(&sandbox, "Ann") else { return };
+    assert_eq!(welcome["payload"]["agent"], "Ann");
+    let mut bob = sandbox.join("Bob");
+
+    let body = r#"Your turn: "é"  \n 漢"#;
+    ann.say(&format!("send bob {body}"));
+    let deliver = bob.expect("DELIVER");
+    assert_eq!((&deliver["from"], &deliver["to"]), (&json!("Ann"), &json!("Bob")));
+    assert_eq!(deliver["payload"], json!({"kind": "message", "body": body}));
+    assert_eq!(deliver["delivery"]["sender"]["session"], welcome["payload"]["session_id"]);
+    assert_eq!(deliver["delivery"]["requires_ack"], true);
+    let taken = ann.expect("ACK");
+    assert_eq!(taken["payload"]["state"], "accepted");
+    assert_eq!(taken["payload"]["durability"], "memory");
+    bob.acknowledge(&deliver);
+
+    let id = bob.send("Ann", "My turn", json!({"requires_ack": true}));
+    assert_eq!(bob.expect("ACK")["payload"]["ack_id"], *id);
+    let heard = ann.expect("DELIVER");
+    assert_eq!((&heard["from"], &heard["payload"]["body"]), (&json!("Bob"), &json!("My turn")));
+    bob.send("Ann", "By the way", json!({}));
+    assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], 2);
+
+    // What she says next comes after her ACK.
+    ann.say("send * All done");
+    let last = bob.expect("DELIVER");
+    assert_eq!(last["delivery"]["originalTo"], "*");
+    assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1);
+    bob.acknowledge(&last);
+    assert_eq!(queued(&mut bob), [("Ann".to_owned(), 0), ("Bob".to_owned(), 0)]);
+
+    ann.say("send Zoe Anybody?");
+    assert_eq!(ann.expect("NACK")["payload"]["code"], "UNKNOWN_AGENT");
+    ann.leave();
+    let id = bob.send("Ann", "Still there?", json!({}));
+    let offline = bob.expect_code("NACK", "AGENT_OFFLINE");
+    assert_eq!(offline["payload"]["ack_id"], *id);
+}
+
+#[test]
+fn it_subscribes_and_publishes() {
+    let sandbox = Sandbox::new();
+    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let mut bob = sandbox.join("Bob");
+    ann.say("subscribe build.>");
+    ann.expect("ACK");
+    assert_eq!(publish(&mut bob, "b-1", "build.linux.arm"), 1);
+    let heard = ann.expect("DELIVER");
+    assert_eq!(heard["topic"], "build.linux.arm");
+    assert_eq!(heard["delivery"]["originalTo"], "*");
+    assert_eq!(publish(&mut bob, "b-2", "build"), 0);
+    ann.say("unsubscribe build.>");
+    ann.expect("ACK");
+    assert_eq!(publish(&mut bob, "b-3", "build.linux"), 0);
+    ann.say("subscribe a.>.b");
+    assert_eq!(ann.expect("NACK")["payload"]["code"], "INVALID");
+
+    bob.say(
+        &json!({"v": 1, "type": "SUBSCRIBE", "id": "b-4", "ts": 0, "topic": "chat", "payload": {}}),
+    );
+    bob.expect("ACK");
+    ann.say("publish chat Hello");
+    let heard = bob.expect("DELIVER");
+    assert_eq!((&heard["topic"], &heard["payload"]["body"]), (&json!("chat"), &json!("Hello")));
+    assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1);
+    ann.leave();
+}
+
+#[test]
+fn it_sends_the_same_again_when_told_busy() {
+    let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
+    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let mut bob = sandbox.join("Bob");
+    ann.say("send Bob one\nsend Bob two");
+    let one = bob.expect("DELIVER");
+    ann.expect("ACK");
+    let busy = ann.expect("BUSY");
+    bob.acknowledge(&one);
+    let two = bob.expect("DELIVER");
+    assert_eq!((&two["payload"]["body"], &two["delivery"]["seq"]), (&json!("two"), &json!(2)));
+    // Bob's ACK and her next try can cross: then she hears BUSY once more.
+    let mut answer = ann.hear();
+    while answer["type"] == "BUSY" {
+        answer = ann.hear();
+    }
+    assert_eq!((&answer["type"], &answer["payload"]["state"]), (&json!("ACK"), &json!("accepted")));
+    assert_eq!(answer["payload"]["ack_id"], busy["payload"]["ack_id"]);
+    ann.leave();
+}
+
+#[test]
+fn it_answers_pings_and_stays() {
+    let sandbox = Sandbox::with_config("heartbeat_ms = 700\n");
+    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let mut bob = sandbox.join("Bob");
+    bob.answers_pings = false;
+    // Each comes a heartbeat after the last; who answers none is dead after three.
+    for _ in 0..4 {
+        let ping = bob.expect("PING");
+        bob.say(&json!({"v": 1, "type": "PONG", "id": "b-0", "ts": 0, "payload": ping["payload"]}));
+    }
+    bob.answers_pings = true;
+    bob.send("Ann", "Still there?", json!({"requires_ack": true}));
+    bob.expect("ACK");
+    assert_eq!(ann.expect("DELIVER")["delivery"]["attempt"], Value::Null);
+    ann.leave();
+}
+
+#[test]
+fn it_hears_when_the_daemon_stops_or_refuses() {
+    let mut sandbox = Sandbox::new();
+    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let (error, mut refused) = Python::start(&sandbox, "root").expect("it ran a moment ago");
+    assert_eq!(error["payload"]["code"], "INVALID_NAME");
+    refused.expect_end_by_daemon();
+    let mut bob = sandbox.join("Bob");
+    bob.say(&json!({
+        "v": 1, "type": "SEND", "id": "b-1", "ts": 0, "to": "@relay",
+        "payload": {"kind": "request", "body": "stop"},
+    }));
+    assert_eq!(ann.expect("BYE")["payload"]["reason"], "stop");
+    ann.expect_end_by_daemon();
+    assert!(sandbox.await_daemon_end().success());
+}
+
+#[test]
+fn it_says_what_the_document_asks_for() {
+    let sandbox = Sandbox::empty();
+    let listener = Arc::new(Listener::bind(&sandbox.endpoint()).unwrap());
+    let accepting = Arc::clone(&listener);
+    let daemon = thread::spawn(move || {
+        let mut daemon = Raw::over(accepting.accept().ok()?);
+        let hello = daemon.expect("HELLO");
+        daemon.say(&said("WELCOME", json!({"session_id": "s-1", "agent": "Ann"})));
+        Some((daemon, hello))
+    });
+    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else {
+        listener.stop();
+        assert!(daemon.join().unwrap().is_none());
+        return;
+    };
+    let (mut daemon, hello) = daemon.join().unwrap().expect("she connected");
+    assert_eq!((&hello["v"], &hello["payload"]["agent"]), (&json!(1), &json!("Ann")));
+
+    daemon.answers_pings = false;
+    daemon.say(&said("PING", json!({"nonce": "0badcafe"})));
+    assert_eq!(daemon.expect("PONG")["payload"], json!({"nonce": "0badcafe"}));
+
+    let mut deliver = said("DELIVER", json!({"kind": "message", "body": "once"}));
+    deliver["from"] = json!("Bob");
+    deliver["delivery"] = json!({"seq": 7, "session_id": "s-1", "requires_ack": true});
+    for _ in 0..2 {
+        daemon.say(&deliver);
+        let ack = daemon.expect("ACK");
+        assert_eq!(ack["payload"], json!({"ack_id": "d-1", "seq": 7}));
+    }
+    assert_eq!(ann.expect("DELIVER"), deliver, "the double is acknowledged, and not heard");
+    deliver["id"] = json!("d-2");
+    deliver["payload"] = json!({"body": 7});
+    daemon.say(&deliver);
+    let nack = daemon.expect("NACK");
+    assert_eq!(
+        (&nack["payload"]["ack_id"], &nack["payload"]["code"]),
+        (&json!("d-2"), &json!("INVALID"))
+    );
+
+    ann.say("send Bob hi");
+    let send = daemon.expect("SEND");
+    daemon.say(&said("BUSY", json!({"ack_id": send["id"], "retry_after_ms": 1, "queue_depth": 1})));
+    ann.expect("BUSY");
+    assert_eq!(daemon.expect("SEND"), send, "the same again, with the same id");
+    drop(ann.commands.take());
+    daemon.say(&said("ACK", json!({"ack_id": send["id"], "state": "accepted"})));
+    ann.expect("ACK");
+    daemon.expect("BYE");
+    daemon.hang_up();
+    ann.leave();
+}
+
+/// What a daemon might say.
+fn said(kind: &str, payload: Value) -> Value {
+    json!({"v": 1, "type": kind, "id": "d-1", "ts": 0, "payload": payload})
+}
+
+/// Publishes at least once; gives back how many have it.
+fn publish(from: &mut Raw, id: &str, topic: &str) -> u64 {
+    from.say(&json!({
+        "v": 1, "type": "SEND", "id": id, "ts": 0, "topic": topic,
+        "payload": {"kind": "message", "body": "news"}, "payload_meta": {"requires_ack": true},
+    }));
+    let ack = from.expect("ACK");
+    assert_eq!(ack["payload"]["ack_id"], id);
+    ack["payload"]["recipients"].as_u64().expect("a number of recipients")
+}
+
+/// Who is known, and how much waits for each.
+fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
+    asker.say(&json!({
+        "v": 1, "type": "SEND", "id": "agents", "ts": 0, "to": "@relay",
+        "payload": {"kind": "request", "body": "agents"},
+    }));
+    let answer = asker.expect("DELIVER");
+    assert_eq!(answer["payload_meta"]["replyTo"], "agents");
+    let rows = answer["payload"]["data"]["agents"].as_array().expect("rows");
+    rows.iter()
+        .map(|row| (row["name"].as_str().unwrap().to_owned(), row["queued"].as_u64().unwrap()))
+        .collect()
+}
+
+/// tests/client.py as a process: commands go in, envelopes come out.
+struct Python {
+    process: Child,
+    commands: Option<ChildStdin>,
+    envelopes: mpsc::Receiver<Value>,
+}
+
+impl Python {
+    /// A client that has joined, with its WELCOME; `None` where it can't run.
+    fn join(sandbox: &Sandbox, name: &str) -> Option<(Self, Value)> {
+        let (welcome, client) = Self::start(sandbox, name)?;
+        assert_eq!(welcome["type"], "WELCOME", "{welcome}");
+        Some((client, welcome))
+    }
+
+    /// A client, and the first it heard; `None`, and a line that says why, where it can't run.
+    fn start(sandbox: &Sandbox, name: &str) -> Option<(Value, Self)> {
+        let mut command = sandbox.program("python3");
+        command.args([CLIENT, "--socket", sandbox.endpoint().as_text(), name]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                eprintln!("not tried, since there is no python3 here: {error}");
+                return None;
+            }
+            spawned => spawned.unwrap(),
+        };
+        let commands = process.stdin.take();
+        let out = process.stdout.take().unwrap();
+        let (heard, envelopes) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines() {
+                let envelope = serde_json::from_str(&line.unwrap()).unwrap();
+                if heard.send(envelope).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut client = Self { process, commands, envelopes };
+        match client.envelopes.recv_timeout(WATCHDOG) {
+            Ok(first) => Some((first, client)),
+            Err(_) => {
+                let (code, words) = client.end();
+                assert_eq!(code, Some(NOT_HERE), "{words}");
+                eprintln!("not tried: {words}");
+                None
+            }
+        }
+    }
+
+    fn say(&mut self, command: &str) {
+        writeln!(self.commands.as_mut().expect("it has not left"), "{command}").unwrap();
+    }
+
+    #[track_caller]
+    fn hear(&mut self) -> Value {
+        match self.envelopes.recv_timeout(WATCHDOG) {
+            Ok(envelope) => envelope,
+            Err(_) => panic!("nothing more came: {}", self.end().1),
+        }
+    }
+
+    #[track_caller]
+    fn expect(&mut self, kind: &str) -> Value {
+        let envelope = self.hear();
+        assert_eq!(envelope["type"], kind, "{envelope}");
+        envelope
+    }
+
+    /// Lets it say BYE, which ends it in good order.
+    #[track_caller]
+    fn leave(mut self) {
+        assert_eq!(self.end(), (Some(0), String::new()));
+        assert_eq!(self.envelopes.recv().ok(), None, "it heard nothing that was not asked for");
+    }
+
+    #[track_caller]
+    fn expect_end_by_daemon(&mut self) {
+        let (code, words) = self.end();
+        assert_eq!((code, words.trim()), (Some(1), "the daemon ended the connection"));
+    }
+
+    /// Closes its input and waits for its end; its exit code, and what it complained about.
+    fn end(&mut self) -> (Option<i32>, String) {
+        drop(self.commands.take());
+        let status = wait(&mut self.process, "client.py");
+        let mut words = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        (status.code(), words)
+    }
+}
+
+impl Drop for Python {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
