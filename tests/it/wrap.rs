@@ -331,7 +331,7 @@ fn without_a_terminal_it_works_all_the_same() {
     command.env("AGENT_RELAY_HOME", sandbox.home());
     // It asks its terminal something, and waits for the answer.
     let script = "stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c; stty size; \
-        printf -- '->relay:Bob <<<\\nready>>>\\n'; stty icanon; head -n 3; exit 5";
+        printf -- '->relay:Bob <<<\\nready>>>\\nNow.\\n'; stty icanon; head -n 3; exit 5";
     command.args(["-n", "Ann", "--", "sh", "-c", script]);
     let running = thread::spawn(|| sandbox::output(command));
     hears(&mut bob, "Ann", "ready");
