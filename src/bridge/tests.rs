@@ -505,6 +505,22 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
 }
 
 #[test]
+fn the_agent_is_told_that_it_is_cut_off() {
+    check(
+        "claude",
+        r"
+        0 prints >\s
+        1000 cut-off Ann is here already (NAME_IN_USE)
+        9000 ends
+        ",
+        expect![[r#"
+            1000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYou are cut off from the relay: Ann is here already (NAME_IN_USE). What you say to others is not delivered.\n[/relay 789200]
+            1150 types \r
+        "#]],
+    );
+}
+
+#[test]
 fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
     check(
         "cat",
