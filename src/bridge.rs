@@ -437,6 +437,9 @@ impl Bridge {
             self.extractor.turn_over(now.0, &mut found);
         }
         self.extracted(found, out);
+        if self.line.is_known_empty() && self.has_stood_still(now) {
+            self.line.remember_empty(&spot.before);
+        }
         self.submit_when_due(now, &spot, out);
         self.inject_when_free(now, &spot, foreground, out);
     }

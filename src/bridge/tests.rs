@@ -415,6 +415,31 @@ fn nothing_is_typed_into_another_program() {
 }
 
 #[test]
+fn a_key_that_ended_a_program_is_no_line_begun() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        5000 keys less x\r
+        5001 prints less x\r\n\e[?1049hfirst line\r\n:
+        6000 mail Ann: hello
+        7000 why
+        8000 keys q
+        8001 prints \e[?1049l$\s
+        9900 ends
+        ",
+        expect![[r#"
+            5000 types less x\r
+            7000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text
+            8000 types q
+            9000 types : <<'relay-789200'\r[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\rhello\r[/relay 789200]\rrelay-789200
+            9030 types \r
+            9030 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
 fn what_the_agent_prints_is_sent() {
     check(
         "claude",
