@@ -124,8 +124,10 @@ pub enum Input<'a> {
     Accepted(Number),
     /// A message of the agent's was not delivered; a sentence says why.
     Refused(Number, String),
-    /// The relay is there, or gone.
+    /// The relay is there, or away.
     Connected(bool),
+    /// The relay is gone for good; a sentence says why.
+    CutOff(String),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
     Written(usize),
     /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
@@ -278,6 +280,7 @@ impl Bridge {
             Input::Accepted(number) => drop(self.answered(number)),
             Input::Refused(number, sentence) => self.refused(number, &sentence, out),
             Input::Connected(connected) => self.state.connected = connected,
+            Input::CutOff(sentence) => self.cut_off(&sentence),
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
             Input::ChildGone => self.child_gone(now, out),
@@ -397,6 +400,13 @@ impl Bridge {
         self.complain(complaint);
     }
 
+    fn cut_off(&mut self, sentence: &str) {
+        self.state.connected = false;
+        self.complain(format!(
+            "You are cut off from the relay: {sentence}. What you say to others is not delivered."
+        ));
+    }
+
     fn child_gone(&mut self, now: Moment, out: &mut Vec<Output>) {
         if std::mem::replace(&mut self.gone, true) {
             return;
@@ -427,6 +437,9 @@ impl Bridge {
             self.extractor.turn_over(now.0, &mut found);
         }
         self.extracted(found, out);
+        if self.line.is_known_empty() && self.has_stood_still(now) {
+            self.line.remember_empty(&spot.before);
+        }
         self.submit_when_due(now, &spot, out);
         self.inject_when_free(now, &spot, foreground, out);
     }

@@ -151,13 +151,19 @@ fn plain(text: &str) -> String {
     text.chars().take(65).map(|c| if allowed(c) { c } else { '?' }).collect()
 }
 
-/// A backslash for lines that look like a frame's; and, where each line may be taken by itself, for
-/// those that begin with a character that gives a command or attaches a file.
+/// A backslash for lines that look like a frame's. Where each line may be taken, and shown again, by
+/// itself, also for those that begin with a character that gives a command or attaches a file, and for
+/// what would be a message if the program printed it.
 fn escape(line: &str, form: Form, entry: Entry) -> String {
     let looks_like_ours = line.starts_with("[relay ") || line.starts_with("[/relay ");
     let alone = form == Form::Plain && entry == Entry::Typed;
     if looks_like_ours || (alone && line.starts_with(['/', '!', '@'])) {
         return format!("\\{line}");
+    }
+    let text = line.trim_start_matches([' ', '⏺', '●', '•', '✦', '◆', '○']);
+    if alone && (text.starts_with("->relay:") || text.starts_with("[[RELAY]]")) {
+        let before = &line[..line.len() - text.len()];
+        return format!("{before}\\{text}");
     }
     line.to_owned()
 }
@@ -279,11 +285,10 @@ mod tests {
 
     #[test]
     fn no_command_character_leads_a_line_that_is_taken_by_itself() {
-        let body = "/exit\n!ls\n@~/.ssh/id_rsa\n#x";
-        assert!(
-            text(ANN, body, Form::Plain, Entry::Typed)
-                .contains("\n\\/exit\n\\!ls\n\\@~/.ssh/id_rsa\n#x\n")
-        );
+        let body = "/exit\n!ls\n@~/.ssh/id_rsa\n#x\n● ->relay:Bob <<<\n[[RELAY]]";
+        assert!(text(ANN, body, Form::Plain, Entry::Typed).contains(
+            "\n\\/exit\n\\!ls\n\\@~/.ssh/id_rsa\n#x\n● \\->relay:Bob <<<\n\\[[RELAY]]\n"
+        ));
         assert!(text(ANN, body, Form::Plain, Entry::Pasted).contains(body));
     }
 

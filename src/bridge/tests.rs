@@ -415,6 +415,31 @@ fn nothing_is_typed_into_another_program() {
 }
 
 #[test]
+fn a_key_that_ended_a_program_is_no_line_begun() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        5000 keys less x\r
+        5001 prints less x\r\n\e[?1049hfirst line\r\n:
+        6000 mail Ann: hello
+        7000 why
+        8000 keys q
+        8001 prints \e[?1049l$\s
+        9900 ends
+        ",
+        expect![[r#"
+            5000 types less x\r
+            7000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text
+            8000 types q
+            9000 types : <<'relay-789200'\r[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\rhello\r[/relay 789200]\rrelay-789200
+            9030 types \r
+            9030 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
 fn what_the_agent_prints_is_sent() {
     check(
         "claude",
@@ -505,6 +530,22 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
 }
 
 #[test]
+fn the_agent_is_told_that_it_is_cut_off() {
+    check(
+        "claude",
+        r"
+        0 prints >\s
+        1000 cut-off Ann is here already (NAME_IN_USE)
+        9000 ends
+        ",
+        expect![[r#"
+            1000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYou are cut off from the relay: Ann is here already (NAME_IN_USE). What you say to others is not delivered.\n[/relay 789200]
+            1150 types \r
+        "#]],
+    );
+}
+
+#[test]
 fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
     check(
         "cat",
@@ -514,7 +555,7 @@ fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
         70000 ends
         ",
         expect![[r#"
-            2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nsay\n->relay:Bob <<<\nhello>>>\nand go on\n[/relay 789200]
+            2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nsay\n\->relay:Bob <<<\nhello>>>\nand go on\n[/relay 789200]
             2151 types \r
             2151 acknowledges 11111111-2222
         "#]],

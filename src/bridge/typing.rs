@@ -46,7 +46,6 @@ impl Bridge {
         match self.free_form(now, spot, foreground) {
             Ok(form) => {
                 self.state.why = None;
-                self.line.remember_empty(&spot.before);
                 self.inject(form, spot, out);
             }
             Err(obstacle) => {
@@ -68,7 +67,7 @@ impl Bridge {
         if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
             return Err(Obstacle::Starting);
         }
-        if [self.printed_at, self.submitted_at].iter().any(|&at| within(at, self.recipe.quiet_ms)) {
+        if !self.has_stood_still(now) {
             return Err(Obstacle::Printing);
         }
         if within(self.touched_at, self.recipe.untouched_ms) {
@@ -82,6 +81,11 @@ impl Bridge {
         }
         let form = self.recipe.form(spot, foreground)?;
         if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }
+    }
+
+    pub(super) fn has_stood_still(&self, now: Moment) -> bool {
+        let changed = [self.printed_at, self.submitted_at].into_iter().flatten().max();
+        changed.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
     }
 
     /// Types the next message; the relay's own words go first, since they are about what was just said.

@@ -1,8 +1,11 @@
 //! A connection as the machine sees it: its stage, and what it was given to write.
 
-use super::{AgentKey, MessageKey, message::SendId};
+use super::{
+    AgentKey, MessageKey,
+    message::{SendId, Speaker},
+};
 use crate::protocol::{Moment, name::Name, payload::Capabilities, topic::Pattern};
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// One connection.
 #[derive(Debug)]
@@ -56,8 +59,8 @@ pub(super) struct Contender {
 /// From WELCOME to the end of the connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) id: Arc<str>,
-    pub(super) proof: crate::protocol::deliver::Proof,
+    /// Its id, and how its agent is known.
+    pub(super) speaker: Speaker,
     pub(super) capabilities: Capabilities,
     pub(super) subscriptions: Vec<Pattern>,
     pub(super) tap: Option<Tap>,

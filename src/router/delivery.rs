@@ -15,11 +15,19 @@ use crate::protocol::{
 };
 use uuid::Uuid;
 
+/// What the sender of a message hears whose time to live ran out.
+const OVER_DUE: &str = "its time to live ran out";
+
 impl Router {
     /// Hands out what an agent's window has room for, the oldest first.
     pub(super) fn pump(&mut self, agent: AgentKey) {
         while let Some((client, key)) = self.next_for(agent) {
-            self.hand_out(client, key);
+            // A driver that woke late has not rung for it yet.
+            if self.messages[key].expires < self.now.monotonic {
+                self.expire(key, OVER_DUE);
+            } else {
+                self.hand_out(client, key);
+            }
         }
     }
 
@@ -67,7 +75,7 @@ impl Router {
         let Kept { id, shared, speaker, .. } = kept;
         let delivery = Delivery {
             seq: message.seq,
-            session_id: (&*session.id).into(),
+            session_id: (&*session.speaker.session).into(),
             original_to: kept.to_everyone.then(|| EVERYONE.into()),
             attempt: kept.attempts,
             requires_ack: true,
@@ -215,7 +223,7 @@ impl Router {
         let Some(message) = self.messages.get_mut(key) else { return };
         let (to, stream) = (message.to, message.stream);
         if message.expires <= now {
-            self.expire(key, "its time to live ran out");
+            self.expire(key, OVER_DUE);
         } else if let Some(kept @ Kept { state: State::Resting(_), .. }) = message.kept_mut() {
             kept.state = State::Waiting;
             self.set_alarm(key);

@@ -4,6 +4,7 @@ use super::{
     AgentKey, ClientId, Router, Stopping,
     alarm::Alarm,
     client::{Client, Contender, Session, Stage, Window},
+    message::Speaker,
 };
 use crate::protocol::{
     PROTOCOL,
@@ -251,8 +252,7 @@ impl Router {
         client.agent = Some(agent);
         client.heard = self.now.monotonic;
         client.stage = Stage::Member(Box::new(Session {
-            id: session_id.as_str().into(),
-            proof,
+            speaker: Speaker { session: session_id.as_str().into(), proof },
             capabilities,
             subscriptions: Vec::new(),
             tap: None,

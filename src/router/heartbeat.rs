@@ -53,15 +53,6 @@ impl Router {
         Some(since.max(self.woke).plus(ms))
     }
 
-    /// A frame came from a member: that is life.
-    pub(super) fn heard(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        client.heard = self.now.monotonic;
-        if client.pinged.take().is_some() {
-            self.arm(id);
-        }
-    }
-
     pub(super) fn ring_client(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.alarm = None;

@@ -127,7 +127,7 @@ impl Router {
         AgentRow {
             name: agent.name.as_str().into(),
             here: session.is_some(),
-            session: session.map(|session| (&*session.id).into()),
+            session: session.map(|session| (&*session.speaker.session).into()),
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
             queued_bytes: agent.outbox.total().bytes as u64,
@@ -165,7 +165,7 @@ impl Router {
             Spoken { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let delivery = Delivery {
             seq,
-            session_id: (&*self.session(client)?.id).into(),
+            session_id: (&*self.session(client)?.speaker.session).into(),
             original_to: None,
             attempt: 1,
             requires_ack: false,

@@ -35,8 +35,6 @@ pub(super) struct Said<'e> {
     pub(super) envelope: &'e Envelope<'e>,
     pub(super) client: ClientId,
     pub(super) from: AgentKey,
-    name: Name,
-    speaker: Speaker,
     /// At least once.
     pub(super) requires_ack: bool,
     expires: Moment,
@@ -80,7 +78,6 @@ impl Router {
 
     /// What is wrong with a SEND whoever it is for.
     fn judge<'e>(&self, client: ClientId, envelope: &'e Envelope<'e>) -> Result<Said<'e>, Refusal> {
-        let session = self.session(client).expect("only a member's frames are judged");
         let from = self.agent_of(client).expect("a member has a name");
         let name = &self.roster[from].name;
         if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.is(claimed)) {
@@ -117,8 +114,6 @@ impl Router {
             envelope,
             client,
             from,
-            name: name.clone(),
-            speaker: Speaker { session: session.id.clone(), proof: session.proof },
             requires_ack: meta.requires_ack,
             expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
             bytes,
@@ -164,7 +159,7 @@ impl Router {
         for to in recipients {
             match self.judge_recipient(said, to) {
                 Verdict::Take(stream) => {
-                    let shared = shared.get_or_insert_with(|| said.shared());
+                    let shared = shared.get_or_insert_with(|| self.shared(said));
                     self.take(said, to, stream, content, Some(shared));
                     new += 1;
                 }
@@ -262,9 +257,9 @@ impl Router {
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
                 id,
-                shared: shared.map_or_else(|| said.shared(), Arc::clone),
+                shared: shared.map_or_else(|| self.shared(said), Arc::clone),
                 to_everyone: shared.is_some(),
-                speaker: said.speaker.clone(),
+                speaker: self.speaker(said).clone(),
                 attempts: 0,
                 failures: 0,
                 state: State::Waiting,
@@ -312,24 +307,24 @@ impl Router {
         (id, seq): (Uuid, u64),
         shared: Option<&Arc<[u8]>>,
     ) -> Option<Frame> {
+        let head_room = if shared.is_some() { HEAD_BYTES } else { said.bytes };
+        let room = self.room(head_room);
         let recipient = &self.roster[to];
         let client = recipient.client.expect("who is away gets no at-most-once mail");
         let session = self.session(client).expect("an agent that is here has a session");
+        let speaker = self.speaker(said);
         let delivery = Delivery {
             seq,
-            session_id: (&*session.id).into(),
+            session_id: (&*session.speaker.session).into(),
             original_to: shared.map(|_| EVERYONE.into()),
             attempt: 1,
             requires_ack: false,
-            sender: Some(Sender {
-                session: (&*said.speaker.session).into(),
-                auth: said.speaker.proof,
-            }),
+            sender: Some(Sender { session: (&*speaker.session).into(), auth: speaker.proof }),
         };
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);
         let head = Head { id, ts: self.now.unix_ms, to: recipient.name.as_str(), delivery };
-        let frame = said.frame(&head, shared);
+        let frame = self.whole_frame(room, said, &head, shared);
         let bytes = frame.bytes();
         let waits = !self.streams[stream].waiting.is_empty()
             || recipient.outbox.next(session.in_flight_max()).is_some()
@@ -343,6 +338,39 @@ impl Router {
         let what = What::Once(said.from, SendId::new(&said.envelope.id));
         self.hand(client, frame, what);
         None
+    }
+
+    fn speaker(&self, said: &Said<'_>) -> &Speaker {
+        &self.session(said.client).expect("only a member's SEND is taken").speaker
+    }
+
+    /// What all recipients get.
+    fn shared(&self, said: &Said<'_>) -> Arc<[u8]> {
+        let mut bytes = Vec::with_capacity(said.bytes);
+        self.append_shared(said, &mut bytes);
+        bytes.into()
+    }
+
+    fn append_shared(&self, said: &Said<'_>, bytes: &mut Vec<u8>) {
+        let Envelope { topic, payload, payload_meta, .. } = said.envelope;
+        let from = self.roster[said.from].name.as_str();
+        append_shared(bytes, from, topic.as_deref(), payload, *payload_meta);
+    }
+
+    /// A whole DELIVER, in one piece unless its end is shared with others.
+    fn whole_frame(
+        &self,
+        mut bytes: Vec<u8>,
+        said: &Said<'_>,
+        head: &Head<'_>,
+        shared: Option<&Arc<[u8]>>,
+    ) -> Frame {
+        head.append(&mut bytes, shared.map_or(0, |shared| shared.len()));
+        if shared.is_none() {
+            self.append_shared(said, &mut bytes);
+            frame::seal(&mut bytes, 0, 0);
+        }
+        Frame { head: bytes, shared: shared.cloned() }
     }
 
     fn open_stream(&mut self, said: &Said<'_>, to: AgentKey) -> StreamKey {
@@ -407,34 +435,6 @@ impl Router {
             message.push_str(&format!(" and {more} more"));
         }
         (NackCode::UnknownAgent, message)
-    }
-}
-
-impl Said<'_> {
-    /// What all recipients get.
-    fn shared(&self) -> Arc<[u8]> {
-        let mut bytes = Vec::with_capacity(self.bytes);
-        self.append_shared(&mut bytes);
-        bytes.into()
-    }
-
-    fn append_shared(&self, bytes: &mut Vec<u8>) {
-        let Envelope { topic, payload, payload_meta, .. } = self.envelope;
-        append_shared(bytes, self.name.as_str(), topic.as_deref(), payload, *payload_meta);
-    }
-
-    /// A whole DELIVER, in one piece unless its end is shared with others.
-    fn frame(&self, head: &Head<'_>, shared: Option<&Arc<[u8]>>) -> Frame {
-        if let Some(shared) = shared {
-            let mut bytes = Vec::with_capacity(HEAD_BYTES);
-            head.append(&mut bytes, shared.len());
-            return Frame { head: bytes, shared: Some(shared.clone()) };
-        }
-        let mut bytes = Vec::with_capacity(self.bytes);
-        head.append(&mut bytes, 0);
-        self.append_shared(&mut bytes);
-        frame::seal(&mut bytes, 0, 0);
-        Frame { head: bytes, shared: None }
     }
 }
 

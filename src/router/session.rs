@@ -18,17 +18,21 @@ const DAY_MS: u64 = 86_400_000;
 
 impl Router {
     pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) {
-        match self.clients.get(&id).map(|client| &client.stage) {
-            Some(Stage::Member(_)) => {
-                self.heard(id);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        match &client.stage {
+            Stage::Member(_) => {
+                client.heard = self.now.monotonic;
+                if client.pinged.take().is_some() {
+                    self.arm(id);
+                }
                 match Envelope::read(json) {
                     Ok(envelope) => self.envelope(id, &envelope),
                     Err(violation) => self.violated(id, violation),
                 }
             }
-            Some(Stage::Stranger { .. }) => self.frame_of_stranger(id, json),
-            Some(Stage::Contender(_)) => self.frame_of_contender(id, json),
-            Some(Stage::Closing { .. } | Stage::HungUp) | None => {}
+            Stage::Stranger { .. } => self.frame_of_stranger(id, json),
+            Stage::Contender(_) => self.frame_of_contender(id, json),
+            Stage::Closing { .. } | Stage::HungUp => {}
         }
     }
 

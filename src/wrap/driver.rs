@@ -270,8 +270,7 @@ impl Driver {
                 self.input(Input::Connected(matches!(state, State::Ready(_))));
             }
             Event::Ended(ended) => {
-                tracing::warn!("the relay is gone for good: {ended}");
-                self.input(Input::Connected(false));
+                self.input(Input::CutOff(ended.to_string()));
             }
             Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
             Event::Busy { .. } | Event::Subscribed { .. } => {}

@@ -98,10 +98,6 @@ impl Sandbox {
         daemon.process.try_wait().unwrap().is_none()
     }
 
-    pub(crate) fn daemon_pid(&self) -> u32 {
-        self.daemon.as_ref().expect("a daemon was started").process.id()
-    }
-
     /// A connection that has said nothing.
     pub(crate) fn connect(&self) -> Raw {
         Raw::over(Stream::connect(&self.endpoint()).unwrap())

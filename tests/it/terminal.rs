@@ -77,6 +77,12 @@ impl Terminal {
         self.wait_until(&format!("{text:?}"), |screen| screen.contains(text));
     }
 
+    /// Waits until the screen shows a row of just this, but for blanks.
+    #[track_caller]
+    pub(crate) fn wait_for_row(&self, row: &str) {
+        self.wait_until(&format!("the row {row:?}"), |screen| screen.lines().any(|r| r == row));
+    }
+
     /// Waits until what the screen shows is as it should be.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, good: impl Fn(&str) -> bool) {

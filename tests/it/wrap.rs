@@ -90,8 +90,8 @@ fn two_shells_talk_both_ways() {
     let sandbox = Sandbox::new();
     let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
     let mut bob = Terminal::wrap(&sandbox, "Bob", &BASH);
-    ann.wait_for("$ ");
-    bob.wait_for("$ ");
+    ann.wait_for_row("$");
+    bob.wait_for_row("$");
     ann.press("printf -- '->relay:Bob <<<\\nYour turn\\nto play>>>\\n'\r");
     bob.wait_until("Ann's message, and a prompt below it", |screen| {
         let rows: Vec<_> = screen.lines().collect();
@@ -119,7 +119,7 @@ fn a_message_never_runs_in_a_shell() {
     let mut bob = sandbox.join("Bob");
     for shell in [&BASH[..], &["sh", "-i"]] {
         let ann = Terminal::wrap(&sandbox, "Ann", shell);
-        ann.wait_for("$ ");
+        ann.wait_for_row("$");
         for body in [
             "touch pwned",
             "$(touch pwned) `touch pwned`",
@@ -133,7 +133,7 @@ fn a_message_never_runs_in_a_shell() {
             send(&mut bob, "Ann", body);
         }
         all_is_typed(&sandbox);
-        ann.wait_for("$ ");
+        ann.wait_for_row("$");
         assert!(!sandbox.directory().join("pwned").exists(), "{shell:?}:\n{}", ann.text());
         drop(ann);
         ann_is_here(&sandbox, false);
@@ -145,7 +145,7 @@ fn python_gets_comments() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let mut ann = Terminal::wrap(&sandbox, "Ann", &["python3", "-i"]);
-    ann.wait_for(">>> ");
+    ann.wait_for_row(">>>");
     send(&mut bob, "Ann", "open('pwned', 'w')\n\topen('pwned', 'w')");
     all_is_typed(&sandbox);
     ann.press("print('->' + 'relay:Bob <<<\\nhello from\\nPython>>>')\r");
@@ -195,7 +195,7 @@ fn fullscreen_talks(options: &[&str]) {
     let mut command = vec![program.as_str()];
     command.extend_from_slice(options);
     let mut ann = Terminal::wrap(&sandbox, "Ann", &command);
-    ann.wait_for("> ");
+    ann.wait_for_row(">");
     // A person's order becomes a message.
     ann.press(&format!("say Bob {PARAGRAPH}\r"));
     hears(&mut bob, "Ann", PARAGRAPH);
@@ -261,17 +261,20 @@ fn what_goes_wrong_before_the_start_is_one_sentence() {
 fn keys_and_sizes_pass_through() {
     let sandbox = Sandbox::new();
     let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    ann.wait_for("$ ");
+    ann.wait_for_row("$");
     // Readline has them all: insert, to the beginning, delete, recall, interrupt.
     ann.press("echo  one\u{1}\u{6}\u{6}\u{6}\u{6}\u{6}\u{4}\r");
     ann.wait_for("\none\n");
     ann.press("\u{1b}[A two\r");
     ann.wait_for("\none two\n");
-    ann.press("sleep 1000\r");
-    ann.wait_for("sleep 1000\n");
+    ann.press("echo here; cat\r");
+    ann.wait_for_row("here");
+    ann.press("three\r");
+    ann.wait_until("the echo, and cat's", |screen| screen.matches("three").count() == 2);
     ann.press("\u{3}");
+    ann.wait_until("a prompt", |screen| screen.trim_end().ends_with("\n$"));
     ann.press("echo code $?\r");
-    ann.wait_for("code 130\n");
+    ann.wait_for("\ncode 130\n");
     ann.press("stty size; echo $AGENT_RELAY_AGENT\r");
     ann.wait_for("\n30 100\nAnn\n");
     ann.pty.resize(Size { rows: 20, cols: 77 }).unwrap();
@@ -328,7 +331,7 @@ fn without_a_terminal_it_works_all_the_same() {
     command.env("AGENT_RELAY_HOME", sandbox.home());
     // It asks its terminal something, and waits for the answer.
     let script = "stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c; stty size; \
-        printf -- '->relay:Bob <<<\\nready>>>\\n'; stty icanon; head -n 3; exit 5";
+        printf -- '->relay:Bob <<<\\nready>>>\\nNow.\\n'; stty icanon; head -n 3; exit 5";
     command.args(["-n", "Ann", "--", "sh", "-c", script]);
     let running = thread::spawn(|| sandbox::output(command));
     hears(&mut bob, "Ann", "ready");
@@ -336,7 +339,7 @@ fn without_a_terminal_it_works_all_the_same() {
     let output = running.join().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(printed.contains("033   [   1   ;   1   R"), "{printed}");
+    assert!(printed.replace(' ', "").contains("033[1;1R"), "{printed}");
     assert!(printed.contains("40 120"), "{printed}");
     assert!(printed.contains(" from Bob, id "), "{printed}");
     assert!(printed.contains("\nhello\r\n"), "{printed}");
@@ -346,7 +349,7 @@ fn without_a_terminal_it_works_all_the_same() {
 fn the_agent_is_told_what_was_not_delivered() {
     let sandbox = Sandbox::new();
     let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    ann.wait_for("$ ");
+    ann.wait_for_row("$");
     ann.press("printf -- '->relay:Nobody <<<\\nhello>>>\\n'\r");
     ann.wait_for(" from @relay] The relay wrote this, not your user.");
     ann.wait_for("Your message to Nobody was not delivered");
@@ -356,7 +359,7 @@ fn the_agent_is_told_what_was_not_delivered() {
 fn a_daemon_that_comes_back_finds_the_agent_again() {
     let mut sandbox = Sandbox::new();
     let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    ann.wait_for("$ ");
+    ann.wait_for_row("$");
     sandbox.kill();
     ann.press("printf -- '->relay:Bob <<<\\nsaid while nobody heard>>>\\n'\r");
     ann.wait_for("\nsaid while nobody heard>>>\n");

@@ -25,6 +25,7 @@ pub(crate) fn hang_up_ends_a_blocked_read() {
             here.send(Some((&reader).read(&mut buffer))).unwrap();
         });
         assert!(there.recv_timeout(PATIENCE).unwrap().is_none());
+        let_it_block();
         stream.hang_up();
         let end = there.recv_timeout(PATIENCE).unwrap().unwrap();
         assert_eq!(end.unwrap(), 0);
@@ -50,16 +51,22 @@ fn ends_a_blocked_write(stream: &Stream) {
                 };
             }
         });
-        // Nobody reads, so it must come to a standstill; there is no event for that.
+        // Nobody reads, so it must come to a standstill.
         let mut before = usize::MAX;
         while before != written.load(Ordering::Relaxed) {
             before = written.load(Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(50));
+            let_it_block();
         }
         assert!(!writer.is_finished());
         stream.hang_up();
         assert_eq!(writer.join().unwrap().kind(), io::ErrorKind::BrokenPipe);
     });
+}
+
+/// A thread that begins to wait tells nobody. If it is too slow, the test passes all the same, and has
+/// shown less.
+fn let_it_block() {
+    thread::sleep(Duration::from_millis(50));
 }
 
 pub(crate) fn hang_up_is_for_ever() {
@@ -109,6 +116,7 @@ pub(crate) fn stop_ends_a_blocked_accept() {
             here.send(Some(listener.accept().map(drop))).unwrap();
         });
         assert!(there.recv_timeout(PATIENCE).unwrap().is_none());
+        let_it_block();
         listener.stop();
         let end = there.recv_timeout(PATIENCE).unwrap().unwrap();
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::Interrupted);

@@ -13,22 +13,25 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/terminal")
 }
 
-/// Each recording's path, size and bytes.
-fn recordings() -> Vec<(PathBuf, (usize, usize), Vec<u8>)> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder()).expect("the recordings are there") {
-        let path = entry.expect("a folder that can be read").path();
-        if path.extension().is_none_or(|extension| extension != "bytes") {
-            continue;
-        }
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
-        let size = (columns.parse().unwrap(), rows.parse().unwrap());
-        all.push((path.clone(), size, std::fs::read(&path).unwrap()));
-    }
-    all.sort();
-    assert!(all.len() >= 5, "recordings are missing");
-    all
+/// The recordings, each by its name.
+const RECORDINGS: [&str; 5] = [
+    "clear-and-repaint-80x24",
+    "full-screen-90x22",
+    "ink-stream-100x30",
+    "inserted-above-80x18",
+    "shell-60x12",
+];
+
+/// A recording's path, the terminal's size, and the bytes.
+fn recording(name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
+    let path = folder().join(name).with_extension("bytes");
+    let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
+    let bytes = std::fs::read(&path).expect("the recording is there");
+    (path, (columns.parse().unwrap(), rows.parse().unwrap()), bytes)
+}
+
+fn recordings() -> impl Iterator<Item = (PathBuf, (usize, usize), Vec<u8>)> {
+    RECORDINGS.into_iter().map(recording)
 }
 
 fn offline(
@@ -122,10 +125,7 @@ fn a_child_that_pauses_says_the_same() {
 
 #[test]
 fn a_full_screen_program_is_read_while_it_runs() {
-    let (_, size, bytes) = recordings()
-        .into_iter()
-        .find(|(path, ..)| path.to_string_lossy().contains("full-screen"))
-        .unwrap();
+    let (_, size, bytes) = recording("full-screen-90x22");
     // It stays on its last picture for a while, before it leaves.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";
