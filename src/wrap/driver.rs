@@ -54,8 +54,10 @@ impl Signals {
     /// Without signals a wrapper works all the same; a second one in a process has none.
     pub(super) fn listen() -> Self {
         let (sender, told) = bounded(SIGNALS_MAX);
-        // Where so many wait already, another one changes nothing.
-        let listening = stop::listen(move |signal| drop(sender.try_send(signal)));
+        let listening = stop::listen(move |signal| {
+            // Where so many wait already, another one changes nothing.
+            let _ = sender.try_send(signal);
+        });
         let _listening = listening.inspect_err(|error| tracing::warn!("{error}")).ok();
         Self { told, _listening }
     }
