@@ -49,6 +49,10 @@ use stream::{Stream, Streams};
 use topics::Subscriptions;
 use uuid::Uuid;
 
+/// Heads whose room is kept, and the most of one that is worth it.
+const SPARES_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 4096;
+
 type AgentKey = Key<Agent>;
 type StreamKey = Key<Stream>;
 type MessageKey = Key<Message>;
@@ -155,6 +159,9 @@ pub struct Router {
     counts: Counts,
     stopping: Stopping,
     about_daemon: Option<Box<RawValue>>,
+    /// Room for heads to come: a broadcast makes many at once, and allocating them one by one would
+    /// cost more than writing them.
+    spare: Vec<Vec<u8>>,
     #[cfg(test)]
     canary: Option<sim::Canary>,
 }
@@ -201,6 +208,7 @@ impl Router {
             counts: Counts::default(),
             stopping: Stopping::No,
             about_daemon: None,
+            spare: Vec::new(),
             #[cfg(test)]
             canary: None,
         }
@@ -231,6 +239,22 @@ impl Router {
         }
         self.fill_vacated();
         mem::swap(&mut self.out, out);
+    }
+
+    /// Takes back the room of a frame that the driver is done with. Not needed, but cheaper.
+    pub fn recycle(&mut self, frame: Frame) {
+        let mut head = frame.head;
+        if self.spare.len() < SPARES_MAX && head.capacity() <= SPARE_BYTES_MAX {
+            head.clear();
+            self.spare.push(head);
+        }
+    }
+
+    /// Room for a head.
+    fn room(&mut self, bytes: usize) -> Vec<u8> {
+        let mut room = self.spare.pop().unwrap_or_default();
+        room.reserve(bytes);
+        room
     }
 
     /// When [`Input::Tick`] is wanted next.

@@ -125,7 +125,10 @@ impl Core {
 
     fn perform(&mut self, output: Output) {
         match output {
-            Output::Frame(id, frame) => self.append(id, &frame),
+            Output::Frame(id, frame) => {
+                self.append(id, &frame);
+                self.router.recycle(frame);
+            }
             Output::Gate(id, open) => {
                 if let Some(client) = self.clients.get(&id) {
                     client.gate.set_open(open);

@@ -22,7 +22,7 @@ const ANSWER_BYTES: usize = 192;
 impl Router {
     /// Says something to a client, however full its queue is.
     pub(super) fn answer(&mut self, client: ClientId, kind: Kind, payload: &impl Serialize) {
-        let (mut text, mut head) = (Uuid::encode_buffer(), Vec::with_capacity(ANSWER_BYTES));
+        let (mut text, mut head) = (Uuid::encode_buffer(), self.room(ANSWER_BYTES));
         let id = self.new_id().hyphenated().encode_lower(&mut text);
         Header::new(kind, id, self.now.unix_ms).append(&mut head, payload);
         self.hand(client, Frame { head, shared: None }, What::Answer);

@@ -307,6 +307,8 @@ impl Router {
         (id, seq): (Uuid, u64),
         shared: Option<&Arc<[u8]>>,
     ) -> Option<Frame> {
+        let head_room = if shared.is_some() { HEAD_BYTES } else { said.bytes };
+        let room = self.room(head_room);
         let recipient = &self.roster[to];
         let client = recipient.client.expect("who is away gets no at-most-once mail");
         let session = self.session(client).expect("an agent that is here has a session");
@@ -322,7 +324,7 @@ impl Router {
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);
         let head = Head { id, ts: self.now.unix_ms, to: recipient.name.as_str(), delivery };
-        let frame = self.whole_frame(said, &head, shared);
+        let frame = self.whole_frame(room, said, &head, shared);
         let bytes = frame.bytes();
         let waits = !self.streams[stream].waiting.is_empty()
             || recipient.outbox.next(session.in_flight_max()).is_some()
@@ -356,17 +358,19 @@ impl Router {
     }
 
     /// A whole DELIVER, in one piece unless its end is shared with others.
-    fn whole_frame(&self, said: &Said<'_>, head: &Head<'_>, shared: Option<&Arc<[u8]>>) -> Frame {
-        if let Some(shared) = shared {
-            let mut bytes = Vec::with_capacity(HEAD_BYTES);
-            head.append(&mut bytes, shared.len());
-            return Frame { head: bytes, shared: Some(shared.clone()) };
+    fn whole_frame(
+        &self,
+        mut bytes: Vec<u8>,
+        said: &Said<'_>,
+        head: &Head<'_>,
+        shared: Option<&Arc<[u8]>>,
+    ) -> Frame {
+        head.append(&mut bytes, shared.map_or(0, |shared| shared.len()));
+        if shared.is_none() {
+            self.append_shared(said, &mut bytes);
+            frame::seal(&mut bytes, 0, 0);
         }
-        let mut bytes = Vec::with_capacity(said.bytes);
-        head.append(&mut bytes, 0);
-        self.append_shared(said, &mut bytes);
-        frame::seal(&mut bytes, 0, 0);
-        Frame { head: bytes, shared: None }
+        Frame { head: bytes, shared: shared.cloned() }
     }
 
     fn open_stream(&mut self, said: &Said<'_>, to: AgentKey) -> StreamKey {
