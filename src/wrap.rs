@@ -20,7 +20,7 @@ use crate::{
         payload::Capabilities,
     },
 };
-use driver::Driver;
+use driver::{Driver, Signals};
 use platform::{
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
@@ -107,11 +107,13 @@ fn run_joined(settings: Settings, client: Client) -> Result<i32, WrapError> {
         inline: settings.inline,
         seed,
     };
+    let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let env = environment(client.name(), &settings.endpoint, settings.attached);
     let pty = Pty::spawn(&settings.command, &env, None, size).map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
-    let driver = Driver::start(pty, ends, client, &bridge).map_err(WrapError::Terminal)?;
+    let driver =
+        Driver::start(pty, ends, &signals, client, &bridge).map_err(WrapError::Terminal)?;
     let code = driver.run();
     drop(raw);
     Ok(code)

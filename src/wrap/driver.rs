@@ -9,7 +9,7 @@ use crate::{
     client::{Client, Event, SendId, State},
     protocol::{Moment, code::NackCode},
 };
-use crossbeam_channel::{Receiver, Sender, never, select};
+use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
     clock,
     pty::{Pty, Size},
@@ -38,8 +38,30 @@ const LAST_WORDS_MS: u64 = 2000;
 /// A message that can't be typed any more comes again after this time at the earliest.
 const GIVE_BACK_MS: u64 = 1000;
 
+/// Signals that wait.
+const SIGNALS_MAX: usize = 64;
+
 /// No reports of the mouse, in whichever way.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
+
+/// What the system tells this process, from before the command begins until after it has ended.
+pub(super) struct Signals {
+    told: Receiver<Signal>,
+    _listening: Option<Listening>,
+}
+
+impl Signals {
+    /// Without signals a wrapper works all the same; a second one in a process has none.
+    pub(super) fn listen() -> Self {
+        let (sender, told) = bounded(SIGNALS_MAX);
+        let listening = stop::listen(move |signal| {
+            // Where so many wait already, another one changes nothing.
+            let _ = sender.try_send(signal);
+        });
+        let _listening = listening.inspect_err(|error| tracing::warn!("{error}")).ok();
+        Self { told, _listening }
+    }
+}
 
 /// The driver of one bridge.
 pub(super) struct Driver {
@@ -48,6 +70,7 @@ pub(super) struct Driver {
     pty: Pty,
     threads: Threads,
     channels: Channels,
+    signals: Receiver<Signal>,
     /// What waits to be typed, each piece in a write of its own.
     to_type: VecDeque<Vec<u8>>,
     is_typing: bool,
@@ -60,7 +83,6 @@ pub(super) struct Driver {
     out: Vec<Output>,
     ended: Option<i32>,
     is_ending: bool,
-    _signals: Option<Listening>,
 }
 
 impl Driver {
@@ -68,10 +90,11 @@ impl Driver {
     pub(super) fn start(
         pty: Pty,
         ends: Ends,
+        signals: &Signals,
         client: Client,
         settings: &bridge::Settings,
     ) -> io::Result<Self> {
-        let (threads, channels, news) = threads::start(&pty, ends)?;
+        let (threads, channels) = threads::start(&pty, ends)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
         Ok(Self {
@@ -80,6 +103,7 @@ impl Driver {
             pty,
             threads,
             channels,
+            signals: signals.told.clone(),
             to_type: VecDeque::new(),
             is_typing: false,
             events: client.events().clone(),
@@ -89,7 +113,6 @@ impl Driver {
             out: Vec::new(),
             ended: None,
             is_ending: false,
-            _signals: listen(news),
         })
     }
 
@@ -138,8 +161,17 @@ impl Driver {
             },
             recv(self.channels.news) -> news => match news {
                 Ok(news) => self.hear(news),
-                // The thread that waits for the command tells its end before it goes.
-                Err(_) => self.channels.news = never(),
+                Err(_) => {
+                    // The thread that waits for the command tells its end before it goes, unless it
+                    // panics.
+                    self.ended.get_or_insert(1);
+                    self.channels.news = never();
+                }
+            },
+            recv(self.signals) -> signal => match signal {
+                Ok(signal) => self.signal(signal),
+                // There is no listener.
+                Err(_) => self.signals = never(),
             },
             recv(self.events) -> event => match event {
                 Ok(event) => self.event(event),
@@ -214,9 +246,15 @@ impl Driver {
                 self.input(Input::Written(bytes));
             }
             News::Ended(code) => self.ended = Some(code),
-            News::ScreenGone | News::Signal(Signal::HangUp) => self.end_command(GRACE_GONE),
-            News::Signal(Signal::Stop) => self.end_command(GRACE_STOP),
-            News::Signal(Signal::Resize) => self.resize(),
+            News::ScreenGone => self.end_command(GRACE_GONE),
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::HangUp => self.end_command(GRACE_GONE),
+            Signal::Stop => self.end_command(GRACE_STOP),
+            Signal::Resize => self.resize(),
         }
     }
 
@@ -288,15 +326,6 @@ impl Driver {
             }
         }
     }
-}
-
-/// Without signals a wrapper works all the same; a second one in a process has none.
-fn listen(news: Sender<News>) -> Option<Listening> {
-    let listening = stop::listen(move |signal| {
-        // Where so much waits already, another resize changes nothing.
-        drop(news.try_send(News::Signal(signal)));
-    });
-    listening.inspect_err(|error| tracing::warn!("{error}")).ok()
 }
 
 fn now() -> Moment {

@@ -14,8 +14,9 @@ const READ_BYTES: usize = 64 << 10;
 /// Pieces of output that wait for the bridge; the command waits when there are more.
 const PRINTED_MAX: usize = 64;
 
-/// News of other kinds that wait.
-const NEWS_MAX: usize = 64;
+/// News of other kinds that wait: one piece typed, the screen's end and the command's are all there
+/// can be, so that nobody ever waits to tell.
+const NEWS_MAX: usize = 4;
 
 /// The person's side, and the recording.
 pub(super) struct Ends {
@@ -44,8 +45,6 @@ pub(super) enum News {
     Ended(i32),
     /// Nobody can see any more what the command prints.
     ScreenGone,
-    /// The system tells us something.
-    Signal(platform::stop::Signal),
 }
 
 /// The threads that end with the command.
@@ -56,26 +55,26 @@ pub(super) struct Threads {
 }
 
 /// Starts them all.
-pub(super) fn start(pty: &Pty, ends: Ends) -> io::Result<(Threads, Channels, Sender<News>)> {
+pub(super) fn start(pty: &Pty, ends: Ends) -> io::Result<(Threads, Channels)> {
+    let (told, news) = bounded(NEWS_MAX);
     let (printed_sender, printed) = bounded(PRINTED_MAX);
     let (keys_sender, keys) = bounded(1);
-    let (news_sender, news) = bounded(NEWS_MAX);
     let (typing, typing_receiver) = bounded(1);
     let (reader, writer) = (pty.reader()?, pty.writer()?);
     let Ends { keys: source, screen, record } = ends;
-    let told = news_sender.clone();
+    let unseen = told.clone();
     let reader = spawn("terminal output", move || {
-        pass_output(reader, screen, record, &printed_sender, &told)
+        pass_output(reader, screen, record, &printed_sender, &unseen)
     })?;
-    let told = news_sender.clone();
-    let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &told))?;
-    let (command, told) = (pty.clone(), news_sender.clone());
+    let typed = told.clone();
+    let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &typed))?;
+    let command = pty.clone();
     let waiter = spawn("command", move || wait(&command, &told))?;
     // It waits for the person's next key, for which nobody can wait at the end: it ends with the
     // process, or when there are no more keys.
     drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
     let threads = Threads { reader, writer, waiter };
-    Ok((threads, Channels { printed, keys, news, typing }, news_sender))
+    Ok((threads, Channels { printed, keys, news, typing }))
 }
 
 impl Threads {
