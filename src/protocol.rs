@@ -9,6 +9,7 @@ pub mod code;
 pub mod deliver;
 pub mod envelope;
 pub mod frame;
+mod json;
 pub mod name;
 pub mod payload;
 pub mod relay;

@@ -4,13 +4,10 @@ use super::{
     VERSION,
     code::{ErrorCode, Violation},
     frame,
+    json::{self, NotJson},
 };
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
-};
-use serde_json::value::RawValue;
-use std::{borrow::Cow, cell::Cell, fmt};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// How deep objects and arrays may nest; the envelope itself counts as 1.
 pub const DEPTH_MAX: usize = 128;
@@ -106,15 +103,17 @@ impl<'a> Envelope<'a> {
             Some(b'{') => {}
             _ => return Err(bad("the frame is not a JSON object")),
         }
+        let mut members = Members::default();
+        let outcome = json::members(text, |key, value| members.set(key, value));
         if is_too_deep(json) {
-            return Err(invalid(
-                text,
-                format!("objects and arrays nest more than {DEPTH_MAX} deep"),
-            ));
+            let why = format!("objects and arrays nest more than {DEPTH_MAX} deep");
+            return Err(members.invalid(why));
         }
-        match serde_json::from_str::<Members<'a>>(text) {
-            Ok(members) => members.judge(text),
-            Err(error) => Err(explain(text, &error)),
+        match outcome {
+            Ok(()) => members.judge(),
+            Err(NotJson { at, expected }) => {
+                Err(bad(&format!("the frame is not JSON: {expected} expected at byte {at}")))
+            }
         }
     }
 
@@ -131,13 +130,10 @@ impl<'a> Envelope<'a> {
 /// The type that a frame's JSON states, however wrong the rest of the envelope is.
 #[must_use]
 pub fn stated_kind(json: &[u8]) -> Option<Kind> {
-    #[derive(Deserialize)]
-    struct Stated<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: Cow<'a, str>,
-    }
-    // Whatever is wrong with it was judged before.
-    serde_json::from_slice::<Stated<'_>>(json).ok().and_then(|stated| Kind::parse(&stated.kind))
+    let mut members = Members::default();
+    let text = std::str::from_utf8(json).ok()?;
+    json::members(text, |key, value| members.set(key, value)).ok()?;
+    members.kind.and_then(unquoted).and_then(|kind| Kind::parse(&kind))
 }
 
 /// What an envelope says before its payload, to be written.
@@ -214,136 +210,142 @@ pub fn append_json(json: &mut Vec<u8>, value: &impl Serialize) {
     serde_json::to_writer(json, value).expect("wire types are JSON and a Vec takes every byte");
 }
 
-/// The members that mean something, as they stand; what is missing is judged afterwards.
+/// The members that mean something, as text; what they are is judged when all are there.
 #[derive(Default)]
 struct Members<'a> {
     version: Option<&'a str>,
-    kind: Option<Cow<'a, str>>,
-    id: Option<Cow<'a, str>>,
+    kind: Option<&'a str>,
+    id: Option<&'a str>,
     ts: Option<&'a str>,
-    from: Option<Cow<'a, str>>,
-    to: Option<Cow<'a, str>>,
-    topic: Option<Cow<'a, str>>,
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    topic: Option<&'a str>,
     payload: Option<&'a str>,
     payload_meta: Option<&'a str>,
     delivery: Option<&'a str>,
+    twice: Option<&'static str>,
 }
 
 impl<'a> Members<'a> {
-    fn judge(self, text: &str) -> Result<Envelope<'a>, Violation> {
-        let missing = |name: &str| invalid(text, format!("the envelope has no `{name}`"));
-        let version = self.version.ok_or_else(|| missing("v"))?;
-        is_number(version).then_some(()).ok_or_else(|| invalid(text, "`v` is not a number"))?;
-        if version != "1" && version.parse() != Ok(VERSION as f64) {
-            return Err(Violation {
-                code: ErrorCode::UnsupportedVersion,
-                message: format!("`v` is {version:.20}; this daemon speaks {VERSION}"),
-                reference: self.id.map(Cow::into_owned),
-            });
+    fn set(&mut self, key: &'a str, value: &'a str) {
+        let (member, name) = match key {
+            "v" => (&mut self.version, "v"),
+            "type" => (&mut self.kind, "type"),
+            "id" => (&mut self.id, "id"),
+            "ts" => (&mut self.ts, "ts"),
+            "from" => (&mut self.from, "from"),
+            "to" => (&mut self.to, "to"),
+            "topic" => (&mut self.topic, "topic"),
+            "payload" => (&mut self.payload, "payload"),
+            "payload_meta" => (&mut self.payload_meta, "payload_meta"),
+            "delivery" => (&mut self.delivery, "delivery"),
+            _ => return self.set_escaped(key, value),
+        };
+        if member.replace(value).is_some() {
+            self.twice = Some(name);
         }
-        let kind = self.kind.ok_or_else(|| missing("type"))?;
+    }
+
+    /// A key with escapes may still be one that means something.
+    fn set_escaped(&mut self, key: &'a str, value: &'a str) {
+        const NAMES: [&str; 10] =
+            ["v", "type", "id", "ts", "from", "to", "topic", "payload", "payload_meta", "delivery"];
+        if key.contains('\\')
+            && let Ok(key) = serde_json::from_str::<String>(&format!("\"{key}\""))
+            && let Some(name) = NAMES.into_iter().find(|name| *name == key)
+        {
+            self.set(name, value);
+        }
+    }
+
+    fn judge(self) -> Result<Envelope<'a>, Violation> {
+        self.check_version()?;
+        if let Some(name) = self.twice {
+            return Err(self.invalid(format!("`{name}` is given twice")));
+        }
+        let kind = self.required("type", self.kind)?;
+        let kind = unquoted(kind).ok_or_else(|| self.invalid("`type` is not a string"))?;
         let kind = Kind::parse(&kind)
-            .ok_or_else(|| invalid(text, format!("`type` {kind:.40?} is not known")))?;
-        let id = self.id.ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| self.invalid(format!("`type` {kind:.40?} is not known")))?;
+        let id = self.required("id", self.id)?;
+        let id = unquoted(id).ok_or_else(|| self.invalid("`id` is not a string"))?;
         if id.is_empty() || id.len() > ID_BYTES_MAX {
-            return Err(invalid(text, format!("`id` has 1 to {ID_BYTES_MAX} bytes")));
+            return Err(self.invalid(format!("`id` has 1 to {ID_BYTES_MAX} bytes")));
         }
-        let ts = self.ts.ok_or_else(|| missing("ts"))?;
-        is_number(ts).then_some(()).ok_or_else(|| invalid(text, "`ts` is not a number"))?;
-        let payload = self.payload.ok_or_else(|| missing("payload"))?;
-        let objects = [
-            ("payload", Some(payload)),
-            ("payload_meta", self.payload_meta),
-            ("delivery", self.delivery),
-        ];
-        for (name, raw) in objects {
-            if raw.is_some_and(|raw| !raw.starts_with('{')) {
-                return Err(invalid(text, format!("`{name}` is not an object")));
-            }
+        if !is_number(self.required("ts", self.ts)?) {
+            return Err(self.invalid("`ts` is not a number"));
         }
-        let Self { from, to, topic, payload_meta, delivery, .. } = self;
-        Ok(Envelope { kind, id, from, to, topic, payload, payload_meta, delivery })
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an envelope")
+        Ok(Envelope {
+            kind,
+            id,
+            from: self.string("from", self.from)?,
+            to: self.string("to", self.to)?,
+            topic: self.string("topic", self.topic)?,
+            payload: self.required("payload", self.object("payload", self.payload)?)?,
+            payload_meta: self.object("payload_meta", self.payload_meta)?,
+            delivery: self.object("delivery", self.delivery)?,
+        })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
-        while let Some(Text(key)) = map.next_key()? {
-            match &*key {
-                "v" => set(&mut members.version, "v", || raw(&mut map))?,
-                "type" => set(&mut members.kind, "type", || string(&mut map))?,
-                "id" => set(&mut members.id, "id", || string(&mut map))?,
-                "ts" => set(&mut members.ts, "ts", || raw(&mut map))?,
-                "from" => set(&mut members.from, "from", || string(&mut map))?,
-                "to" => set(&mut members.to, "to", || string(&mut map))?,
-                "topic" => set(&mut members.topic, "topic", || string(&mut map))?,
-                "payload" => set(&mut members.payload, "payload", || raw(&mut map))?,
-                "payload_meta" => set(&mut members.payload_meta, "payload_meta", || raw(&mut map))?,
-                "delivery" => set(&mut members.delivery, "delivery", || raw(&mut map))?,
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
+    fn check_version(&self) -> Result<(), Violation> {
+        let version = self.required("v", self.version)?;
+        if version == "1" || version.parse() == Ok(VERSION as f64) {
+            return Ok(());
         }
-        Ok(members)
-    }
-}
-
-fn set<T, E: Error>(
-    member: &mut Option<T>,
-    name: &str,
-    read: impl FnOnce() -> Result<T, E>,
-) -> Result<(), E> {
-    if member.is_some() {
-        return Err(E::custom(format_args!("`{name}` is given twice")));
-    }
-    *member = Some(read()?);
-    Ok(())
-}
-
-fn raw<'de, A: MapAccess<'de>>(map: &mut A) -> Result<&'de str, A::Error> {
-    map.next_value::<&'de RawValue>().map(RawValue::get)
-}
-
-fn string<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Cow<'de, str>, A::Error> {
-    map.next_value::<Text<'de>>().map(|Text(text)| text)
-}
-
-/// A string that is borrowed where it has no escapes, and owned where it has.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Cow<'de, str>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Cow::Borrowed(text))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Cow::Owned(text.to_owned()))
-            }
+        if !is_number(version) {
+            return Err(self.invalid("`v` is not a number"));
         }
-        deserializer.deserialize_str(TextVisitor).map(Text)
+        Err(Violation {
+            code: ErrorCode::UnsupportedVersion,
+            message: format!("`v` is {version:.20}; this daemon speaks {VERSION}"),
+            reference: self.reference(),
+        })
     }
+
+    fn required(&self, name: &str, member: Option<&'a str>) -> Result<&'a str, Violation> {
+        member.ok_or_else(|| self.invalid(format!("the envelope has no `{name}`")))
+    }
+
+    fn string(
+        &self,
+        name: &str,
+        member: Option<&'a str>,
+    ) -> Result<Option<Cow<'a, str>>, Violation> {
+        let text = member.map(|member| {
+            unquoted(member).ok_or_else(|| self.invalid(format!("`{name}` is not a string")))
+        });
+        text.transpose()
+    }
+
+    fn object(&self, name: &str, member: Option<&'a str>) -> Result<Option<&'a str>, Violation> {
+        match member {
+            Some(member) if !member.starts_with('{') => {
+                Err(self.invalid(format!("`{name}` is not an object")))
+            }
+            _ => Ok(member),
+        }
+    }
+
+    fn invalid(&self, message: impl Into<String>) -> Violation {
+        let (code, message) = (ErrorCode::Invalid, message.into());
+        Violation { code, message, reference: self.reference() }
+    }
+
+    /// The envelope's id, where it can be read.
+    fn reference(&self) -> Option<String> {
+        let id = unquoted(self.id?)?;
+        (!id.is_empty() && id.len() <= ID_BYTES_MAX).then(|| id.into_owned())
+    }
+}
+
+/// What a JSON string says: borrowed where it has no escapes, made where it has. `None` for what is
+/// no string, or one that is no Unicode text (half of a surrogate pair).
+fn unquoted(json: &str) -> Option<Cow<'_, str>> {
+    let text = json.strip_prefix('"')?.strip_suffix('"')?;
+    if !text.contains('\\') {
+        return Some(Cow::Borrowed(text));
+    }
+    serde_json::from_str(json).ok().map(Cow::Owned)
 }
 
 /// Whether something nests deeper than [`DEPTH_MAX`]. Only a frame with that many openers is walked.
@@ -390,62 +392,10 @@ fn is_number(raw: &str) -> bool {
     raw.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// Tells bad grammar from a bad envelope: reading stops at the first of either.
-fn explain(text: &str, error: &serde_json::Error) -> Violation {
-    match serde_json::from_str::<IgnoredAny>(text) {
-        Ok(_) => invalid(text, sentence(error)),
-        Err(grammar) => {
-            Violation::new(ErrorCode::BadFrame, format!("the frame is not JSON: {grammar}"))
-        }
-    }
-}
-
 /// serde_json's own words, without a place that means nothing to the peer.
 fn sentence(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words).to_owned()
-}
-
-fn invalid(text: &str, message: impl Into<String>) -> Violation {
-    Violation { code: ErrorCode::Invalid, message: message.into(), reference: find_id(text) }
-}
-
-/// The envelope's id, if it stands before what can't be read.
-fn find_id(text: &str) -> Option<String> {
-    let found = Cell::new(None);
-    let mut json = serde_json::Deserializer::from_str(text);
-    // What is wrong with the rest was judged already; only the id is of interest.
-    drop(FindId(&found).deserialize(&mut json));
-    found.take().filter(|id: &String| !id.is_empty() && id.len() <= ID_BYTES_MAX)
-}
-
-struct FindId<'c>(&'c Cell<Option<String>>);
-
-impl<'de> DeserializeSeed<'de> for FindId<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for FindId<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an envelope")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(key)) = map.next_key()? {
-            if key == "id" {
-                let id = string(&mut map)?;
-                self.0.set(Some(id.into_owned()));
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ const RETRY_MS: u64 = 50;
 /// Names that an UNKNOWN_AGENT tells at most.
 const NAMES_TOLD: usize = 20;
 
+/// What is shared by recipients and no longer than this is copied: counting its owners would cost more.
+const COPIED_BYTES_MAX: usize = 2048;
+
 /// What the daemon answers memory-only taking with.
 const DURABILITY: &str = "memory";
 
@@ -307,8 +310,8 @@ impl Router {
         (id, seq): (Uuid, u64),
         shared: Option<&Arc<[u8]>>,
     ) -> Option<Frame> {
-        let head_room = if shared.is_some() { HEAD_BYTES } else { said.bytes };
-        let room = self.room(head_room);
+        let is_large = said.bytes > COPIED_BYTES_MAX + HEAD_BYTES;
+        let room = self.room(if shared.is_some() && is_large { HEAD_BYTES } else { said.bytes });
         let recipient = &self.roster[to];
         let client = recipient.client.expect("who is away gets no at-most-once mail");
         let session = self.session(client).expect("an agent that is here has a session");
@@ -366,11 +369,17 @@ impl Router {
         shared: Option<&Arc<[u8]>>,
     ) -> Frame {
         head.append(&mut bytes, shared.map_or(0, |shared| shared.len()));
-        if shared.is_none() {
-            self.append_shared(said, &mut bytes);
-            frame::seal(&mut bytes, 0, 0);
+        match shared {
+            Some(shared) if shared.len() > COPIED_BYTES_MAX => {
+                return Frame { head: bytes, shared: Some(Arc::clone(shared)) };
+            }
+            Some(shared) => bytes.extend_from_slice(shared),
+            None => {
+                self.append_shared(said, &mut bytes);
+                frame::seal(&mut bytes, 0, 0);
+            }
         }
-        Frame { head: bytes, shared: shared.cloned() }
+        Frame { head: bytes, shared: None }
     }
 
     fn open_stream(&mut self, said: &Said<'_>, to: AgentKey) -> StreamKey {

@@ -654,14 +654,14 @@ fn a_daemon_that_breaks_the_protocol_is_left_and_an_unknown_type_is_not() {
     check(
         "daemon> WHATEVER {}\ndaemon> HELLO {}\ndaemon> PING {",
         expect![[r#"
-        daemon> WHATEVER {}
-          Complaint(Fault { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x") })
-        daemon> HELLO {}
-          Complaint(Fault { code: "INVALID", fatal: false, message: "the daemon said HELLO, which means nothing now", reference: None })
-        daemon> PING {
-          HangUp
-          State(Backoff { wait_ms: 88, why: "the daemon broke the protocol: BAD_FRAME: the frame is not JSON: EOF while parsing an object at line 1 column 49" })
-    "#]],
+            daemon> WHATEVER {}
+              Complaint(Fault { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x") })
+            daemon> HELLO {}
+              Complaint(Fault { code: "INVALID", fatal: false, message: "the daemon said HELLO, which means nothing now", reference: None })
+            daemon> PING {
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the daemon broke the protocol: BAD_FRAME: the frame is not JSON: a comma or the object's end expected at byte 49" })
+        "#]],
     );
 }
 

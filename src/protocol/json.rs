@@ -1,0 +1,376 @@
+//! JSON's grammar (RFC 8259), judged in one pass that builds nothing.
+//!
+//! Every message goes through here once, so this is the daemon's innermost loop: an object is walked
+//! member by member, and each value is given as the text that it is.
+
+/// Where text stops to be JSON, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotJson {
+    /// Bytes before it.
+    pub(super) at: usize,
+    /// What was expected.
+    pub(super) expected: &'static str,
+}
+
+/// Bytes looked at together in a string: compilers make one comparison of them.
+const PIECE: usize = 32;
+
+/// Walks the object that `text` is, with nothing but white space around it.
+///
+/// `found` gets each member: its key between the quotes, its value's text. Where the text turns out
+/// not to be JSON, the members before that were found.
+pub(super) fn members<'a>(
+    text: &'a str,
+    mut found: impl FnMut(&'a str, &'a str),
+) -> Result<(), NotJson> {
+    let mut scanner = Scanner { text, at: 0 };
+    scanner.blank();
+    scanner.byte(b'{', "an object")?;
+    scanner.blank();
+    if scanner.peek() == Some(b'}') {
+        scanner.at += 1;
+    } else {
+        loop {
+            let key = scanner.key()?;
+            let start = scanner.at;
+            scanner.value()?;
+            found(key, &text[start..scanner.at]);
+            scanner.blank();
+            if scanner.peek() != Some(b',') {
+                break;
+            }
+            scanner.at += 1;
+            scanner.blank();
+        }
+        scanner.byte(b'}', "a comma or the object's end")?;
+    }
+    scanner.blank();
+    if scanner.at == text.len() { Ok(()) } else { scanner.expected("nothing after the object") }
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    /// A key, the colon, and the white space around it.
+    fn key(&mut self) -> Result<&'a str, NotJson> {
+        let start = self.at;
+        self.string()?;
+        let key = &self.text[start + 1..self.at - 1];
+        self.blank();
+        self.byte(b':', "a colon")?;
+        self.blank();
+        Ok(key)
+    }
+
+    /// A value of any kind. What it nests is kept in one bit each: deeper than 128 is no frame of ours.
+    fn value(&mut self) -> Result<(), NotJson> {
+        let mut objects = 0_u128;
+        let mut depth = 0;
+        loop {
+            if let Some(is_object) = self.begin()? {
+                if depth == u128::BITS {
+                    return self.expected("less depth");
+                }
+                objects = objects << 1 | u128::from(is_object);
+                depth += 1;
+                if is_object {
+                    self.key()?;
+                }
+                continue;
+            }
+            loop {
+                if depth == 0 {
+                    return Ok(());
+                }
+                let is_object = objects & 1 == 1;
+                self.blank();
+                match self.peek() {
+                    Some(b',') => {
+                        self.at += 1;
+                        self.blank();
+                        if is_object {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if is_object => self.at += 1,
+                    Some(b']') if !is_object => self.at += 1,
+                    _ => return self.expected("a comma or an end"),
+                }
+                objects >>= 1;
+                depth -= 1;
+            }
+        }
+    }
+
+    /// A whole value, or the beginning of an object (true) or an array (false) that isn't empty.
+    fn begin(&mut self) -> Result<Option<bool>, NotJson> {
+        match self.peek() {
+            Some(b'"') => self.string()?,
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.word("true")?,
+            Some(b'f') => self.word("false")?,
+            Some(b'n') => self.word("null")?,
+            Some(opener @ (b'{' | b'[')) => {
+                self.at += 1;
+                self.blank();
+                // '}' and ']' stand two after their openers.
+                if self.peek() != Some(opener + 2) {
+                    return Ok(Some(opener == b'{'));
+                }
+                self.at += 1;
+            }
+            _ => return self.expected("a value"),
+        }
+        Ok(None)
+    }
+
+    fn string(&mut self) -> Result<(), NotJson> {
+        self.byte(b'"', "a string")?;
+        loop {
+            self.at = skip_plain(self.text.as_bytes(), self.at);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(_) => return self.expected("no control character in a string"),
+                None => return self.expected("the string's end"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), NotJson> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                let digits = self.text.as_bytes().get(self.at + 1..self.at + 5);
+                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+                    return self.expected("four hexadecimal digits");
+                }
+                self.at += 5;
+            }
+            _ => return self.expected("an escape"),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), NotJson> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), NotJson> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at > start { Ok(()) } else { self.expected("a digit") }
+    }
+
+    fn word(&mut self, word: &'static str) -> Result<(), NotJson> {
+        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            return self.expected(word);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn blank(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn byte(&mut self, byte: u8, expected: &'static str) -> Result<(), NotJson> {
+        if self.peek() != Some(byte) {
+            return self.expected(expected);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn expected<T>(&self, expected: &'static str) -> Result<T, NotJson> {
+        Err(NotJson { at: self.at, expected })
+    }
+}
+
+/// The place of the first byte from `at` on that means something in a string, or the end.
+fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(piece) = bytes.get(at..at + PIECE) {
+        if piece.iter().fold(false, |found, byte| found | is_special(*byte)) {
+            break;
+        }
+        at += PIECE;
+    }
+    while let Some(piece) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        match special_in(u64::from_le_bytes(*piece)) {
+            Some(place) => return at + place,
+            None => at += size_of::<u64>(),
+        }
+    }
+    at + bytes[at..].iter().position(|byte| is_special(*byte)).unwrap_or(bytes.len() - at)
+}
+
+fn is_special(byte: u8) -> bool {
+    byte == b'"' || byte == b'\\' || byte < 0x20
+}
+
+/// The same for eight bytes at once, the first in the lowest place. A byte less than its subtrahend
+/// borrows from the next, so that only the first hit is exact, which is the one that is wanted.
+fn special_in(eight: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let zero_in = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
+    let control = eight.wrapping_sub(ONES * 0x20) & !eight;
+    let quote = zero_in(eight ^ (ONES * u64::from(b'"')));
+    let backslash = zero_in(eight ^ (ONES * u64::from(b'\\')));
+    let hits = (control | quote | backslash) & (ONES * 0x80);
+    (hits != 0).then(|| hits.trailing_zeros() as usize / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::de::IgnoredAny;
+
+    fn is_json_object(text: &str) -> bool {
+        members(text, |_, _| {}).is_ok()
+    }
+
+    fn agrees(text: &str) {
+        let theirs = text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
+            && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        assert_eq!(is_json_object(text), theirs, "{text:?}");
+    }
+
+    #[test]
+    fn members_are_given_as_they_stand() {
+        let mut found = Vec::new();
+        let text = r#" { "a" : [ 1 , {"b":[]} ] ,"\u0061\"":"x\\" , "":-1.5E+3} "#;
+        members(text, |key, value| found.push((key, value))).unwrap();
+        assert_eq!(
+            found,
+            [("a", r#"[ 1 , {"b":[]} ]"#), (r#"\u0061\""#, r#""x\\""#), ("", "-1.5E+3")]
+        );
+    }
+
+    #[test]
+    fn the_grammar_is_the_one_that_others_read() {
+        for value in [
+            "0",
+            "-0",
+            "01",
+            "-",
+            "1.",
+            ".5",
+            "1e",
+            "1e+",
+            "1E-7",
+            "1.0e9",
+            "+1",
+            "0x1",
+            "1e999",
+            "true",
+            "tru",
+            "nul",
+            "nulll",
+            "[",
+            "]",
+            "[]",
+            "[ ]",
+            "[1]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{}",
+            "{,}",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\":1 \"b\":2}",
+            "[{]}",
+            "{[}]",
+            "[}",
+            "{]",
+            "\"",
+            "\"\\\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\u12G4\"",
+            "\"\\ud800\"",
+            "\"\u{1}\"",
+            "\"\t\"",
+            "\"\u{7f}\"",
+            "\"é\"",
+            "\"\\/\"",
+            "",
+            " ",
+        ] {
+            agrees(&format!("{{\"k\":{value}}}"));
+            agrees(&format!("{{\"k\":[{{}},{value},\"{}\"]}}", "x".repeat(100)));
+            agrees(value);
+        }
+        for text in ["{}", "{} ", "{}x", "{}{}", "[]", "{\"a\":1}\u{c}", "{\u{a0}}"] {
+            agrees(text);
+        }
+    }
+
+    #[test]
+    fn every_place_of_a_special_byte_is_found() {
+        for special in ['"', '\\', '\u{1f}', '\0'] {
+            for length in 0..80 {
+                for other in ['a', ' ', '!', '#', '[', ']', '\u{7f}', 'é', '\u{a2}'] {
+                    let text = format!("{}{special}zzzz\"", other.to_string().repeat(length));
+                    let place = text.find(special).unwrap();
+                    assert_eq!(skip_plain(text.as_bytes(), 0), place, "{text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        let nested =
+            |depth: usize| format!("{{\"k\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(is_json_object(&nested(128)));
+        assert!(!is_json_object(&nested(129)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_judged_as_others_judge_it(text in "[\\[\\]{}:,\"\\\\ a0-9eE.+tnu-]{0,24}") {
+            agrees(&text);
+            agrees(&format!("{{\"k\":{text}}}"));
+            agrees(&format!("{{\"k\":\"{text}\"}}"));
+        }
+    }
+}
