@@ -1,8 +1,8 @@
 //! The wrapper: a command in a pseudo-terminal between a person and the relay.
 //!
 //! [`run`] passes everything through, in both directions and unchanged, and drives a
-//! [`Bridge`](crate::bridge::Bridge) beside it. What each thread does is in [`threads`], what they
-//! are driven by in [`driver`].
+//! [`Bridge`](crate::bridge::Bridge) beside it. What each thread does is in `threads`, what they are
+//! driven by in `driver`.
 
 mod driver;
 mod mail;
