@@ -223,24 +223,36 @@ impl<'a> Scanner<'a> {
 }
 
 /// The place of the first byte from `at` on that means something in a string, or the end.
-fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(piece) = bytes.get(at..at + PIECE) {
-        if piece.iter().fold(false, |found, byte| found | is_special(*byte)) {
+///
+/// Most strings are short, so two eights are looked at before the pieces that long ones are made of.
+fn skip_plain(bytes: &[u8], at: usize) -> usize {
+    let mut rest = &bytes[at..];
+    let place = |rest: &[u8]| bytes.len() - rest.len();
+    for _ in 0..2 {
+        let Some((eight, after)) = rest.split_first_chunk() else { break };
+        if let Some(hit) = special_in(u64::from_le_bytes(*eight)) {
+            return place(rest) + hit;
+        }
+        rest = after;
+    }
+    while let Some((piece, after)) = rest.split_first_chunk::<PIECE>() {
+        // No branch within a piece, or it would be walked byte by byte.
+        if piece.iter().fold(0, |found, byte| found | u8::from(is_special(*byte))) != 0 {
             break;
         }
-        at += PIECE;
+        rest = after;
     }
-    while let Some(piece) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        match special_in(u64::from_le_bytes(*piece)) {
-            Some(place) => return at + place,
-            None => at += size_of::<u64>(),
+    while let Some((eight, after)) = rest.split_first_chunk() {
+        if let Some(hit) = special_in(u64::from_le_bytes(*eight)) {
+            return place(rest) + hit;
         }
+        rest = after;
     }
-    at + bytes[at..].iter().position(|byte| is_special(*byte)).unwrap_or(bytes.len() - at)
+    place(rest) + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
 }
 
 fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
 }
 
 /// The same for eight bytes at once, the first in the lowest place. A byte less than its subtrahend
