@@ -80,7 +80,7 @@ fn what_is_no_envelope_ends_the_connection_at_any_time() {
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann raw {"v":1,"type":"SEND","id":"i","ts":1,"payload":
-                ann < ERROR {"code":"BAD_FRAME","fatal":true,"message":"the frame is not JSON: EOF while parsing a value at line 1 column 47"}
+                ann < ERROR {"code":"BAD_FRAME","fatal":true,"message":"the frame is not JSON: a value expected at byte 47"}
                 ann close Fault(BadFrame)
             bob joins
                 bob < WELCOME {"agent":"Bob"}
