@@ -203,7 +203,8 @@ fn measure(
     mut progress: impl FnMut(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
-    let name = |role: &str| format!("bench-{role}-{}", process::id());
+    // The same names each time: the daemon remembers them.
+    let name = |role: &str| format!("bench-{role}");
     let (to, topic) = (name("b"), format!("bench.{}", process::id()));
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
     below.to.push(End::connect(&floor.endpoint)?);

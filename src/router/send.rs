@@ -438,8 +438,12 @@ impl Router {
         here.sort_unstable_by_key(|name| name.to_ascii_lowercase());
         let more = here.len().saturating_sub(NAMES_TOLD);
         here.truncate(NAMES_TOLD);
-        let mut message =
-            format!("no agent {name:.80} was ever here; here are {}", here.join(", "));
+        let mut message = format!("no agent {name:.80} was ever here; ");
+        match here.as_slice() {
+            [] => message.push_str("nobody is here now"),
+            [only] => message.push_str(&format!("here is {only}")),
+            several => message.push_str(&format!("here are {}", several.join(", "))),
+        }
         if more > 0 {
             message.push_str(&format!(" and {more} more"));
         }

@@ -325,16 +325,16 @@ fn who_leaves_answers_unread_is_not_read_from() {
                 ann gate opens
             ann stalls
             ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
                 ann gate shuts
             ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann reads
                 ann gate opens
             ann> Zoe: 4
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         "#]],
     );
 }

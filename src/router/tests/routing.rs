@@ -410,7 +410,7 @@ fn names_are_forgotten_with_their_mailbox() {
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"the name of its recipient was forgotten","to":"Bob"}
             ann> Bob: who?
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here is Ann"}
         "#]],
     );
 }
