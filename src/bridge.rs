@@ -126,6 +126,8 @@ pub enum Input<'a> {
     Refused(Number, String),
     /// The relay is there, or away.
     Connected(bool),
+    /// The relay doesn't take the agent in for now, and is asked again; a sentence says why.
+    ShutOut(String),
     /// The relay is gone for good; a sentence says why.
     CutOff(String),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
@@ -193,6 +195,8 @@ pub struct Bridge {
     unanswered: VecDeque<(Number, String)>,
     next: u64,
     state: State,
+    /// The agent was told that the relay doesn't take it in.
+    shut_out: bool,
     gone: bool,
 }
 
@@ -265,6 +269,7 @@ impl Bridge {
             unanswered: VecDeque::new(),
             next: 0,
             state: State::default(),
+            shut_out: false,
             gone: false,
         }
     }
@@ -279,7 +284,8 @@ impl Bridge {
             Input::Delivered(mail) => self.delivered(mail, out),
             Input::Accepted(number) => drop(self.answered(number)),
             Input::Refused(number, sentence) => self.refused(number, &sentence, out),
-            Input::Connected(connected) => self.state.connected = connected,
+            Input::Connected(connected) => self.connected(connected),
+            Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
@@ -398,6 +404,21 @@ impl Bridge {
         let complaint = format!("Your message to {to} was not delivered: {sentence}");
         out.push(Output::Log(complaint.clone()));
         self.complain(complaint);
+    }
+
+    fn connected(&mut self, connected: bool) {
+        self.state.connected = connected;
+        self.shut_out &= !connected;
+    }
+
+    /// Told once, however often the relay is asked.
+    fn shut_out(&mut self, sentence: &str) {
+        if !std::mem::replace(&mut self.shut_out, true) {
+            self.complain(format!(
+                "You are not connected to the relay: {sentence}. It is asked again every 30 s; what you \
+                 say to others waits until then."
+            ));
+        }
     }
 
     fn cut_off(&mut self, sentence: &str) {

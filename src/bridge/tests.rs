@@ -546,6 +546,28 @@ fn the_agent_is_told_that_it_is_cut_off() {
 }
 
 #[test]
+fn the_agent_is_told_once_that_its_name_was_taken() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        1000 shut-out Ann is here already (NAME_IN_USE)
+        2000 prints $\s
+        31000 shut-out Ann is here already (NAME_IN_USE)
+        61000 connected
+        91000 shut-out Ann is here already (NAME_IN_USE)
+        99000 ends
+        ",
+        expect![[r#"
+            1000 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 789200]\rrelay-789200
+            1030 types \r
+            91000 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 41f6aa]\rrelay-41f6aa
+            91030 types \r
+        "#]],
+    );
+}
+
+#[test]
 fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
     check(
         "cat",

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     bridge::{self, Bridge, Input, Number, Output, screen::Screen},
-    client::{Client, Event, SendId, State},
+    client::{Client, Ended, Event, SendId, State},
     protocol::{Moment, code::NackCode},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
@@ -309,6 +309,9 @@ impl Driver {
             }
             Event::Ended(ended) => {
                 self.input(Input::CutOff(ended.to_string()));
+            }
+            Event::Complaint(fault) if fault.fatal => {
+                self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
             }
             Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
             Event::Busy { .. } | Event::Subscribed { .. } => {}
