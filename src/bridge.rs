@@ -21,7 +21,8 @@ use rand_core::SeedableRng;
 use recipe::{Obstacle, Recipe, Spot};
 use std::collections::VecDeque;
 
-/// Messages that wait here at most. Of those that the daemon holds it sends fewer by itself.
+/// Messages that wait here before no more are wanted. Of those that are to be acknowledged the daemon
+/// sends fewer by itself.
 const MAIL_MAX: usize = 1000;
 /// And their bytes.
 const MAIL_BYTES_MAX: usize = 16 << 20;
@@ -313,6 +314,13 @@ impl Bridge {
         self.unwritten() < KEYS_BYTES_MAX as u64 && self.held_keys.len() < KEYS_BYTES_MAX
     }
 
+    /// Whether there is room for more mail; until then it is left where it is, in the end with its
+    /// sender.
+    #[must_use]
+    pub fn wants_mail(&self) -> bool {
+        self.mail.len() < MAIL_MAX && self.mail_bytes < MAIL_BYTES_MAX
+    }
+
     /// What the child's bytes have painted.
     #[must_use]
     pub fn screen(&self) -> &screen::Screen {
@@ -379,13 +387,6 @@ impl Bridge {
         }
         if current || self.mail.iter().any(|waiting| waiting.id == mail.id) {
             return;
-        }
-        if self.mail.len() >= MAIL_MAX || self.mail_bytes + mail.body.len() > MAIL_BYTES_MAX {
-            self.complain(format!(
-                "A message from {} was given back: too many wait here to be read.",
-                mail.from
-            ));
-            return out.push(Output::GiveBack(mail.id));
         }
         self.mail_bytes += mail.body.len();
         self.mail.push_back(mail);

@@ -320,6 +320,27 @@ fn what_was_not_typed_when_the_child_ends_is_given_back() {
 }
 
 #[test]
+fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
+    let settings = Settings {
+        recipe: Recipe::choose(&["fish".to_owned()]),
+        attached: true,
+        columns: 80,
+        rows: 24,
+        inline: false,
+        seed: [7; 32],
+    };
+    for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
+        let (mut bridge, mut out) = (Bridge::new(&settings), Vec::new());
+        for n in 0..=count {
+            assert_eq!(bridge.wants_mail(), n < count, "{n} of {count}");
+            let mail = Mail { id: n.to_string(), body: "x".repeat(bytes), ..Mail::default() };
+            bridge.handle(Moment(n), Input::Delivered(mail), &mut out);
+        }
+        assert_eq!((out.len(), bridge.state().waiting), (0, count as usize + 1));
+    }
+}
+
+#[test]
 fn doubles_are_typed_once() {
     check(
         "claude",

@@ -149,6 +149,8 @@ impl Driver {
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
+        // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
+        let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
                 Ok(bytes) => self.input(Input::Printed(&bytes)),
@@ -173,7 +175,7 @@ impl Driver {
                 // There is no listener.
                 Err(_) => self.signals = never(),
             },
-            recv(self.events) -> event => match event {
+            recv(events) -> event => match event {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
