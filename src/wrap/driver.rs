@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     bridge::{self, Bridge, Input, Number, Output, screen::Screen},
-    client::{Client, Event, SendId, State},
+    client::{Client, Ended, Event, SendId, State},
     protocol::{Moment, code::NackCode},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
@@ -149,6 +149,8 @@ impl Driver {
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
+        // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
+        let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
                 Ok(bytes) => self.input(Input::Printed(&bytes)),
@@ -173,7 +175,7 @@ impl Driver {
                 // There is no listener.
                 Err(_) => self.signals = never(),
             },
-            recv(self.events) -> event => match event {
+            recv(events) -> event => match event {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
@@ -309,6 +311,9 @@ impl Driver {
             }
             Event::Ended(ended) => {
                 self.input(Input::CutOff(ended.to_string()));
+            }
+            Event::Complaint(fault) if fault.fatal => {
+                self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
             }
             Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
             Event::Busy { .. } | Event::Subscribed { .. } => {}
