@@ -107,19 +107,13 @@ impl Router {
             let message = "this daemon doesn't serve `sync` yet; send without it".to_owned();
             return Err((NackCode::Invalid, message));
         }
-        let bytes = deliver_bytes_max(envelope, name);
-        if bytes > self.limits.frame_bytes_max {
-            let most = self.limits.frame_bytes_max;
-            let message = format!("its DELIVER would be over max_frame_bytes ({most})");
-            return Err((NackCode::TooLarge, message));
-        }
         Ok(Said {
             envelope,
             client,
             from,
             requires_ack: meta.requires_ack,
             expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
-            bytes,
+            bytes: deliver_bytes_max(envelope, name),
         })
     }
 
@@ -229,6 +223,11 @@ impl Router {
                 return Verdict::Refuse(NackCode::NoAck, message);
             }
             _ => {}
+        }
+        let most = self.limits.frame_bytes_max;
+        if said.bytes > most {
+            let message = format!("its DELIVER to {name} would be over max_frame_bytes ({most})");
+            return Verdict::Refuse(NackCode::TooLarge, message);
         }
         let stream = self.streams.find(said.from, to, said.envelope.topic.as_deref());
         if stream.is_none() && self.streams.len() >= self.limits.streams_max {

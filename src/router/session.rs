@@ -143,6 +143,7 @@ impl Router {
         if client.is_gated && matches!(client.stage, Stage::Member(_)) {
             // It reads, slowly; that nothing is heard of it is the daemon's own doing.
             client.heard = now;
+            client.pinged = client.pinged.map(|_| now);
         }
         let agent = client.agent;
         while let Some(handed) = self.clients.get_mut(&id).and_then(|c| c.window.next_written()) {
