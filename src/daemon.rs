@@ -14,6 +14,7 @@ mod claim;
 mod client;
 mod core;
 mod event;
+mod hands;
 mod spin;
 
 use crate::{

@@ -9,11 +9,11 @@ use std::{
 };
 
 /// A table with the fast hash.
-pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
+pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
 
 /// Multiply and rotate, a word at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fast(u64);
+pub(crate) struct Fast(u64);
 
 /// An odd number with its bits well spread: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
