@@ -244,7 +244,7 @@ fn terminal_check() -> Check {
         None => Check::warn(
             id,
             "standard input and output are not a terminal",
-            "`agent-relay run` needs one; everything else doesn't",
+            "an agent that is run here gets no keys from a person; nothing else needs one",
         ),
     }
 }

@@ -231,7 +231,7 @@ fn what_means_nothing_is_said_with_what_to_do() {
         (&["send", "Bob"], "no body"),
         (&["send", "Bob", "two", "words"], "goes in quotes"),
         (&["send"], "missing: to"),
-        (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1'"),
+        (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
         (&["send", "--ttl", "1w", "Bob", "y"], "a time is a number"),
         (&["send", "--topic", "a.*", "*", "y"], "are for subscriptions"),
@@ -319,6 +319,8 @@ fn the_demo_succeeds_and_leaves_nothing() {
     let demo = run(&sandbox, &["demo"], DONE);
     assert!(out(&demo).ends_with("4 of 4 messages arrived, word for word\n"), "{demo:?}");
     assert!(!sandbox.home().exists());
+    let readme = include_str!("../../README.md").replace('\r', "");
+    assert!(readme.contains(&out(&demo)), "README.md shows another conversation: {demo:?}");
 }
 
 #[test]

@@ -360,11 +360,11 @@ fn who_is_not_read_from_lives_as_long_as_it_reads() {
                 ann < WELCOME {"agent":"Ann"}
             ann stalls
             ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
                 ann gate shuts
             wait 5000
                 ann < PING {}
