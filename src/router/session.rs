@@ -343,6 +343,7 @@ impl Router {
         if let Some(removed) = self.roster.remove(agent) {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
+            self.doubles -= removed.doubles.len();
         }
     }
 
