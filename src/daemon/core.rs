@@ -110,6 +110,7 @@ impl Core {
                 self.handle(now, Input::Disconnected(id));
                 self.clients.remove(&id);
             }
+            Event::Described(about) => self.router.describe_daemon(about),
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
     }
