@@ -151,6 +151,8 @@ pub struct Router {
     deliveries: FastMap<Uuid, MessageKey>,
     /// Messages that were ever taken.
     orders: u64,
+    /// SENDs that are remembered, of all names.
+    doubles: usize,
     subscriptions: Subscriptions,
     taps: Vec<ClientId>,
     /// Names that became free while this input is handled, for those who wait for them.
@@ -201,6 +203,7 @@ impl Router {
             messages: Slots::default(),
             deliveries: FastMap::default(),
             orders: 0,
+            doubles: 0,
             subscriptions: Subscriptions::default(),
             taps: Vec::new(),
             vacated: Vec::new(),

@@ -106,6 +106,7 @@ impl Core {
                 self.handle(now, Input::Disconnected(id));
                 self.hands.clients.remove(&id);
             }
+            Event::Described(about) => self.router.describe_daemon(about),
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
     }

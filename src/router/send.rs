@@ -398,8 +398,13 @@ impl Router {
     }
 
     fn note(&mut self, said: &Said<'_>, content: Content, standing: Standing, opened: u32) {
-        let most = self.limits.doubles_max;
-        self.roster[said.from].doubles.note(content, standing, opened, most);
+        let limits = &self.limits;
+        let is_full = self.doubles >= limits.doubles_total_max;
+        let most = if is_full { limits.doubles_min } else { limits.doubles_max };
+        let doubles = &mut self.roster[said.from].doubles;
+        self.doubles -= doubles.len();
+        doubles.note(content, standing, opened, most);
+        self.doubles += doubles.len();
     }
 
     pub(super) fn accept(&mut self, said: &Said<'_>, recipients: Option<u64>) {
