@@ -212,6 +212,7 @@ pub(super) fn about(client: &Client) -> Result<Option<relay::Process<'static>>, 
         pid: it.pid,
         endpoint: it.endpoint.into_owned().into(),
         home: it.home.into_owned().into(),
+        left: it.left.map(|left| left.into_owned().into()),
     }))
 }
 
