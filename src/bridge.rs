@@ -122,7 +122,12 @@ pub enum Input<'a> {
     /// A message arrived.
     Delivered(Mail),
     /// The daemon answers for a message of the agent's.
-    Accepted(Number),
+    Accepted {
+        /// Which.
+        number: Number,
+        /// Its recipient is not here: it waits.
+        away: bool,
+    },
     /// A message of the agent's was not delivered; a sentence says why.
     Refused(Number, String),
     /// The relay is there, or away.
@@ -283,7 +288,7 @@ impl Bridge {
             Input::Keys(bytes) => self.keys(now, bytes, out),
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
             Input::Delivered(mail) => self.delivered(mail, out),
-            Input::Accepted(number) => drop(self.answered(number)),
+            Input::Accepted { number, away } => self.accepted(number, away),
             Input::Refused(number, sentence) => self.refused(number, &sentence, out),
             Input::Connected(connected) => self.connected(connected),
             Input::ShutOut(sentence) => self.shut_out(&sentence),
@@ -396,6 +401,14 @@ impl Bridge {
     fn answered(&mut self, number: Number) -> Option<String> {
         let place = self.unanswered.iter().position(|(waiting, _)| *waiting == number)?;
         self.unanswered.remove(place).map(|(_, to)| to)
+    }
+
+    fn accepted(&mut self, number: Number, away: bool) {
+        if let Some(to) = self.answered(number)
+            && away
+        {
+            self.complain(format!("{to} is away; your message waits until {to} is back."));
+        }
     }
 
     /// A broadcast may be refused for several recipients, so its name is kept.

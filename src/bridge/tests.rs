@@ -500,6 +500,24 @@ fn a_reply_names_the_delivery_that_it_answers() {
 }
 
 #[test]
+fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        1000 prints say\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
+        1700 accepted 0 away
+        9000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rBob is away; your message waits until Bob is back.\r[/relay 789200]\rrelay-789200
+            1730 types \r
+        "#]],
+    );
+}
+
+#[test]
 fn the_agent_is_told_what_went_wrong_once_a_turn() {
     check(
         "bash",

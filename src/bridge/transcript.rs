@@ -68,7 +68,11 @@ impl Stage {
                 let (columns, rows) = (columns.parse().unwrap(), rows.parse().unwrap());
                 self.input(Input::Resized { columns, rows });
             }
-            "accepted" => self.input(Input::Accepted(Number(rest.parse().unwrap()))),
+            "accepted" => {
+                let (number, away) = rest.split_once(' ').unwrap_or((&rest, ""));
+                let number = Number(number.parse().unwrap());
+                self.input(Input::Accepted { number, away: away == "away" });
+            }
             "refused" => {
                 let (number, why) = rest.split_once(' ').expect("a number and a sentence");
                 self.input(Input::Refused(Number(number.parse().unwrap()), why.to_owned()));

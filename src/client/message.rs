@@ -193,6 +193,8 @@ pub enum Event {
         send_id: SendId,
         /// How many have it, of a broadcast.
         recipients: Option<u64>,
+        /// The recipient is not here: the message waits for it.
+        away: bool,
     },
     /// A message was not delivered, or one recipient of several (`nack.to`) has not got it.
     Refused {

@@ -449,7 +449,7 @@ impl Session {
         if let Some(pattern) = self.asked.remove(&*ack.ack_id) {
             out.push(Output::Event(Event::Subscribed { pattern, refused: None }));
         } else if ack.state.as_deref() == Some("accepted") {
-            self.hold.accepted(now, &ack.ack_id, ack.recipients, out);
+            self.hold.accepted(now, ack, out);
         }
     }
 

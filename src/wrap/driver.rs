@@ -288,9 +288,9 @@ impl Driver {
             Event::Delivered(delivery) => {
                 self.input(Input::Delivered(mail::incoming(&delivery)));
             }
-            Event::Accepted { send_id, .. } => {
+            Event::Accepted { send_id, away, .. } => {
                 if let Some(number) = self.sent.remove(&send_id) {
-                    self.input(Input::Accepted(number));
+                    self.input(Input::Accepted { number, away });
                 }
             }
             Event::Refused { send_id, nack } => {

@@ -167,6 +167,8 @@ fn a_message_that_is_not_delivered_has_its_own_exit_code() {
     assert!(unknown.contains("did you mean Carol?"), "{unknown}");
     let away = err(&run(&sandbox, &["send", "--no-ack", "Bob", "x"], NOT_DELIVERED));
     assert!(away.contains("AGENT_OFFLINE"), "{away}");
+    let waits = out(&run(&sandbox, &["send", "Bob", "x"], DONE));
+    assert!(waits.contains("Bob is away, and it waits until then"), "{waits}");
     run(&sandbox, &["send", "--no-ack", "Carol", "x"], DONE);
     let large = vec![b'x'; 2_000_000];
     let large = err(&run_with(&sandbox, &["send", "Carol", "-"], &large, NOT_DELIVERED));

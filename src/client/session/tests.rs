@@ -444,7 +444,7 @@ fn at_least_once_is_sent_again_until_accepted() {
               > SEND m3 Bob
             daemon> ACK {"ack_id":"m3","state":"accepted"}
               Released(10)
-              Accepted { send_id: SendId("m3"), recipients: None }
+              Accepted { send_id: SendId("m3"), recipients: None, away: false }
             gone
               HangUp
               State(Backoff { wait_ms: 88, why: "the stream ended" })
@@ -464,7 +464,7 @@ fn at_least_once_is_sent_again_until_accepted() {
               Released(10)
             daemon> ACK {"ack_id":"m1","state":"accepted","recipients":2}
               Released(10)
-              Accepted { send_id: SendId("m1"), recipients: Some(2) }
+              Accepted { send_id: SendId("m1"), recipients: Some(2), away: false }
             daemon> ACK {"ack_id":"m1","state":"accepted"}
             daemon> NACK {"ack_id":"m4","code":"UNKNOWN_AGENT","message":"who"}
               Released(10)
@@ -505,11 +505,11 @@ fn busy_holds_back_all_that_goes_to_the_same_recipient() {
             wait
             daemon> ACK {"ack_id":"m1","state":"accepted"}
               Released(10)
-              Accepted { send_id: SendId("m1"), recipients: None }
+              Accepted { send_id: SendId("m1"), recipients: None, away: false }
               > SEND m2 bob
             daemon> ACK {"ack_id":"m2","state":"accepted"}
               Released(10)
-              Accepted { send_id: SendId("m2"), recipients: None }
+              Accepted { send_id: SendId("m2"), recipients: None, away: false }
               > SEND m3 BOB
               > SEND m5 *
               > SEND m6 Cid
@@ -536,7 +536,7 @@ fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
               > SEND m1 *
             daemon> ACK {"ack_id":"m1","state":"accepted","recipients":2}
               Released(10)
-              Accepted { send_id: SendId("m1"), recipients: Some(2) }
+              Accepted { send_id: SendId("m1"), recipients: Some(2), away: false }
               > SEND m3 bob
               > SEND m4 *
         "#]],

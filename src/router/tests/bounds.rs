@@ -102,9 +102,9 @@ fn a_mailbox_is_bounded_like_a_queue() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","away":true,"durability":"memory","state":"accepted"}
             ann>> Bob: 3
                 ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
         "#]],
