@@ -369,6 +369,9 @@ impl Bridge {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
         }
+        if self.extractor.screen().alternate() {
+            self.line.was_elsewhere();
+        }
         // What is being typed is submitted before anything else is typed.
         match self.injection {
             Some(Injection { asked: false, .. }) => self.held_keys.extend_from_slice(bytes),

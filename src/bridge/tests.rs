@@ -320,6 +320,76 @@ fn what_was_not_typed_when_the_child_ends_is_given_back() {
 }
 
 #[test]
+fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        1000 keys \e
+        1100 mail Ann: it's\ntouch pwned
+        9000 why
+        9100 keys k
+        9200 why
+        19000 why
+        19100 keys \e
+        19200 keys \r
+        19201 prints \r\n$\s
+        29000 why
+        ",
+        expect![[r#"
+            1000 types \e
+            9000 1 waiting, 0 typed: a line is half typed
+            9100 types k
+            9200 1 waiting, 0 typed: a line is half typed
+            19000 1 waiting, 0 typed: a line is half typed
+            19100 types \e
+            19200 types \r
+            20200 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nit's\ntouch pwned\n[/relay 789200]\nrelay-789200\e[201~
+            20230 types \r
+            20230 acknowledges 11111111-2222
+            29000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+    // A full-screen program's keys are none of the shell's, and an agent's CLI knows what a paste is.
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        900 prints \e[?1049h
+        1000 keys \eZ
+        1100 keys Z
+        1200 prints \e[?1049l
+        1300 mail Ann: hello
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \eZ
+            1100 types Z
+            2100 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            2130 types \r
+            2130 acknowledges 11111111-2222
+            9000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 keys \e
+        1100 mail Ann: hello
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \e
+            2000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            2150 types \r
+            2150 acknowledges 11111111-2222
+            9000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+}
+
+#[test]
 fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
     let settings = Settings {
         recipe: Recipe::choose(&["fish".to_owned()]),
