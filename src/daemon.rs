@@ -14,6 +14,7 @@ mod claim;
 mod client;
 mod core;
 mod event;
+mod hands;
 mod spin;
 
 use crate::{
@@ -33,15 +34,13 @@ use platform::{
     transport::{Listener, Place},
 };
 use serde_json::value::RawValue;
-use std::{
-    fmt, io,
-    path::{Path, PathBuf},
-    process, thread,
-    time::Duration,
-};
+use std::{fmt, io, mem, ops::RangeInclusive, path::PathBuf, process, thread, time::Duration};
 
-/// Events that wait for the router's thread before those who bring them wait too.
-const INBOX_EVENTS: usize = 1024;
+/// Events that wait for the router's thread before those who bring them wait too, at most and at least.
+const INBOX_EVENTS: RangeInclusive<usize> = 16..=1024;
+
+/// Files that the daemon has open beside its clients' connections, and some to spare.
+const FILES_OF_OWN: u64 = 64;
 
 /// How often the keeper looks whether its socket is still there. Cleaners empty `/tmp`.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -74,10 +73,17 @@ impl fmt::Display for DaemonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HomeInUse(home) => {
-                write!(f, "a daemon with the home {} is already running", home.display())
+                let home = home.display();
+                write!(
+                    f,
+                    "a daemon with the home {home} is already running: `agent-relay down` stops it"
+                )
             }
             Self::EndpointInUse(endpoint) => {
-                write!(f, "a daemon is already running at {endpoint}")
+                write!(
+                    f,
+                    "a daemon is already running at {endpoint}: choose another endpoint, or stop it"
+                )
             }
             Self::System(error) => write!(f, "{error}"),
             Self::Panicked => f.write_str("the router made a mistake; the daemon can't go on"),
@@ -97,17 +103,19 @@ impl From<io::Error> for DaemonError {
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint)?;
     let listener = Listener::bind(&claim.endpoint)?;
-    let (inbox, events) = bounded(INBOX_EVENTS);
+    allow_clients(&settings.limits);
+    let (inbox, events) = bounded(inbox_events(&settings.limits));
     let held = Held::default();
     let all = Surroundings {
         inbox: inbox.clone(),
         frame_bytes_max: settings.limits.frame_bytes_max,
         held: held.clone(),
+        half_read_bytes_max: settings.limits.memory_bytes_max / 2,
         owner: User::me()?,
     };
     let signals = tell_signals(inbox.clone())?;
     let mut router = Router::new(settings.limits, seed()?);
-    router.describe_daemon(describe(&claim.endpoint, &settings.home));
+    router.describe_daemon(describe(&claim));
     let core = core::Core::new(router, events, held);
     let (news, router_ended) = bounded(1);
     let core = thread::Builder::new().name("router".into()).spawn(move || {
@@ -129,14 +137,33 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     Ok(())
 }
 
+/// Asks the system for as many connections as there may be clients.
+fn allow_clients(limits: &Limits) {
+    let wanted = (limits.clients_max + limits.strangers_max) as u64 + FILES_OF_OWN;
+    match platform::process::allow_open_files(wanted) {
+        Ok(files) if files < wanted => {
+            tracing::warn!("the system allows {files} open files; max_clients needs {wanted}");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!("{error}"),
+    }
+}
+
+/// So many that they hold half the memory that there may be, if each is as long as a frame.
+fn inbox_events(limits: &Limits) -> usize {
+    let events = limits.memory_bytes_max / 2 / limits.frame_bytes_max;
+    events.clamp(*INBOX_EVENTS.start(), *INBOX_EVENTS.end())
+}
+
 /// What `status` says about this process.
-fn describe(endpoint: &Endpoint, home: &Path) -> Box<RawValue> {
+fn describe(claim: &Claim) -> Box<RawValue> {
     let about = Process {
         pid: process::id(),
-        endpoint: endpoint.as_text().into(),
-        home: home.display().to_string().into(),
+        endpoint: claim.endpoint.as_text().into(),
+        home: claim.home.display().to_string().into(),
+        left: claim.left.as_ref().map(|left| left.as_text().into()),
     };
-    serde_json::value::to_raw_value(&about).expect("it is two texts and a number")
+    serde_json::value::to_raw_value(&about).expect("it is texts and a number")
 }
 
 fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {
@@ -156,6 +183,7 @@ fn keep(
     all: &Surroundings,
     router_ended: &Receiver<()>,
 ) -> Acceptor {
+    let mut at = claim.endpoint.clone();
     while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
         match acceptor.listener.place() {
             Ok(Place::Mine) => continue,
@@ -163,7 +191,10 @@ fn keep(
                 tracing::warn!("{} is gone; listening there anew", claim.endpoint);
             }
             Ok(Place::Foreign) => {
-                if let Err(error) = claim.move_to_own() {
+                // Where it moved already, only listening there failed.
+                if claim.endpoint == at
+                    && let Err(error) = claim.move_to_own()
+                {
                     tracing::error!("{} is somebody else's now: {error}", claim.endpoint);
                     continue;
                 }
@@ -175,7 +206,12 @@ fn keep(
             }
         }
         match listen_anew(claim, readers, all) {
-            Ok(fresh) => std::mem::replace(&mut acceptor, fresh).stop(),
+            Ok(fresh) => {
+                mem::replace(&mut acceptor, fresh).stop();
+                at = claim.endpoint.clone();
+                // Without an inbox the daemon is at its end already.
+                drop(all.inbox.send(Event::Described(describe(claim))));
+            }
             Err(error) => tracing::error!("can't listen at {}: {error}", claim.endpoint),
         }
     }

@@ -32,12 +32,12 @@ mod stream;
 mod tests;
 mod topics;
 
+pub(crate) use hash::FastMap;
 pub use limits::Limits;
 
 use crate::protocol::{Moment, Now, code::Violation, relay::Counts};
 use alarm::{Alarm, Alarms};
 use client::Client;
-use hash::FastMap;
 use message::Message;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -151,6 +151,8 @@ pub struct Router {
     deliveries: FastMap<Uuid, MessageKey>,
     /// Messages that were ever taken.
     orders: u64,
+    /// SENDs that are remembered, of all names.
+    doubles: usize,
     subscriptions: Subscriptions,
     taps: Vec<ClientId>,
     /// Names that became free while this input is handled, for those who wait for them.
@@ -201,6 +203,7 @@ impl Router {
             messages: Slots::default(),
             deliveries: FastMap::default(),
             orders: 0,
+            doubles: 0,
             subscriptions: Subscriptions::default(),
             taps: Vec::new(),
             vacated: Vec::new(),

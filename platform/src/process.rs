@@ -37,6 +37,15 @@ impl Detached {
     }
 }
 
+/// Lets this process have so many files and connections open, if the system does; often it stops at a
+/// few hundred unless it is asked. Gives back how many it may have.
+///
+/// # Errors
+/// If the system does not say.
+pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
+    imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
+}
+
 /// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
 /// none of this process's files or pipes open: nothing on standard input, and both outputs at the end
 /// of the file `log` (made for this user only). It runs in the log's directory.

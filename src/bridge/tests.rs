@@ -320,6 +320,27 @@ fn what_was_not_typed_when_the_child_ends_is_given_back() {
 }
 
 #[test]
+fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
+    let settings = Settings {
+        recipe: Recipe::choose(&["fish".to_owned()]),
+        attached: true,
+        columns: 80,
+        rows: 24,
+        inline: false,
+        seed: [7; 32],
+    };
+    for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
+        let (mut bridge, mut out) = (Bridge::new(&settings), Vec::new());
+        for n in 0..=count {
+            assert_eq!(bridge.wants_mail(), n < count, "{n} of {count}");
+            let mail = Mail { id: n.to_string(), body: "x".repeat(bytes), ..Mail::default() };
+            bridge.handle(Moment(n), Input::Delivered(mail), &mut out);
+        }
+        assert_eq!((out.len(), bridge.state().waiting), (0, count as usize + 1));
+    }
+}
+
+#[test]
 fn doubles_are_typed_once() {
     check(
         "claude",
@@ -541,6 +562,28 @@ fn the_agent_is_told_that_it_is_cut_off() {
         expect![[r#"
             1000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYou are cut off from the relay: Ann is here already (NAME_IN_USE). What you say to others is not delivered.\n[/relay 789200]
             1150 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn the_agent_is_told_once_that_its_name_was_taken() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        1000 shut-out Ann is here already (NAME_IN_USE)
+        2000 prints $\s
+        31000 shut-out Ann is here already (NAME_IN_USE)
+        61000 connected
+        91000 shut-out Ann is here already (NAME_IN_USE)
+        99000 ends
+        ",
+        expect![[r#"
+            1000 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 789200]\rrelay-789200
+            1030 types \r
+            91000 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 41f6aa]\rrelay-41f6aa
+            91030 types \r
         "#]],
     );
 }

@@ -35,7 +35,7 @@ const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     name = "send",
     help_triggers("--help"),
     example = "agent-relay send Bob \"The build is green.\"",
-    example = "agent-relay send --topic build \"*\" - < report.txt",
+    example = "agent-relay send --topic build.linux \"*\" - < report.txt",
     note = "At least once by default: returns when the daemon has accepted the message."
 )]
 pub(super) struct Send {

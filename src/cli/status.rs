@@ -71,7 +71,13 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         (
             "process",
             match process.transpose()? {
-                Some(it) => format!("{}, home {}", it.pid, foreign_line(&it.home)),
+                Some(it) => {
+                    let left = it.left.map(|left| {
+                        format!("; it left {}, which is somebody else's now", foreign_line(&left))
+                    });
+                    let left = left.unwrap_or_default();
+                    format!("{}, home {}{left}", it.pid, foreign_line(&it.home))
+                }
                 None => "unknown".to_owned(),
             },
         ),
@@ -87,7 +93,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         (
             "agents",
             format!(
-                "{} here, {} known; {} connections",
+                "{} here, {} known; connections: {}",
                 status.agents_here, status.agents_known, status.connections
             ),
         ),

@@ -215,7 +215,8 @@ pub enum Event {
         /// Why not, if not.
         refused: Option<Nack>,
     },
-    /// The daemon complains about something that the library said.
+    /// The daemon complains about something that the library said; where it is fatal, the connection is
+    /// over and another one is tried.
     Complaint(Fault),
     /// The connection's state changed.
     State(State),

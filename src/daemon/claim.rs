@@ -5,7 +5,7 @@
 use super::DaemonError;
 use platform::{endpoint::Endpoint, lock::Lock, paths};
 use std::{
-    io,
+    io, mem,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,9 @@ use std::{
 pub(super) struct Claim {
     /// Where it listens.
     pub(super) endpoint: Endpoint,
-    home: PathBuf,
+    /// Where it listened before somebody else took that place.
+    pub(super) left: Option<Endpoint>,
+    pub(super) home: PathBuf,
     _home_lock: Lock,
     endpoint_lock: Lock,
 }
@@ -27,7 +29,8 @@ impl Claim {
             .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
         let endpoint = wanted.map_or_else(default_endpoint, Ok)?;
         let endpoint_lock = lock_endpoint(&endpoint)?;
-        Ok(Self { endpoint, home: home.to_owned(), _home_lock: home_lock, endpoint_lock })
+        let home = home.to_owned();
+        Ok(Self { endpoint, left: None, home, _home_lock: home_lock, endpoint_lock })
     }
 
     /// Writes the endpoint where this home's commands look for it.
@@ -43,7 +46,7 @@ impl Claim {
             return Err(io::Error::other(taken).into());
         }
         self.endpoint_lock = lock_endpoint(&own)?;
-        self.endpoint = own;
+        self.left = Some(mem::replace(&mut self.endpoint, own));
         Ok(())
     }
 }

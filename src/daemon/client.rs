@@ -39,6 +39,7 @@ pub(super) struct Surroundings {
     pub(super) inbox: Sender<Event>,
     pub(super) frame_bytes_max: usize,
     pub(super) held: Held,
+    pub(super) half_read_bytes_max: usize,
     pub(super) owner: User,
 }
 
@@ -65,6 +66,7 @@ pub(super) fn start(
             frame_bytes_max: all.frame_bytes_max,
             gate: Arc::default(),
             held: all.held.clone(),
+            half_read_bytes_max: all.half_read_bytes_max,
         };
         let client = Client {
             stream: stream.clone(),

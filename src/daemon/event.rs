@@ -5,6 +5,7 @@ use crate::{
     protocol::{code::Violation, frame::Batch},
     router::ClientId,
 };
+use serde_json::value::RawValue;
 
 /// Everything that the router's thread is told by the others.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) enum Event {
     Written(ClientId, Vec<u8>),
     /// Its reader ends.
     Ended(ClientId),
+    /// What `status` says about the daemon changed.
+    Described(Box<RawValue>),
     /// The daemon shall stop, for this reason.
     Stop(&'static str),
 }

@@ -15,6 +15,9 @@ use std::io::{self, Write};
 /// Room that a lane keeps for its next frames.
 const KEEP_BYTES: usize = 2 * STACK_BYTES;
 
+/// Bytes that the writer thread is given at a time: what a slow reader takes is seen in such steps.
+const HAND_OVER_BYTES: usize = 256 * 1024;
+
 /// What a lane writes on.
 pub trait Wire {
     /// Writes what the system takes at once, perhaps nothing; never blocks.
@@ -92,10 +95,12 @@ impl<W: Wire> Lane<W> {
             self.waiting.shrink_to(KEEP_BYTES);
             return Ok(through);
         }
-        let bytes = std::mem::take(&mut self.waiting);
+        let rest = self.waiting.split_off(self.waiting.len().min(HAND_OVER_BYTES));
+        let bytes = std::mem::replace(&mut self.waiting, rest);
         self.in_hand += bytes.len();
-        if let Err(bytes) = self.wire.hand_over(bytes) {
+        if let Err(mut bytes) = self.wire.hand_over(bytes) {
             self.in_hand -= bytes.len();
+            bytes.append(&mut self.waiting);
             self.waiting = bytes;
         }
         Ok(through)
@@ -266,6 +271,42 @@ mod tests {
         reader_thread.join().unwrap();
         let state = socket.state.lock().unwrap();
         state.1.clone()
+    }
+
+    /// A socket that takes nothing at once, and a writer whose channel has room for one batch.
+    #[derive(Default)]
+    struct Stuck(std::cell::RefCell<Option<Vec<u8>>>);
+
+    impl Wire for Stuck {
+        fn write_now(&self, _: &[u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+            let mut place = self.0.borrow_mut();
+            if place.is_some() {
+                return Err(bytes);
+            }
+            *place = Some(bytes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn much_is_handed_over_in_pieces_and_in_order() {
+        let mut lane = Lane::new(Stuck::default());
+        let all: Vec<u8> = (0..2 * HAND_OVER_BYTES + 5).map(|at| (at / 1000) as u8).collect();
+        lane.waiting().extend_from_slice(&all);
+        let mut written = Vec::new();
+        for bytes in [HAND_OVER_BYTES, HAND_OVER_BYTES, 5] {
+            lane.flush().unwrap();
+            lane.flush().unwrap();
+            assert_eq!(lane.in_hand(), bytes);
+            let batch = lane.wire.0.take().unwrap();
+            written.extend_from_slice(&batch);
+            lane.written(batch);
+        }
+        assert!(lane.is_empty() && written == all);
     }
 
     #[test]

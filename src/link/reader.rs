@@ -1,7 +1,7 @@
 //! The reading half: bytes of a stream into batches of whole frames.
 
 use crate::protocol::{
-    code::Violation,
+    code::{ErrorCode, Violation},
     frame::{Batch, Decoder},
 };
 use parking_lot::{Condvar, Mutex};
@@ -14,6 +14,9 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+/// Half-read frames up to this length are let be, however much is held.
+const LONG_BYTES: usize = 64 * 1024;
 
 /// Why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,23 +53,33 @@ impl Gate {
 
 /// Bytes that readers hold in frames which are not whole, and that wait to be looked at.
 #[derive(Clone, Debug, Default)]
-pub struct Held(Arc<AtomicUsize>);
+pub struct Held(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: AtomicUsize,
+    half_read: AtomicUsize,
+}
 
 impl Held {
     /// All of them.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.all.load(Ordering::Relaxed)
     }
 
     /// Some more.
     pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.0.all.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Some fewer.
     pub fn subtract(&self, bytes: usize) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.all.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn half_read(&self) -> usize {
+        self.0.half_read.load(Ordering::Relaxed)
     }
 }
 
@@ -79,13 +92,16 @@ pub struct Reading {
     pub gate: Arc<Gate>,
     /// Where half-read frames are counted.
     pub held: Held,
+    /// A long frame that comes while more than this is half-read, by all readers, ends its connection.
+    pub half_read_bytes_max: usize,
 }
 
 impl Reading {
     /// Reading with an open gate and a count of its own.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
-        Self { frame_bytes_max, gate: Arc::default(), held: Held::default() }
+        let (gate, held) = (Arc::default(), Held::default());
+        Self { frame_bytes_max, gate, held, half_read_bytes_max: usize::MAX }
     }
 }
 
@@ -120,6 +136,12 @@ pub fn read_frames(
             Err(violation) => return End::Violated(violation),
         }
         counted.set(decoder.pending());
+        let most = reading.half_read_bytes_max;
+        if counted.bytes > LONG_BYTES && reading.held.half_read() > most {
+            let message =
+                format!("all clients together have over {most} bytes in frames that aren't whole");
+            return End::Violated(Violation::new(ErrorCode::TooManyClients, message));
+        }
     }
 }
 
@@ -131,10 +153,13 @@ struct Counted<'a> {
 
 impl Counted<'_> {
     fn set(&mut self, bytes: usize) {
+        let half_read = &self.held.0.half_read;
         if bytes > self.bytes {
             self.held.add(bytes - self.bytes);
-        } else {
+            half_read.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        } else if bytes < self.bytes {
             self.held.subtract(self.bytes - bytes);
+            half_read.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         }
         self.bytes = bytes;
     }

@@ -75,6 +75,9 @@ pub struct Process<'a> {
     /// Where its files are.
     #[serde(borrow)]
     pub home: Cow<'a, str>,
+    /// Where it listened before, if somebody else took that place.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Cow<'a, str>>,
 }
 
 /// What became of messages since the daemon's start.

@@ -74,6 +74,11 @@ impl Doubles {
         self.records.is_empty()
     }
 
+    /// The last ones; what is open beyond them counts in a queue.
+    pub(super) fn len(&self) -> usize {
+        self.recent.len()
+    }
+
     /// Remembers a SEND, or how far it has come since; `opened` deliveries are new.
     pub(super) fn note(&mut self, content: Content, standing: Standing, opened: u32, most: usize) {
         if let Some(record) = self.records.get_mut(&content) {
@@ -85,10 +90,15 @@ impl Doubles {
         let number = self.last_number;
         self.records.insert(content, Record { number, open: opened, standing });
         self.recent.push_back((number, content));
-        if self.recent.len() > most
+        while self.recent.len() > most
             && let Some((number, old)) = self.recent.pop_front()
         {
             self.forget_if_over(old, |record| record.number == number);
+        }
+        if self.recent.capacity() > 4 * most {
+            // It was told to keep fewer, and is to give their room back.
+            self.recent.shrink_to(2 * most);
+            self.records.shrink_to(2 * most);
         }
     }
 
@@ -134,6 +144,18 @@ mod tests {
         doubles.close_one(content(0));
         assert!(doubles.standing(content(0)).is_none());
         assert_eq!(doubles.records.len(), 3);
+    }
+
+    #[test]
+    fn who_is_told_to_keep_fewer_gives_their_room_back() {
+        let mut doubles = Doubles::default();
+        for number in 0..1_000 {
+            doubles.note(Content(number, 0), TAKEN, 0, 1_000);
+        }
+        doubles.note(Content(1_000, 0), TAKEN, 0, 10);
+        assert_eq!((doubles.len(), doubles.records.len()), (10, 10));
+        assert!(doubles.standing(Content(1_000, 0)).is_some());
+        assert!(doubles.recent.capacity() < 100 && doubles.records.capacity() < 100);
     }
 
     #[test]

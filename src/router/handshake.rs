@@ -248,6 +248,8 @@ impl Router {
     ) {
         let session_id = format!("s-{}", self.random_hex(8));
         let resume_token = self.random_hex(32);
+        // Nobody is promised what is not served yet.
+        let capabilities = Capabilities { resume: false, ..capabilities };
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.agent = Some(agent);
         client.heard = self.now.monotonic;

@@ -33,6 +33,10 @@ pub struct Limits {
     pub subscriptions_max: usize,
     /// SENDs of a name that are remembered to know their doubles.
     pub doubles_max: usize,
+    /// Those of all names together; beyond it, a name that sends keeps [`doubles_min`](Self::doubles_min).
+    pub doubles_total_max: usize,
+    /// What a name may always keep.
+    pub doubles_min: usize,
     /// Answers that a client may leave unread before it isn't read from.
     pub answers_bytes_max: usize,
     /// DELIVERs handed out and not yet written, for each client. One may always be.
@@ -57,6 +61,8 @@ impl Default for Limits {
             strangers_max: 256,
             subscriptions_max: 256,
             doubles_max: 4_096,
+            doubles_total_max: 1 << 19,
+            doubles_min: 64,
             answers_bytes_max: 1 << 20,
             window_bytes: 256 << 10,
         }

@@ -107,19 +107,13 @@ impl Router {
             let message = "this daemon doesn't serve `sync` yet; send without it".to_owned();
             return Err((NackCode::Invalid, message));
         }
-        let bytes = deliver_bytes_max(envelope, name);
-        if bytes > self.limits.frame_bytes_max {
-            let most = self.limits.frame_bytes_max;
-            let message = format!("its DELIVER would be over max_frame_bytes ({most})");
-            return Err((NackCode::TooLarge, message));
-        }
         Ok(Said {
             envelope,
             client,
             from,
             requires_ack: meta.requires_ack,
             expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
-            bytes,
+            bytes: deliver_bytes_max(envelope, name),
         })
     }
 
@@ -229,6 +223,11 @@ impl Router {
                 return Verdict::Refuse(NackCode::NoAck, message);
             }
             _ => {}
+        }
+        let most = self.limits.frame_bytes_max;
+        if said.bytes > most {
+            let message = format!("its DELIVER to {name} would be over max_frame_bytes ({most})");
+            return Verdict::Refuse(NackCode::TooLarge, message);
         }
         let stream = self.streams.find(said.from, to, said.envelope.topic.as_deref());
         if stream.is_none() && self.streams.len() >= self.limits.streams_max {
@@ -399,8 +398,13 @@ impl Router {
     }
 
     fn note(&mut self, said: &Said<'_>, content: Content, standing: Standing, opened: u32) {
-        let most = self.limits.doubles_max;
-        self.roster[said.from].doubles.note(content, standing, opened, most);
+        let limits = &self.limits;
+        let is_full = self.doubles >= limits.doubles_total_max;
+        let most = if is_full { limits.doubles_min } else { limits.doubles_max };
+        let doubles = &mut self.roster[said.from].doubles;
+        self.doubles -= doubles.len();
+        doubles.note(content, standing, opened, most);
+        self.doubles += doubles.len();
     }
 
     pub(super) fn accept(&mut self, said: &Said<'_>, recipients: Option<u64>) {
@@ -438,8 +442,12 @@ impl Router {
         here.sort_unstable_by_key(|name| name.to_ascii_lowercase());
         let more = here.len().saturating_sub(NAMES_TOLD);
         here.truncate(NAMES_TOLD);
-        let mut message =
-            format!("no agent {name:.80} was ever here; here are {}", here.join(", "));
+        let mut message = format!("no agent {name:.80} was ever here; ");
+        match here.as_slice() {
+            [] => message.push_str("nobody is here now"),
+            [only] => message.push_str(&format!("here is {only}")),
+            several => message.push_str(&format!("here are {}", several.join(", "))),
+        }
         if more > 0 {
             message.push_str(&format!(" and {more} more"));
         }

@@ -143,10 +143,11 @@ impl Router {
         if client.is_gated && matches!(client.stage, Stage::Member(_)) {
             // It reads, slowly; that nothing is heard of it is the daemon's own doing.
             client.heard = now;
+            client.pinged = client.pinged.map(|_| now);
         }
         let agent = client.agent;
         while let Some(handed) = self.clients.get_mut(&id).and_then(|c| c.window.next_written()) {
-            self.left(agent, handed);
+            self.left(id, agent, handed);
         }
         let Some(client) = self.clients.get(&id) else { return };
         if client.is_gated
@@ -161,18 +162,20 @@ impl Router {
     }
 
     /// A frame was written as a whole.
-    fn left(&mut self, agent: Option<AgentKey>, handed: Handed) {
+    fn left(&mut self, id: ClientId, agent: Option<AgentKey>, handed: Handed) {
         match handed.what {
             What::Answer => self.memory.inside -= handed.bytes,
             What::Copy => {}
             What::Once(from, _) => self.release(agent, from, handed.bytes),
-            What::Kept(key) => {
+            // Of a connection that is being closed it may be on the way to the next one already.
+            What::Kept(key) if self.session(id).is_some() => {
                 if let Some(kept) = self.messages.get_mut(key).and_then(|m| m.kept_mut())
                     && let State::OnWay { written } = &mut kept.state
                 {
                     *written = true;
                 }
             }
+            What::Kept(_) => {}
         }
     }
 
@@ -342,6 +345,7 @@ impl Router {
         if let Some(removed) = self.roster.remove(agent) {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
+            self.doubles -= removed.doubles.len();
         }
     }
 

@@ -369,6 +369,8 @@ fn limits() -> Limits {
         strangers_max: 3,
         subscriptions_max: 3,
         doubles_max: 4,
+        doubles_total_max: 12,
+        doubles_min: 2,
         answers_bytes_max: 2_000,
         window_bytes: 1_000,
         ..Limits::default()

@@ -13,6 +13,7 @@ mod independent;
 mod raw;
 mod sandbox;
 mod terminal;
+mod stress;
 mod tidy;
 mod wire;
 mod wrap;

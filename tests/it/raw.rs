@@ -57,6 +57,11 @@ impl Raw {
         (&self.stream).write_all(bytes).unwrap();
     }
 
+    /// The same to a daemon that may have ended the connection.
+    pub(crate) fn try_say_bytes(&mut self, bytes: &[u8]) {
+        (&self.stream).write_all(bytes).ok();
+    }
+
     /// Sends a message; gives back its id.
     pub(crate) fn send(&mut self, to: &str, body: &str, meta: Value) -> String {
         self.next_id += 1;

@@ -74,6 +74,34 @@ fn a_length_over_the_limit_is_fatal_before_its_bytes_come() {
 }
 
 #[test]
+fn the_longest_frame_is_taken_and_a_longer_one_is_not() {
+    let sandbox = Sandbox::with_config("max_frame_bytes = 4096\n");
+    let mut ann = sandbox.join("Ann");
+    let send = |bytes: usize| {
+        let json = |body: &str| {
+            format!(
+                r#"{{"v":1,"type":"SEND","id":"m","ts":1,"to":"Zoe","payload":{{"b":"{body}"}}}}"#
+            )
+        };
+        json(&"x".repeat(bytes - json("").len()))
+    };
+    ann.say_text(&send(4096));
+    ann.expect_code("NACK", "UNKNOWN_AGENT");
+    ann.say_text(&send(4097));
+    ann.expect_code("ERROR", "FRAME_TOO_LARGE");
+    ann.expect_end();
+}
+
+#[test]
+fn the_first_character_is_judged_before_the_depth_and_the_depth_before_the_grammar() {
+    is_fatal(&frame(&"[".repeat(200)), "BAD_FRAME");
+    is_fatal(&frame("  "), "BAD_FRAME");
+    is_fatal(&frame("{}{}"), "BAD_FRAME");
+    is_invalid(&format!("{{\"id\":\"x\",\"a\":{}", "[".repeat(200)), Some("x"));
+    is_invalid(&"{\"a\":".repeat(200), None);
+}
+
+#[test]
 fn another_version_is_fatal() {
     is_fatal(
         &frame(r#"{"v":2,"type":"PONG","id":"x","ts":1,"payload":{}}"#),
@@ -115,6 +143,7 @@ fn an_unknown_type_is_invalid() {
 #[test]
 fn a_missing_field_is_invalid() {
     is_invalid(r#"{"type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
+    is_invalid(r#"{"v":1,"id":"x","ts":1,"payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"SEND","ts":1,"payload":{}}"#, None);
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1}"#, Some("x"));
@@ -126,12 +155,55 @@ fn a_field_of_the_wrong_kind_is_invalid() {
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":3,"payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"Bob","payload":[]}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"ACK","id":"x","ts":1,"payload":{"ack_id":7}}"#, Some("x"));
+    is_invalid(r#"{"v":"1","type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
+    is_invalid(r#"{"v":1,"type":7,"id":"x","ts":1,"payload":{}}"#, Some("x"));
+    is_invalid(r#"{"v":1,"type":"SEND","id":7,"ts":1,"payload":{}}"#, None);
+    for member in ["from", "to", "topic", "payload_meta", "delivery"] {
+        for value in ["7", "null"] {
+            let json = format!(
+                r#"{{"v":1,"type":"SEND","id":"x","ts":1,"to":"Ann","payload":{{}},"{member}":{value}}}"#
+            );
+            is_invalid(
+                &json.replacen(r#""to":"Ann","#, "", usize::from(member == "to")),
+                Some("x"),
+            );
+        }
+    }
+}
+
+#[test]
+fn an_id_has_1_to_128_bytes() {
+    let json = |id: &str| {
+        format!(r#"{{"v":1,"type":"SEND","id":"{id}","ts":1,"to":"Zoe","payload":{{}}}}"#)
+    };
+    is_invalid(&json(""), None);
+    is_invalid(&json(&"i".repeat(129)), None);
+    beside_a_bystander(|sandbox| {
+        let mut ann = sandbox.join("Ann");
+        for id in ["m-001", " ", &"é".repeat(64)] {
+            ann.say_text(&json(id));
+            assert_eq!(ann.expect_code("NACK", "UNKNOWN_AGENT")["payload"]["ack_id"], id);
+        }
+    });
+}
+
+#[test]
+fn what_only_the_daemon_says_is_invalid() {
+    for kind in ["WELCOME", "DELIVER", "PING", "ERROR", "BUSY", "SYNC"] {
+        let json =
+            format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{"nonce":"n"}}}}"#);
+        is_invalid(&json, Some("x"));
+    }
 }
 
 #[test]
 fn a_header_field_given_twice_is_invalid() {
     is_invalid(
         r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"a","to":"b","payload":{}}"#,
+        Some("x"),
+    );
+    is_invalid(
+        r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"a","\u0074o":"b","payload":{}}"#,
         Some("x"),
     );
 }
@@ -224,6 +296,38 @@ fn nobody_speaks_in_anothers_name() {
 }
 
 #[test]
+fn a_name_is_the_same_in_any_case_and_a_topic_may_have_256_bytes() {
+    beside_a_bystander(|sandbox| {
+        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+        let topic = "t".repeat(256);
+        ann.say(&json!({"v": 1, "type": "SEND", "id": "x", "ts": -7.5, "from": "aNN", "to": "bOB",
+            "topic": topic, "payload": {}}));
+        let deliver = bob.expect("DELIVER");
+        assert_eq!((&deliver["from"], &deliver["to"]), (&json!("Ann"), &json!("Bob")));
+        assert_eq!(deliver["topic"], topic);
+        assert!(deliver["ts"].as_u64().unwrap() > 1_600_000_000_000, "the daemon's clock");
+        for to in ["", "a b", "root", "@nobody"] {
+            ann.send(to, "x", json!({}));
+            let code = if to.starts_with('@') { "UNKNOWN_AGENT" } else { "INVALID" };
+            ann.expect_code("NACK", code);
+        }
+    });
+}
+
+#[test]
+fn a_message_that_is_too_large_is_told_for_each_recipient() {
+    beside_a_bystander(|sandbox| {
+        let mut ann = sandbox.join("Ann");
+        let body = "x".repeat(1024 * 1024 - 200);
+        ann.send("Bystander", &body, json!({}));
+        ann.expect_code("NACK", "TOO_LARGE");
+        ann.send("*", &body, json!({"requires_ack": true}));
+        assert_eq!(ann.expect_code("NACK", "TOO_LARGE")["payload"]["to"], "Bystander");
+        assert_eq!(ann.expect("ACK")["payload"]["recipients"], 0);
+    });
+}
+
+#[test]
 fn who_was_never_here_is_unknown_and_those_here_are_named() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
@@ -259,6 +363,120 @@ fn a_name_that_cannot_be_had_is_fatal() {
             json!({"v": 1, "type": "HELLO", "id": "x", "ts": 1, "payload": {"agent": name}});
         first_is_fatal(&hello.to_string(), "INVALID_NAME");
     }
+}
+
+#[test]
+fn reserved_names_are_fatal_and_the_longest_name_is_not() {
+    beside_a_bystander(|sandbox| {
+        for name in agent_relay::protocol::name::RESERVED {
+            let mut raw = sandbox.connect();
+            raw.say(&hello(json!({"agent": name})));
+            raw.expect_code("ERROR", "INVALID_NAME");
+            raw.expect_end();
+        }
+        for name in ["n".repeat(64), "a.b_c-9".to_owned()] {
+            sandbox.join(&name);
+        }
+    });
+}
+
+fn hello(payload: Value) -> Value {
+    json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": payload})
+}
+
+#[test]
+fn a_hello_that_is_invalid_may_be_said_again() {
+    beside_a_bystander(|sandbox| {
+        let mut raw = sandbox.connect();
+        for wrong in [
+            json!({}),
+            json!({"agent": 7}),
+            json!({"agent": "Ann", "mode": "king"}),
+            json!({"agent": "Ann", "capabilities": {"max_inflight": -1}}),
+            json!({"agent": "Ann", "capabilities": {"ack": "yes"}}),
+        ] {
+            raw.say(&hello(wrong));
+            let error = raw.expect_code("ERROR", "INVALID");
+            assert_eq!(
+                (&error["payload"]["fatal"], &error["payload"]["ref"]),
+                (&json!(false), &json!("h"))
+            );
+        }
+        raw.say_text(r#"{"v":1,"type":"HELLO","id":"h","payload":{"agent":"Ann"}}"#);
+        raw.expect_code("ERROR", "INVALID");
+        raw.hello("Ann");
+    });
+}
+
+#[test]
+fn capabilities_do_what_they_say() {
+    beside_a_bystander(|sandbox| {
+        let mut ann = sandbox.join("Ann");
+        let mut bob = sandbox.connect();
+        bob.say(&hello(json!({"agent": "Bob", "capabilities":
+            {"max_inflight": 0, "supports_topics": false, "resume": true}})));
+        let granted = bob.expect("WELCOME")["payload"]["capabilities"].take();
+        let expected =
+            json!({"ack": true, "resume": false, "max_inflight": 0, "supports_topics": false});
+        assert_eq!(granted, expected, "nothing resumes yet");
+        ann.send("Bob", "waits", json!({"requires_ack": true}));
+        ann.expect("ACK");
+        assert_eq!(bob.fence(), Vec::<Value>::new());
+        bob.say(
+            &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "t", "payload": {}}),
+        );
+        bob.expect_code("NACK", "FORBIDDEN");
+        bob.hang_up();
+        let mut bob = sandbox.connect();
+        bob.say(&hello(json!({"agent": "Bob", "capabilities": {"ack": false}})));
+        bob.expect("WELCOME");
+        ann.send("Bob", "for nobody", json!({"requires_ack": true}));
+        ann.expect_code("NACK", "NO_ACK");
+        bob.hang_up();
+        let mut bob = sandbox.join("Bob");
+        assert_eq!(bob.expect("DELIVER")["payload"]["body"], "waits");
+    });
+}
+
+#[test]
+fn a_guest_speaks_and_is_in_no_broadcast_and_no_listing() {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut guest) = (sandbox.join("Ann"), sandbox.connect());
+    guest.say(&hello(json!({"mode": "guest", "agent": "Ann"})));
+    let name = guest.expect("WELCOME")["payload"]["agent"].as_str().unwrap().to_owned();
+    let digits = name.strip_prefix("@guest-").unwrap();
+    assert!(digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
+    guest.send("Ann", "a question", json!({"requires_ack": true}));
+    guest.expect("ACK");
+    let question = ann.expect("DELIVER");
+    assert_eq!(
+        (&question["from"], &question["delivery"]["sender"]["auth"]),
+        (&json!(name), &json!("guest"))
+    );
+    ann.acknowledge(&question);
+    ann.send(&name, "an answer", json!({}));
+    assert_eq!(guest.expect("DELIVER")["payload"]["body"], "an answer");
+    ann.send("*", "for agents", json!({"requires_ack": true}));
+    assert_eq!(ann.expect("ACK")["payload"]["recipients"], 0);
+    ann.say(&json!({"v": 1, "type": "SEND", "id": "list", "ts": 1, "to": "@relay",
+            "payload": {"kind": "request", "body": "agents"}}));
+    let listed = ann.expect("DELIVER")["payload"]["data"]["agents"].take();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["Ann"]);
+    assert_eq!(guest.fence(), Vec::<Value>::new());
+}
+
+#[test]
+fn the_older_connection_of_a_name_notices_a_ping_at_most() {
+    beside_a_bystander(|sandbox| {
+        let mut bob = sandbox.join("Bob");
+        bob.answers_pings = false;
+        let mut second = sandbox.connect();
+        second.say(&hello(json!({"agent": "BOB"})));
+        bob.expect("PING");
+        second.expect_code("ERROR", "NAME_IN_USE");
+        assert_eq!(bob.fence(), Vec::<Value>::new());
+    });
 }
 
 #[test]
@@ -357,6 +575,28 @@ fn a_frame_in_single_bytes_is_a_frame() {
 }
 
 #[test]
+fn what_is_half_read_is_bounded_over_all_connections() {
+    let sandbox = Sandbox::with_config("memory_max_bytes = 16777216\n");
+    let mut bystander = sandbox.join("Bystander");
+    let mut half = 1_000_000_u32.to_be_bytes().to_vec();
+    half.resize(900_000, b' ');
+    let mut greedy: Vec<Raw> = (0..16).map(|_| sandbox.connect()).collect();
+    for raw in &mut greedy {
+        raw.try_say_bytes(&half);
+    }
+    let refused = greedy.iter_mut().filter_map(|raw| {
+        raw.try_say_bytes(&[b' '; 1_000_000 + 4 - 900_000]);
+        let mut error = raw.hear()?;
+        Some(error["payload"]["code"].take())
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(refused.iter().any(|code| code == "TOO_MANY_CLIENTS"), "{refused:?}");
+    assert!(refused.iter().any(|code| code == "BAD_FRAME"), "{refused:?}");
+    bystander.send("Bystander", "still here", json!({}));
+    bystander.expect("DELIVER");
+}
+
+#[test]
 fn bye_ends_the_connection() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
@@ -390,6 +630,66 @@ fn topics_are_subscribed_to_by_pattern() {
         bob.expect("ACK");
         ann.say(&on_topic);
         assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1, "the same id: the same answer");
+    });
+}
+
+#[test]
+fn a_full_queue_is_told_by_busy() {
+    let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
+    let (mut ann, bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    bob.hang_up();
+    let first = ann.send("Bob", "1", json!({"requires_ack": true}));
+    // Bob may still have been here: what was on the way to him is his all the same.
+    assert_eq!(ann.expect("ACK")["payload"]["ack_id"], first);
+    let second = ann.send("Bob", "2", json!({"requires_ack": true}));
+    let busy = ann.expect("BUSY")["payload"].take();
+    assert_eq!(busy, json!({"ack_id": second, "retry_after_ms": 50, "queue_depth": 1}));
+}
+
+#[test]
+fn what_one_says_each_hears_in_the_order_it_was_said() {
+    beside_a_bystander(|sandbox| {
+        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+        bob.say(
+            &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "t", "payload": {}}),
+        );
+        bob.expect("ACK");
+        ann.say(&json!({"v": 1, "type": "SEND", "id": "0", "ts": 1, "topic": "t", "payload": {"body": "0"}}));
+        for number in 1..50 {
+            ann.say(
+                &json!({"v": 1, "type": "SEND", "id": number.to_string(), "ts": 1, "to": "Bob",
+                "topic": "t", "payload": {"body": number.to_string()},
+                "payload_meta": {"requires_ack": number % 3 == 0}}),
+            );
+        }
+        for number in 0..50 {
+            let deliver = bob.expect("DELIVER");
+            assert_eq!(deliver["payload"]["body"], number.to_string());
+            assert_eq!(deliver["delivery"]["seq"], number + 1);
+        }
+    });
+}
+
+#[test]
+fn what_is_given_back_comes_again_or_is_told_to_its_sender() {
+    beside_a_bystander(|sandbox| {
+        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+        let id = ann.send("Bob", "x", json!({"requires_ack": true}));
+        ann.expect("ACK");
+        let mut give_back = json!({"v": 1, "type": "NACK", "id": "n", "ts": 1, "payload":
+            {"ack_id": bob.expect("DELIVER")["id"], "code": "REFUSED", "message": "later", "retry_after_ms": 1}});
+        bob.say(&give_back);
+        assert_eq!(bob.expect("DELIVER")["delivery"]["attempt"], 2);
+        give_back["payload"].as_object_mut().unwrap().remove("retry_after_ms");
+        bob.say(&give_back);
+        let nack = ann.expect_code("NACK", "REFUSED");
+        assert_eq!(
+            (&nack["payload"]["ack_id"], &nack["payload"]["to"]),
+            (&json!(id), &json!("Bob"))
+        );
+        ann.send("Bob", "x", json!({"requires_ack": true, "ttl_ms": 1}));
+        ann.expect("ACK");
+        ann.expect_code("NACK", "EXPIRED");
     });
 }
 

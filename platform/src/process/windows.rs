@@ -14,6 +14,12 @@ use windows_sys::Win32::{
     },
 };
 
+/// Pipes are bounded by memory alone.
+#[expect(clippy::unnecessary_wraps, reason = "other systems can refuse to say")]
+pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
+    Ok(u64::MAX)
+}
+
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
     let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;

@@ -169,6 +169,13 @@ pub(crate) fn a_detached_process_leaves_its_session() {
     end_detached(&stream, &told);
 }
 
+/// Asking for fewer than there may be takes nothing away.
+pub(crate) fn as_many_files_as_the_system_allows() {
+    let allowed = platform::process::allow_open_files(100_000).unwrap();
+    assert!(allowed >= 256, "{allowed}");
+    assert_eq!(platform::process::allow_open_files(16).unwrap(), allowed);
+}
+
 /// It has the folder open until it ends.
 fn end_detached(stream: &Stream, told: &str) {
     stream.hang_up();

@@ -71,6 +71,8 @@ impl Router {
         let queued: usize = self.roster.all().map(|agent| agent.outbox.total().messages).sum();
         let there: usize = loads.values().map(|load| load.messages).sum();
         ensure(queued == there, || format!("{queued} are queued, {there} are there"))?;
+        let doubles: usize = self.roster.all().map(|agent| agent.doubles.len()).sum();
+        ensure(doubles == self.doubles, || format!("{doubles} doubles, not {}", self.doubles))?;
         let counted = self.memory.inside;
         ensure(counted == inside, || format!("{counted} bytes are counted, {inside} are there"))
     }

@@ -325,16 +325,58 @@ fn who_leaves_answers_unread_is_not_read_from() {
                 ann gate opens
             ann stalls
             ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
                 ann gate shuts
             ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann reads
                 ann gate opens
             ann> Zoe: 4
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        "#]],
+    );
+}
+
+#[test]
+fn who_is_not_read_from_lives_as_long_as_it_reads() {
+    check_with(
+        Limits { answers_bytes_max: 500, ..Limits::default() },
+        "ann joins
+         ann stalls
+         ann> Zoe: 1
+         ann> Zoe: 2
+         ann> Zoe: 3
+         wait 5000
+         wait 9000
+         ann takes 100
+         wait 9000
+         ann takes 100
+         wait 9000
+         wait 9000",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            ann stalls
+            ann> Zoe: 1
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 2
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 3
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+                ann gate shuts
+            wait 5000
+                ann < PING {}
+            wait 9000
+            ann takes 100
+            wait 9000
+            ann takes 100
+            wait 9000
+            wait 9000
+                ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                ann close Fault(HeartbeatTimeout)
+                ann hang up
         "#]],
     );
 }

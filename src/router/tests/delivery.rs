@@ -483,6 +483,49 @@ fn a_double_is_forgotten_after_enough_others() {
 }
 
 #[test]
+fn where_too_many_doubles_are_remembered_each_name_keeps_a_few() {
+    check_with(
+        Limits { doubles_total_max: 2, doubles_min: 1, ..Limits::default() },
+        r#"ann joins
+           bob joins {"capabilities":{"max_inflight":9}}
+           ann>> Bob: one
+           bob acks d1
+           ann again
+           ann>> Bob: two
+           bob acks d2
+           ann>> Bob: three
+           bob acks d3
+           ann again
+           ann says SEND id=a2 to=Bob meta={"requires_ack":true} {"body":"two"}"#,
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins {"capabilities":{"max_inflight":9}}
+                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":false,"supports_topics":true}}
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            bob acks d1
+            ann again
+                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+            ann>> Bob: two
+                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+            bob acks d2
+            ann>> Bob: three
+                ann < ACK {"ack_id":"a3","durability":"memory","state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"three"}
+            bob acks d3
+            ann again
+                ann < ACK {"ack_id":"a3","durability":"memory","state":"accepted"}
+            ann says SEND id=a2 to=Bob meta={"requires_ack":true} {"body":"two"}
+                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"two"}
+        "#]],
+    );
+}
+
+#[test]
 fn what_is_queued_for_a_connection_that_ends_is_told_to_its_sender() {
     check(
         "ann joins

@@ -347,7 +347,27 @@ fn a_message_too_large_to_deliver_is_refused() {
             ann> Ann: x*426
                 ann < DELIVER d1 Ann -> Ann seq 1 {"body":"x*426"}
             ann> Ann: x*427
-                ann < NACK {"ack_id":"a2","code":"TOO_LARGE","message":"its DELIVER would be over max_frame_bytes (1000)"}
+                ann < NACK {"ack_id":"a2","code":"TOO_LARGE","message":"its DELIVER to Ann would be over max_frame_bytes (1000)"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_broadcast_too_large_to_deliver_is_told_for_each_recipient() {
+    check_with(
+        Limits { frame_bytes_max: 1_000, ..Limits::default() },
+        &format!("ann joins\nbob joins\ncid joins\nann>> *: {}", "x".repeat(427)),
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            ann>> *: x*427
+                ann < NACK {"ack_id":"a1","code":"TOO_LARGE","message":"its DELIVER to Bob would be over max_frame_bytes (1000)","to":"Bob"}
+                ann < NACK {"ack_id":"a1","code":"TOO_LARGE","message":"its DELIVER to Cid would be over max_frame_bytes (1000)","to":"Cid"}
+                ann < ACK {"ack_id":"a1","durability":"memory","recipients":0,"state":"accepted"}
         "#]],
     );
 }
@@ -410,7 +430,7 @@ fn names_are_forgotten_with_their_mailbox() {
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"the name of its recipient was forgotten","to":"Bob"}
             ann> Bob: who?
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here is Ann"}
         "#]],
     );
 }

@@ -12,6 +12,7 @@
 //! ann again                         her last SEND once more
 //! ann acks d1 | nacks d1 [50]       about a DELIVER as the transcript names it
 //! ann stalls | reads                nothing is written to her any more | all of it is
+//! ann takes 100                     she stalls, but for so many bytes
 //! ann goes                          her connection ends
 //! ann breaks CODE                   her bytes are no frame
 //! wait 300                          milliseconds go by, with a tick at every deadline
@@ -159,6 +160,12 @@ impl World {
             "reads" => {
                 self.clients.get_mut(who).unwrap().stalls = false;
                 self.write(who);
+            }
+            "takes" => {
+                let (actor, bytes) = (self.clients.get_mut(who).unwrap(), rest.parse().unwrap());
+                actor.unwritten -= bytes;
+                let id = actor.id;
+                self.handle(Input::Written(id, bytes));
             }
             "goes" => {
                 let id = self.clients[who].id;
