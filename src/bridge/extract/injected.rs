@@ -76,6 +76,9 @@ impl Injected {
         }
         let words = words(text);
         let length = words.len();
+        if length == 0 {
+            return false;
+        }
         let words = kept(words);
         self.lately.iter().any(|typed| typed.length == length && typed.words == words)
     }

@@ -1091,6 +1091,16 @@ fn quoted_mail_is_not_sent() {
     "#]]);
 }
 
+#[test]
+fn a_block_of_data_alone_repeats_no_empty_mail() {
+    let mut live = Live::new();
+    live.extractor.remember_injected("7f3a9c", " ");
+    live.writes("[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\", \"data\": 1}\n[[/RELAY]]\n> ");
+    live.waits(400).gave(expect![[r#"
+        Bob data=1 kind=note: ""
+    "#]]);
+}
+
 // ---- Hostile
 
 #[test]
