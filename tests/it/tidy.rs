@@ -25,7 +25,8 @@ fn fires(rule: Rule, path: &str, text: &str) -> usize {
         "```layers\nrouter protocol\nprotocol -\nclient protocol link platform\nlink -\ncli client\n\
          bin cli\nplatform -\n```\n\
          ```permissions\nclock client platform\nthreads link platform\nprint cli bin\n\
-         exit cli\npure router client/session\n```",
+         exit cli\npure router client/session\n```\n\
+         ## Who waits for whom\n| thread | waits for |\n|---|---|\n| its two, `router`, `reader-*` | `x` |\n",
     );
     rule(&Source::new(path, text), &house).len()
 }
@@ -95,6 +96,52 @@ fn only_some_read_the_clock_start_threads_print_or_exit() {
         0
     );
     assert_eq!(count("tests/it/x.rs", clock), 0);
+}
+
+#[test]
+fn every_thread_has_a_name_that_the_waiting_table_knows() {
+    keeps(rules::threads);
+    let house = House::ours();
+    let named: Vec<_> = house::sources().iter().flat_map(rules::thread_names).collect();
+    let gone = house.threads.iter().filter(|thread| named.iter().all(|(_, name)| name != *thread));
+    none(gone.map(|thread| format!("the waiting table has `{thread}`, which nothing starts")));
+
+    let count = |text: &str| fires(rules::threads, "src/daemon.rs", text);
+    assert_eq!(count("fn f() { thread::spawn(g); }"), 1);
+    let builder = "fn f(id: u8) { thread::Builder::new().name(NAME).spawn(g); }";
+    assert_eq!(count(&builder.replace("NAME", r#""router".into()"#)), 0);
+    assert_eq!(count(&builder.replace("NAME", r#"format!("reader-{id}")"#)), 0);
+    assert_eq!(count(&builder.replace("NAME", r#"format!("writer-{id}")"#)), 1);
+    assert_eq!(count(&builder.replace("NAME", r#""x""#)), 1);
+    assert_eq!(count(r#"fn f() { spawn("y", || g("z")); named("agent"); }"#), 1);
+    assert_eq!(count("#[cfg(test)] mod tests { fn f() { thread::spawn(g); } }"), 0);
+}
+
+#[test]
+fn channels_have_bounds() {
+    keeps(rules::bounds);
+    let text = "use std::sync::mpsc::{self, channel, sync_channel}; use crossbeam_channel::bounded;
+        fn f() { mpsc::channel(); crossbeam_channel::unbounded::<u8>(); }
+        #[cfg(test)] mod tests { fn f() { mpsc::channel(); } }";
+    assert_eq!(fires(rules::bounds, "src/link.rs", text), 3);
+}
+
+#[test]
+fn the_architecture_is_told_in_its_order() {
+    none(house::out_of_order(&house::architecture()));
+
+    let told = |sections: &[&str]| {
+        let sections: Vec<_> = sections.iter().map(|name| format!("## {name}\n")).collect();
+        let map = "| `src/cli/` | x |\n";
+        let text = sections.concat().replace("## Code map\n", &format!("## Code map\n{map}"));
+        house::out_of_order(&format!("{text}```layers\ncli -\nwrap -\n```\n")).len()
+    };
+    let order =
+        ["Picture", "Code map", "Layers", "Invariants", "Who waits for whom", "Habits", "Glossary"];
+    assert_eq!(told(&order), 1, "the code map leaves out `wrap`");
+    let mut other = order;
+    other.swap(3, 4);
+    assert_eq!(told(&other), 2);
 }
 
 #[test]

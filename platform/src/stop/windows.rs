@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    sync::mpsc::{self, RecvTimeoutError, Sender},
+    sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -18,13 +18,13 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// Dropped to end the thread.
-    end: Option<Sender<()>>,
+    end: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 pub(crate) fn watch() -> io::Result<Watch> {
     let Some(mut size) = terminal::size() else { return Ok(Watch { end: None, thread: None }) };
-    let (end, ended) = mpsc::channel();
+    let (end, ended) = sync_channel(0);
     let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             if let Some(now) = terminal::size().filter(|now| *now != size) {

@@ -14,30 +14,74 @@ pub(super) struct House {
     pub(super) layers: BTreeMap<String, BTreeSet<String>>,
     /// Permission to the layers that have it.
     pub(super) permissions: BTreeMap<String, BTreeSet<String>>,
+    /// The threads of the waiting table, by the names that they have in the code.
+    pub(super) threads: BTreeSet<String>,
 }
 
+/// The sections of ARCHITECTURE.md that have to be there, in their order.
+const SECTIONS: [&str; 6] =
+    ["Picture", "Code map", "Invariants", "Who waits for whom", "Habits", "Glossary"];
+
 impl House {
-    /// Reads the blocks fenced as `layers` and `permissions`.
+    /// Reads the blocks fenced as `layers` and `permissions`, and the waiting table.
     pub(super) fn new(architecture: &str) -> Self {
         Self {
             layers: table(architecture, "layers"),
             permissions: table(architecture, "permissions"),
+            threads: threads(architecture),
         }
     }
 
     /// The house of this repository.
     pub(super) fn ours() -> Self {
-        let path = root().join("ARCHITECTURE.md");
-        Self::new(
-            &fs::read_to_string(&path)
-                .expect("ARCHITECTURE.md with the tables of layers and permissions"),
-        )
+        Self::new(&architecture())
     }
 
     /// Whether `layer` has `permission`. One that no line of the table grants is nobody's.
     pub(super) fn permits(&self, permission: &str, layer: &str) -> bool {
         self.permissions.get(permission).is_some_and(|layers| layers.contains(layer))
     }
+}
+
+/// The words in backticks in the first column of the waiting table.
+fn threads(text: &str) -> BTreeSet<String> {
+    let rows = section(text, "Who waits for whom").filter(|line| line.starts_with("| "));
+    let firsts = rows.filter_map(|row| row.split('|').nth(1));
+    firsts.flat_map(|first| first.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+fn section<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let heading = format!("## {name}");
+    let after = text.lines().skip_while(move |line| *line != heading).skip(1);
+    after.take_while(|line| !line.starts_with("## "))
+}
+
+/// What ARCHITECTURE.md has out of its order, or does not have: sections, and layers in its code map.
+pub(super) fn out_of_order(architecture: &str) -> Vec<String> {
+    let headings: Vec<_> =
+        architecture.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let known: Vec<_> = headings.into_iter().filter(|name| SECTIONS.contains(name)).collect();
+    let mut found = Vec::new();
+    if known != SECTIONS {
+        found.push(format!("its sections are {known:?}; instead: {SECTIONS:?}"));
+    }
+    let map: String = section(architecture, "Code map").collect();
+    let layers = table(architecture, "layers");
+    let here = |layer: &str| layer == "platform" || root().join("src").join(layer).exists();
+    let here = |layer: &&String| here(layer) || here(&format!("{layer}.rs"));
+    let unmapped = layers.keys().filter(here).filter(|layer| {
+        let place =
+            if *layer == "platform" { "platform".to_owned() } else { format!("src/{layer}") };
+        !map.contains(&format!("`{place}/`")) && !map.contains(&format!("`{place}.rs`"))
+    });
+    found.extend(unmapped.map(|layer| format!("its code map leaves out the layer `{layer}`")));
+    found
+}
+
+/// ARCHITECTURE.md of this repository.
+pub(super) fn architecture() -> String {
+    fs::read_to_string(root().join("ARCHITECTURE.md"))
+        .expect("ARCHITECTURE.md with the tables of layers and permissions")
 }
 
 fn table(text: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {

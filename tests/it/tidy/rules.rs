@@ -191,6 +191,70 @@ fn without(source: &Source, permission: &Permission) -> Vec<Breach> {
     found
 }
 
+/// Every thread has a name, and the waiting table says for whom it waits.
+pub(super) fn threads(source: &Source, house: &House) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for path in source.paths().iter().filter(|path| !path.test && has(path, &["thread", "spawn"])) {
+        let instead = "`thread::Builder` with a name";
+        found.push(breach(source, path.line, "a thread without a name", instead));
+    }
+    for (line, name) in thread_names(source) {
+        if !house.threads.contains(&name) {
+            let instead = "a line for it in the waiting table of ARCHITECTURE.md";
+            found.push(breach(
+                source,
+                line,
+                &format!("`{name}` waits for nobody knows whom"),
+                instead,
+            ));
+        }
+    }
+    found
+}
+
+/// The names that a file gives to threads, with their lines. `*` stands for what is filled in.
+pub(super) fn thread_names(source: &Source) -> Vec<(usize, String)> {
+    // Elsewhere these words name something else.
+    let builds = source.paths().iter().any(|path| has(path, &["thread", "Builder"]));
+    let calls = |word: &str| word == "spawn" || builds && matches!(word, "name" | "named");
+    let starts = source.tokens.windows(3).enumerate().filter(|(_, words)| !words[0].test);
+    let named = starts.filter_map(|(at, words)| {
+        let [call, open, first] = words else { return None };
+        if !calls(&call.text) || open.text != "(" {
+            return None;
+        }
+        let formatted = source.matches(at + 2, &["format", "!", "("]);
+        let literal = if formatted { source.tokens.get(at + 5)? } else { first };
+        if literal.text != "\"\"" {
+            return None;
+        }
+        let line = source.text.lines().nth(literal.line - 1)?;
+        let after = line.rsplit_once(&format!("{}(", call.text)).map_or(line, |(_, after)| after);
+        Some((literal.line, filled_in(after.split('"').nth(1)?)))
+    });
+    named.collect()
+}
+
+/// `reader-{id}` is `reader-*`.
+fn filled_in(template: &str) -> String {
+    let mut parts = template.split('{');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |name, part| name + "*" + part.split_once('}').map_or("", |(_, rest)| rest))
+}
+
+/// Channels have bounds, so that what waits in them has one. Tests may do without.
+pub(super) fn bounds(source: &Source, _: &House) -> Vec<Breach> {
+    let endless = [&["crossbeam_channel", "unbounded"], &["mpsc", "channel"]];
+    let paths = source.paths().into_iter().filter(|path| !path.test);
+    paths
+        .filter(|path| endless.iter().any(|channel| has(path, *channel)))
+        .map(|path| {
+            let found = format!("`{}` has no bound", path.segments.join("::"));
+            breach(source, path.line, &found, "a bounded channel, and an outcome where it is full")
+        })
+        .collect()
+}
+
 /// Pure layers know no system at all: no I/O, no locks, no randomness of their own. Their tests
 /// may.
 pub(super) fn purity(source: &Source, house: &House) -> Vec<Breach> {
