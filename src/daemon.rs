@@ -72,10 +72,19 @@ impl fmt::Display for DaemonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HomeInUse(home) => {
-                write!(f, "a daemon with the home {} is already running", home.display())
+                let home = home.display();
+                write!(
+                    f,
+                    "a daemon with the home {home} is already running; use it, stop it with \
+                     `agent-relay down`, or give this one another --home"
+                )
             }
             Self::EndpointInUse(endpoint) => {
-                write!(f, "a daemon is already running at {endpoint}")
+                write!(
+                    f,
+                    "a daemon is already running at {endpoint}; use it, stop it with \
+                     `agent-relay down`, or give this one another --endpoint"
+                )
             }
             Self::System(error) => write!(f, "{error}"),
             Self::Panicked => f.write_str("the router made a mistake; the daemon can't go on"),
