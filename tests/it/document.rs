@@ -249,6 +249,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("connections without a handshake", limits.strangers_max as u64),
         ("subscriptions of a session", limits.subscriptions_max as u64),
         ("remembered SENDs of a name", limits.doubles_max as u64),
+        ("remembered SENDs of all names", limits.doubles_total_max as u64),
         ("unread answers", limits.answers_bytes_max as u64),
         ("max_inflight where absent", Capabilities::default().max_inflight),
         ("nesting", DEPTH_MAX as u64),
