@@ -21,7 +21,8 @@ use rand_core::SeedableRng;
 use recipe::{Obstacle, Recipe, Spot};
 use std::collections::VecDeque;
 
-/// Messages that wait here at most. Of those that the daemon holds it sends fewer by itself.
+/// Messages that wait here before no more are wanted. Of those that are to be acknowledged the daemon
+/// sends fewer by itself.
 const MAIL_MAX: usize = 1000;
 /// And their bytes.
 const MAIL_BYTES_MAX: usize = 16 << 20;
@@ -121,11 +122,18 @@ pub enum Input<'a> {
     /// A message arrived.
     Delivered(Mail),
     /// The daemon answers for a message of the agent's.
-    Accepted(Number),
+    Accepted {
+        /// Which.
+        number: Number,
+        /// Its recipient is not here: it waits.
+        away: bool,
+    },
     /// A message of the agent's was not delivered; a sentence says why.
     Refused(Number, String),
     /// The relay is there, or away.
     Connected(bool),
+    /// The relay doesn't take the agent in for now, and is asked again; a sentence says why.
+    ShutOut(String),
     /// The relay is gone for good; a sentence says why.
     CutOff(String),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
@@ -193,6 +201,8 @@ pub struct Bridge {
     unanswered: VecDeque<(Number, String)>,
     next: u64,
     state: State,
+    /// The agent was told that the relay doesn't take it in.
+    shut_out: bool,
     gone: bool,
 }
 
@@ -265,6 +275,7 @@ impl Bridge {
             unanswered: VecDeque::new(),
             next: 0,
             state: State::default(),
+            shut_out: false,
             gone: false,
         }
     }
@@ -277,9 +288,10 @@ impl Bridge {
             Input::Keys(bytes) => self.keys(now, bytes, out),
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
             Input::Delivered(mail) => self.delivered(mail, out),
-            Input::Accepted(number) => drop(self.answered(number)),
+            Input::Accepted { number, away } => self.accepted(number, away),
             Input::Refused(number, sentence) => self.refused(number, &sentence, out),
-            Input::Connected(connected) => self.state.connected = connected,
+            Input::Connected(connected) => self.connected(connected),
+            Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
@@ -305,6 +317,13 @@ impl Bridge {
     #[must_use]
     pub fn wants_keys(&self) -> bool {
         self.unwritten() < KEYS_BYTES_MAX as u64 && self.held_keys.len() < KEYS_BYTES_MAX
+    }
+
+    /// Whether there is room for more mail; until then it is left where it is, in the end with its
+    /// sender.
+    #[must_use]
+    pub fn wants_mail(&self) -> bool {
+        self.mail.len() < MAIL_MAX && self.mail_bytes < MAIL_BYTES_MAX
     }
 
     /// What the child's bytes have painted.
@@ -350,6 +369,9 @@ impl Bridge {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
         }
+        if self.extractor.screen().alternate() {
+            self.line.was_elsewhere();
+        }
         // What is being typed is submitted before anything else is typed.
         match self.injection {
             Some(Injection { asked: false, .. }) => self.held_keys.extend_from_slice(bytes),
@@ -374,13 +396,6 @@ impl Bridge {
         if current || self.mail.iter().any(|waiting| waiting.id == mail.id) {
             return;
         }
-        if self.mail.len() >= MAIL_MAX || self.mail_bytes + mail.body.len() > MAIL_BYTES_MAX {
-            self.complain(format!(
-                "A message from {} was given back: too many wait here to be read.",
-                mail.from
-            ));
-            return out.push(Output::GiveBack(mail.id));
-        }
         self.mail_bytes += mail.body.len();
         self.mail.push_back(mail);
         self.retry_at = None;
@@ -391,6 +406,14 @@ impl Bridge {
         self.unanswered.remove(place).map(|(_, to)| to)
     }
 
+    fn accepted(&mut self, number: Number, away: bool) {
+        if let Some(to) = self.answered(number)
+            && away
+        {
+            self.complain(format!("{to} is away; your message waits until {to} is back."));
+        }
+    }
+
     /// A broadcast may be refused for several recipients, so its name is kept.
     fn refused(&mut self, number: Number, sentence: &str, out: &mut Vec<Output>) {
         let to = self.unanswered.iter().find(|(waiting, _)| *waiting == number);
@@ -398,6 +421,21 @@ impl Bridge {
         let complaint = format!("Your message to {to} was not delivered: {sentence}");
         out.push(Output::Log(complaint.clone()));
         self.complain(complaint);
+    }
+
+    fn connected(&mut self, connected: bool) {
+        self.state.connected = connected;
+        self.shut_out &= !connected;
+    }
+
+    /// Told once, however often the relay is asked.
+    fn shut_out(&mut self, sentence: &str) {
+        if !std::mem::replace(&mut self.shut_out, true) {
+            self.complain(format!(
+                "You are not connected to the relay: {sentence}. It is asked again every 30 s; what you \
+                 say to others waits until then."
+            ));
+        }
     }
 
     fn cut_off(&mut self, sentence: &str) {

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod down;
 mod listen;
+mod log;
 mod place;
 mod print;
 mod run;
@@ -162,7 +163,8 @@ impl Top {
         }
         let Some(command) = self.command else {
             let help = Self::from_args(&["agent-relay"], &["--help"]);
-            return Err(Failure::usage(help.expect_err("help is never a command").output));
+            print::help(&help.expect_err("help is never a command").output);
+            return Ok(USAGE);
         };
         let asked = place::Asked { endpoint: self.endpoint, home: self.home };
         match command {
@@ -214,11 +216,8 @@ impl Failure {
                 printed.map_or_else(Self::from, |()| Self { code: DONE, words: None })
             }
             Err(()) => {
-                let words = exit.output.split_whitespace().collect::<Vec<_>>().join(" ");
-                Self::usage(format!(
-                    "{}: `{help}` shows how",
-                    foreign_line(words.trim_end_matches('.'))
-                ))
+                let words = argv::complaint(&exit.output);
+                Self::usage(format!("{}: `{help}` shows how", foreign_line(&words)))
             }
         }
     }

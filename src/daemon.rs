@@ -14,6 +14,7 @@ mod claim;
 mod client;
 mod core;
 mod event;
+mod hands;
 mod spin;
 
 use crate::{
@@ -75,15 +76,13 @@ impl fmt::Display for DaemonError {
                 let home = home.display();
                 write!(
                     f,
-                    "a daemon with the home {home} is already running; use it, stop it with \
-                     `agent-relay down`, or give this one another --home"
+                    "a daemon with the home {home} is already running: `agent-relay down` stops it"
                 )
             }
             Self::EndpointInUse(endpoint) => {
                 write!(
                     f,
-                    "a daemon is already running at {endpoint}; use it, stop it with \
-                     `agent-relay down`, or give this one another --endpoint"
+                    "a daemon is already running at {endpoint}: choose another endpoint, or stop it"
                 )
             }
             Self::System(error) => write!(f, "{error}"),

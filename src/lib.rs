@@ -1,11 +1,33 @@
 //! Agent Relay: a local daemon that lets AI coding agents talk to each other.
+//!
+//! ```text
+//!  terminal   wrapper                     daemon                       wrapper   terminal
+//!  --------   -----------------------     ------------------------     -------   --------
+//!  claude <-> Bridge <-> Session <-> stream <-> Router <-> stream <-> Session <-> Bridge <-> codex
+//! ```
+//!
+//! Five nouns carry it:
+//!
+//! - an **agent** is a program with a name, running in a terminal;
+//! - a **message** is what one agent says to another, to a topic's subscribers, or to everyone;
+//! - an **envelope** is a message, or a word between client and daemon, as it goes over the wire;
+//! - a **delivery** is a message on its way to one recipient, numbered in its stream;
+//! - a **session** is one stay of an agent, over all the connections it may need.
+//!
+//! Three machines decide everything, and none of them waits: [`router::Router`] in the daemon,
+//! `client::session::Session` in every client, [`bridge::Bridge`] in the wrapper. Each takes what
+//! happened and the time, and says what is to be done. Around them, threads wait for the system:
+//! [`daemon`], [`client`], [`wrap`]. The system itself is behind one wall, the crate `platform`.
+//!
+//! To read it: [`protocol`] (what is said), [`router`] (who hears it), [`link`] and [`daemon`] (how it
+//! gets there), [`bridge`] and [`wrap`] (how a terminal speaks it), [`client`] and [`cli`].
+//! ARCHITECTURE.md has the map, the rules and the reasons; docs/PROTOCOL.md the wire.
 
 pub mod bridge;
 pub mod cli;
 pub mod client;
 pub mod config;
 pub mod daemon;
-
 pub mod link;
 pub mod protocol;
 pub mod router;

@@ -32,12 +32,12 @@ mod stream;
 mod tests;
 mod topics;
 
+pub(crate) use hash::FastMap;
 pub use limits::Limits;
 
 use crate::protocol::{Moment, Now, code::Violation, relay::Counts};
 use alarm::{Alarm, Alarms};
 use client::Client;
-use hash::FastMap;
 use message::Message;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};

@@ -16,6 +16,8 @@ const SEQUENCE_BYTES_MAX: usize = 64;
 pub struct Line {
     decoder: Decoder,
     begun: Option<Begun>,
+    /// A key was pressed after which a line editor may take text for commands.
+    moded: bool,
     /// What stood before the cursor when a line was known to be empty.
     empty_looks: VecDeque<String>,
 }
@@ -41,8 +43,22 @@ impl Line {
             touched |= key != Key::Report;
             self.take(key, before);
         }
+        self.decoder.alone = matches!(self.decoder.state, State::Escape);
         // Nothing followed: it is the Escape key itself.
-        touched || matches!(self.decoder.state, State::Escape)
+        touched || self.decoder.alone
+    }
+
+    /// Whether a line editor may take text for commands, as vi does after Escape, or for the rest of a
+    /// key that it waits for.
+    #[must_use]
+    pub fn may_command(&self) -> bool {
+        self.moded || self.decoder.alone
+    }
+
+    /// The keys so far went to another program than the line's.
+    pub fn was_elsewhere(&mut self) {
+        self.moded = false;
+        self.decoder.alone = false;
     }
 
     /// The screen stands like this now.
@@ -87,11 +103,16 @@ impl Line {
             Key::Report | Key::Other => return,
             Key::Submit | Key::Abandon => {
                 self.begun = None;
+                self.moded = false;
                 return;
             }
             Key::Text => (true, false),
             Key::Break => (true, true),
             Key::Move => (false, false),
+            Key::Mode => {
+                self.moded = true;
+                (false, false)
+            }
         };
         let from = || Begun { from: before.to_owned(), unseen: false, several_rows: false };
         let begun = self.begun.get_or_insert_with(from);
@@ -109,6 +130,8 @@ enum Key {
     Break,
     /// May change it.
     Move,
+    /// May change what the keys after it mean.
+    Mode,
     /// Sends it off.
     Submit,
     /// Throws it away.
@@ -123,6 +146,8 @@ enum Key {
 #[derive(Debug, Default)]
 struct Decoder {
     state: State,
+    /// An Escape came with nothing behind it.
+    alone: bool,
     pasting: bool,
     backslash: bool,
 }
@@ -198,6 +223,8 @@ impl Decoder {
             0x03 => Key::Abandon,
             // End of file, redraw, flow control, suspend.
             0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Key::Other,
+            // What comes next is taken as it is, or is the rest of a command.
+            0x16 | 0x18 | 0x1d => Key::Mode,
             0x00..=0x1f | 0x7f => Key::Move,
             _ => Key::Text,
         })
@@ -209,8 +236,10 @@ impl Decoder {
             b'O' => self.state = State::Single,
             b']' | b'P' | b'_' | b'^' | b'X' => self.state = State::String { escape: false },
             0x1b => self.state = State::Escape,
+            // Escape, and then Enter.
+            b'\r' | b'\n' if self.alone => return Some(Key::Submit),
             b'\r' | b'\n' => return Some(Key::Break),
-            _ => return Some(Key::Move),
+            _ => return Some(Key::Mode),
         }
         None
     }
@@ -280,6 +309,23 @@ mod tests {
     fn what_is_not_shown_is_typed_all_the_same() {
         is_empty(&[("secret", "> ")], false);
         is_empty(&[("secret", "> "), ("\r", "> ")], true);
+    }
+
+    #[test]
+    fn after_escape_text_may_be_commands_until_the_line_is_sent_off() {
+        let may_command = |steps: &[&str]| {
+            let mut line = Line::default();
+            steps.iter().for_each(|keys| _ = line.press(keys.as_bytes(), "$ "));
+            line.may_command()
+        };
+        for steps in [&["\x1b"][..], &["\x1b", "k"], &["ls", "\x1b", "dd"], &["\x1bb"], &["\x16"]] {
+            assert!(may_command(steps), "{steps:?}");
+        }
+        for steps in
+            [&["\x1b", "\r"][..], &["\x1b", "k", "\x03"], &["\x1b[A"], &["\x1b", "[A"], &["ls"]]
+        {
+            assert!(!may_command(steps), "{steps:?}");
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@ use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, Term, TermMode};
 use alacritty_terminal::vte::ansi::{
-    Attr, CharsetIndex, ClearMode, Handler, LineClearMode, Mode, NamedPrivateMode, PrivateMode,
-    Processor, StandardCharset, TabulationClearMode, Timeout,
+    Attr, CharsetIndex, ClearMode, Handler, KeyboardModes, LineClearMode, Mode, ModifyOtherKeys,
+    NamedPrivateMode, PrivateMode, Processor, StandardCharset, TabulationClearMode, Timeout,
 };
 use unicode_width::UnicodeWidthChar;
 
@@ -40,8 +40,14 @@ const NUMBER_DIGITS_MAX: usize = 3;
 /// Combining characters on one cell.
 const MARKS_MAX: usize = 16;
 
+/// Keyboard modes that a terminal keeps for a program, at most.
+const KEYBOARD_MODES_MAX: u16 = 99;
+
 /// Bytes of answers that wait; later questions go unanswered until they are taken.
 const ANSWER_BYTES_MAX: usize = 1024;
+
+/// No reports of the mouse, in whichever way.
+const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
 
 /// A row as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -143,8 +149,20 @@ struct Notes {
     /// How many rows of the grid's history were handed to the watch.
     seen: usize,
     synchronizing: bool,
+    keyboard: Keyboard,
     answers: Vec<u8>,
     row: Row,
+}
+
+/// What a program asked of the keyboard, which the grid knows nothing of.
+#[derive(Clone, Copy, Default)]
+struct Keyboard {
+    /// Modes pushed on the primary screen and not taken back.
+    primary: u16,
+    /// And on the alternate one.
+    alternate: u16,
+    /// Keys with modifiers are spelled out.
+    other_keys: bool,
 }
 
 impl Screen {
@@ -255,6 +273,32 @@ impl Screen {
             text.push('\n');
         }
         text
+    }
+
+    /// What turns off again, in a terminal that shows this screen, all that the program left on: nothing
+    /// where it has cleaned up behind itself.
+    pub fn undo(&self) -> String {
+        let mode = self.term.mode();
+        let Keyboard { primary, alternate, other_keys } = self.notes.keyboard;
+        let template = &self.term.grid().cursor.template;
+        let plain = Cell::default();
+        let is_painting =
+            (template.fg, template.bg, template.flags) != (plain.fg, plain.bg, plain.flags);
+        let pop = |pushed: u16| format!("\x1b[<{pushed}u");
+        let left = [
+            (mode.intersects(TermMode::MOUSE_MODE), MOUSE_OFF.to_owned()),
+            (mode.contains(TermMode::FOCUS_IN_OUT), "\x1b[?1004l".to_owned()),
+            (mode.contains(TermMode::ALT_SCREEN) && alternate > 0, pop(alternate)),
+            (mode.contains(TermMode::ALT_SCREEN), "\x1b[?1049l".to_owned()),
+            (primary > 0, pop(primary)),
+            (other_keys, "\x1b[>4m".to_owned()),
+            (mode.contains(TermMode::BRACKETED_PASTE), "\x1b[?2004l".to_owned()),
+            (mode.contains(TermMode::APP_CURSOR), "\x1b[?1l".to_owned()),
+            (mode.contains(TermMode::APP_KEYPAD), "\x1b>".to_owned()),
+            (!mode.contains(TermMode::SHOW_CURSOR), "\x1b[?25h".to_owned()),
+            (is_painting, "\x1b[m".to_owned()),
+        ];
+        left.into_iter().filter(|(on, _)| *on).map(|(_, off)| off).collect()
     }
 
     /// What a terminal owes its child by now: device attributes, cursor position, size; digits and
@@ -421,20 +465,19 @@ impl Limit {
 
 /// Reads one row of a grid; `line` may lie in its history.
 fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
-    let columns = grid.columns();
-    let cells = &grid[line];
+    let cells = &grid[line][..Column(grid.columns())];
     row.text.clear();
-    row.wraps = cells[Column(columns - 1)].flags.contains(Flags::WRAPLINE);
+    row.wraps = cells.last().is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE));
     let blank = |cell: &Cell| matches!(cell.c, ' ' | '\t' | '\0') && cell.zerowidth().is_none();
     let end = match row.wraps {
-        true => columns,
-        false => (0..columns).rev().find(|&c| !blank(&cells[Column(c)])).map_or(0, |c| c + 1),
+        true => cells.len(),
+        false => cells.iter().rposition(|cell| !blank(cell)).map_or(0, |last| last + 1),
     };
-    let wide = end > 0 && cells[Column(end - 1)].flags.contains(Flags::WIDE_CHAR);
+    let cells = &cells[..end];
+    let wide = cells.last().is_some_and(|cell| cell.flags.contains(Flags::WIDE_CHAR));
     row.width = end + usize::from(wide);
     let mut column = 0;
-    while column < end {
-        let cell = &cells[Column(column)];
+    while let Some(cell) = cells.get(column) {
         column += 1;
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
             continue;
@@ -442,7 +485,7 @@ fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
         row.text.push(if cell.c == '\0' { ' ' } else { cell.c });
         if cell.c == '\t' {
             // A tab stands in its first column; the blanks up to the next stop are its own.
-            while column < end && column % 8 != 0 && cells[Column(column)].c == ' ' {
+            while column % 8 != 0 && cells.get(column).is_some_and(|cell| cell.c == ' ') {
                 column += 1;
             }
         }
@@ -511,6 +554,14 @@ impl<W: Watch> Painter<'_, W> {
             && self.term.grid().cursor.point.line == Line(0)
         {
             self.watch.broken(Break::TopPainted);
+        }
+    }
+
+    /// The count of keyboard modes that the shown screen has.
+    fn pushed(&mut self) -> &mut u16 {
+        match self.term.mode().contains(TermMode::ALT_SCREEN) {
+            true => &mut self.notes.keyboard.alternate,
+            false => &mut self.notes.keyboard.primary,
         }
     }
 
@@ -638,6 +689,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
         self.term.reset_state();
         self.notes.seen = 0;
         self.notes.synchronizing = false;
+        self.notes.keyboard = Keyboard::default();
         self.watch.broken(Break::Reset);
     }
 
@@ -675,6 +727,20 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn text_area_size_chars(&mut self) {
         let (rows, columns) = (self.term.screen_lines(), self.term.columns());
         self.answer(format_args!("\x1b[8;{rows};{columns}t"));
+    }
+
+    fn push_keyboard_mode(&mut self, _: KeyboardModes) {
+        let pushed = self.pushed();
+        *pushed = pushed.saturating_add(1).min(KEYBOARD_MODES_MAX);
+    }
+
+    fn pop_keyboard_modes(&mut self, count: u16) {
+        let pushed = self.pushed();
+        *pushed = pushed.saturating_sub(count);
+    }
+
+    fn set_modify_other_keys(&mut self, mode: ModifyOtherKeys) {
+        self.notes.keyboard.other_keys = mode != ModifyOtherKeys::Reset;
     }
 
     fn goto_col(&mut self, column: usize) {
@@ -916,6 +982,22 @@ mod tests {
         let look = screen.look(0);
         assert!(look[0].dim && !look[0].inverse && look[2].inverse && !look[2].dim);
         assert_eq!((look[2].character, look.len()), ('i', 10));
+    }
+
+    #[test]
+    fn what_a_program_left_on_is_turned_off() {
+        let undo = |bytes: &str| painted(bytes.as_bytes()).0.undo().replace('\x1b', "\\e");
+        let all = "\x1b[?1002h\x1b[?1006h\x1b[?1004h\x1b[>4;2m\x1b[>1u\x1b[?1049h\x1b[>3u\x1b[>1u\x1b[<u\
+            \x1b[?2004h\x1b[?1h\x1b=\x1b[?25l\x1b[31m";
+        assert_eq!(
+            undo(all),
+            "\\e[?1000l\\e[?1002l\\e[?1003l\\e[?1006l\\e[?1004l\\e[<1u\\e[?1049l\\e[<1u\\e[>4m\\e[?2004l\
+             \\e[?1l\\e>\\e[?25h\\e[m"
+        );
+        let tidy = "\x1b[?1002l\x1b[?1004l\x1b[<9u\x1b[?1049l\x1b[<u\x1b[>4m\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h\x1b[0m";
+        assert_eq!(undo(&format!("{all}{tidy}")), "");
+        assert_eq!(undo(&format!("{all}\x1bc")), "");
+        assert_eq!(undo("just text\r\n"), "");
     }
 
     #[test]

@@ -320,6 +320,97 @@ fn what_was_not_typed_when_the_child_ends_is_given_back() {
 }
 
 #[test]
+fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        1000 keys \e
+        1100 mail Ann: it's\ntouch pwned
+        9000 why
+        9100 keys k
+        9200 why
+        19000 why
+        19100 keys \e
+        19200 keys \r
+        19201 prints \r\n$\s
+        29000 why
+        ",
+        expect![[r#"
+            1000 types \e
+            9000 1 waiting, 0 typed: a line is half typed
+            9100 types k
+            9200 1 waiting, 0 typed: a line is half typed
+            19000 1 waiting, 0 typed: a line is half typed
+            19100 types \e
+            19200 types \r
+            20200 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nit's\ntouch pwned\n[/relay 789200]\nrelay-789200\e[201~
+            20230 types \r
+            20230 acknowledges 11111111-2222
+            29000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+    // A full-screen program's keys are none of the shell's, and an agent's CLI knows what a paste is.
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        900 prints \e[?1049h
+        1000 keys \eZ
+        1100 keys Z
+        1200 prints \e[?1049l
+        1300 mail Ann: hello
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \eZ
+            1100 types Z
+            2100 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            2130 types \r
+            2130 acknowledges 11111111-2222
+            9000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+    check(
+        "claude",
+        r"
+        0 prints \e[?2004h>\s
+        1000 keys \e
+        1100 mail Ann: hello
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \e
+            2000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            2150 types \r
+            2150 acknowledges 11111111-2222
+            9000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+}
+
+#[test]
+fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
+    let settings = Settings {
+        recipe: Recipe::choose(&["fish".to_owned()]),
+        attached: true,
+        columns: 80,
+        rows: 24,
+        inline: false,
+        seed: [7; 32],
+    };
+    for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
+        let (mut bridge, mut out) = (Bridge::new(&settings), Vec::new());
+        for n in 0..=count {
+            assert_eq!(bridge.wants_mail(), n < count, "{n} of {count}");
+            let mail = Mail { id: n.to_string(), body: "x".repeat(bytes), ..Mail::default() };
+            bridge.handle(Moment(n), Input::Delivered(mail), &mut out);
+        }
+        assert_eq!((out.len(), bridge.state().waiting), (0, count as usize + 1));
+    }
+}
+
+#[test]
 fn doubles_are_typed_once() {
     check(
         "claude",
@@ -479,6 +570,24 @@ fn a_reply_names_the_delivery_that_it_answers() {
 }
 
 #[test]
+fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        1000 prints say\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
+        1700 accepted 0 away
+        9000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rBob is away; your message waits until Bob is back.\r[/relay 789200]\rrelay-789200
+            1730 types \r
+        "#]],
+    );
+}
+
+#[test]
 fn the_agent_is_told_what_went_wrong_once_a_turn() {
     check(
         "bash",
@@ -541,6 +650,28 @@ fn the_agent_is_told_that_it_is_cut_off() {
         expect![[r#"
             1000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYou are cut off from the relay: Ann is here already (NAME_IN_USE). What you say to others is not delivered.\n[/relay 789200]
             1150 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn the_agent_is_told_once_that_its_name_was_taken() {
+    check(
+        "bash",
+        r"
+        0 prints $\s
+        1000 shut-out Ann is here already (NAME_IN_USE)
+        2000 prints $\s
+        31000 shut-out Ann is here already (NAME_IN_USE)
+        61000 connected
+        91000 shut-out Ann is here already (NAME_IN_USE)
+        99000 ends
+        ",
+        expect![[r#"
+            1000 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 789200]\rrelay-789200
+            1030 types \r
+            91000 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 41f6aa]\rrelay-41f6aa
+            91030 types \r
         "#]],
     );
 }

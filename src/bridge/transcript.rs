@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
 /// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
 /// `refused N WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
-/// (it takes everything again), `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
+/// (it takes everything again), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
     let settings = Settings {
@@ -68,7 +68,11 @@ impl Stage {
                 let (columns, rows) = (columns.parse().unwrap(), rows.parse().unwrap());
                 self.input(Input::Resized { columns, rows });
             }
-            "accepted" => self.input(Input::Accepted(Number(rest.parse().unwrap()))),
+            "accepted" => {
+                let (number, away) = rest.split_once(' ').unwrap_or((&rest, ""));
+                let number = Number(number.parse().unwrap());
+                self.input(Input::Accepted { number, away: away == "away" });
+            }
             "refused" => {
                 let (number, why) = rest.split_once(' ').expect("a number and a sentence");
                 self.input(Input::Refused(Number(number.parse().unwrap()), why.to_owned()));
@@ -85,6 +89,8 @@ impl Stage {
                 let bytes = self.stalled.take().unwrap_or(0);
                 self.input(Input::Written(bytes));
             }
+            "connected" => self.input(Input::Connected(true)),
+            "shut-out" => self.input(Input::ShutOut(rest)),
             "cut-off" => self.input(Input::CutOff(rest)),
             "gone" => self.input(Input::ChildGone),
             "why" => {

@@ -80,6 +80,9 @@ impl Bridge {
             return Err(Obstacle::Printing);
         }
         let form = self.recipe.form(spot, foreground)?;
+        if form != Form::Plain && self.line.may_command() {
+            return Err(Obstacle::HalfTyped);
+        }
         if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }
     }
 

@@ -39,6 +39,7 @@ pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words
                 own.push("--help".to_owned());
                 return Ok(Words { own, command_word, ..Words::default() });
             }
+            "-V" => own.push("--version".to_owned()),
             _ if TOP_VALUES.contains(&word.as_str()) => {
                 own.push(word);
                 own.extend(arguments.next().map(|word| utf8(&word)).transpose()?);
@@ -125,6 +126,33 @@ pub(super) fn text(word: &str) -> Result<String, String> {
     Ok(word.strip_prefix(TEXT).unwrap_or(word).to_owned())
 }
 
+/// What the parser has to say, in words like ours.
+pub(super) fn complaint(output: &str) -> String {
+    let output = output.replace(TEXT, "");
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words.trim_end_matches('.');
+    if let Some(word) = words.strip_prefix("Unrecognized argument: ") {
+        return match word.starts_with('-') {
+            true => format!("no option {word}"),
+            false => format!("{word} is one word too many (a text with blanks goes in quotes)"),
+        };
+    }
+    if let Some(option) = words.strip_prefix("No value provided for option ") {
+        return format!("{} needs a value", option.trim_matches('\''));
+    }
+    for start in ["Required options not provided: ", "Required positional arguments not provided: "]
+    {
+        if let Some(names) = words.strip_prefix(start) {
+            return format!("missing: {}", names.replace(' ', ", "));
+        }
+    }
+    let wrong = words.strip_prefix("Error parsing option '");
+    match wrong.and_then(|rest| rest.split_once("' with value ")) {
+        Some((option, why)) => format!("{option} {why}"),
+        None => words.to_owned(),
+    }
+}
+
 fn utf8(word: &OsStr) -> Result<String, Failure> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
         Failure::usage(format!(
@@ -166,6 +194,7 @@ mod tests {
         );
         check(&["send", "-h"], &["send", "--help"], &[]);
         check(&["-h"], &["--help"], &[]);
+        check(&["-V"], &["--version"], &[]);
         check(&["help"], &["--help"], &[]);
         check(&["help", "send"], &["send", "--help"], &[]);
     }
@@ -178,6 +207,27 @@ mod tests {
         check(&["send", "--", "Bob", "--as=x", "-"], &["send", "--", "Bob", "--as=x", "-"], &[]);
         assert_eq!(text("\0-5"), Ok("-5".to_owned()));
         assert_eq!(text("x"), Ok("x".to_owned()));
+    }
+
+    #[test]
+    fn the_parsers_complaints_are_said_in_our_words() {
+        for (said, ours) in [
+            ("Unrecognized argument: --x\n", "no option --x"),
+            (
+                "Unrecognized argument: b\n",
+                "b is one word too many (a text with blanks goes in quotes)",
+            ),
+            ("Required options not provided:\n    --name\n    --as\n", "missing: --name, --as"),
+            ("Required positional arguments not provided:\n    to\n", "missing: to"),
+            ("No value provided for option '--home'.\n", "--home needs a value"),
+            (
+                "Error parsing option '--count' with value '\0-1': invalid digit\n",
+                "--count '-1': invalid digit",
+            ),
+            ("Something new.\n", "Something new"),
+        ] {
+            assert_eq!(complaint(said), ours);
+        }
     }
 
     #[test]

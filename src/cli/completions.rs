@@ -1,8 +1,11 @@
 //! `completions`: what a shell needs to complete our commands, made from the commands themselves.
 
 use super::{DONE, Failure, Top, print::Out};
-use argh::{ArgsInfo, CommandInfoWithArgs, FromArgs};
+use argh::{ArgsInfo, CommandInfoWithArgs, FlagInfoKind, FromArgs};
 use std::fmt::Write;
+
+/// What the argument of `completions` may be.
+const SHELLS: &str = "bash zsh fish powershell";
 
 /// Print a shell's completion script: bash, zsh, fish or powershell.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -39,11 +42,20 @@ impl Completions {
     }
 }
 
-/// A command's name, its first line of help, and its options with theirs; the first is the program.
+/// A command's name, its first line of help, and its options; the first is the program.
 struct Command {
     name: String,
     description: String,
-    options: Vec<(String, String)>,
+    options: Vec<Flag>,
+    /// The words that may follow it, if they are known.
+    arguments: &'static str,
+}
+
+/// An option, its first line of help, and what its value is called, if it takes one.
+struct Flag {
+    long: String,
+    description: String,
+    value: Option<String>,
 }
 
 fn commands() -> Vec<Command> {
@@ -54,20 +66,44 @@ fn commands() -> Vec<Command> {
 
 fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
     let flags = info.flags.iter().filter(|flag| !flag.hidden);
-    let options = flags.map(|flag| (flag.long.to_owned(), first_line(flag.description)));
-    let description = first_line(info.description);
-    Command { name: name.to_owned(), description, options: options.collect() }
+    let options = flags.map(|flag| Flag {
+        long: flag.long.to_owned(),
+        description: first_line(flag.description),
+        value: match flag.kind {
+            FlagInfoKind::Switch => None,
+            FlagInfoKind::Option { arg_name } => Some(arg_name.to_owned()),
+        },
+    });
+    Command {
+        name: name.to_owned(),
+        description: first_line(info.description),
+        options: options.collect(),
+        arguments: if name == "completions" { SHELLS } else { "" },
+    }
 }
 
-/// Without what a shell would read as its own.
 fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.chars().filter(|character| !"'\"`$\\:[]".contains(*character)).collect()
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
+/// A text between the single quotes of a shell, with a backslash before what else it would read as
+/// its own.
+fn quoted(text: &str, quote: &str, own: &str) -> String {
+    let mut quoted = String::from("'");
+    for character in text.chars() {
+        match character {
+            '\'' => quoted.push_str(quote),
+            _ if own.contains(character) => quoted.extend(['\\', character]),
+            _ => quoted.push(character),
+        }
+    }
+    quoted + "'"
+}
+
+/// The options, and what else may follow.
 fn words(command: &Command) -> String {
-    let words: Vec<_> = command.options.iter().map(|(option, _)| option.as_str()).collect();
-    words.join(" ")
+    let options = command.options.iter().map(|option| option.long.as_str());
+    options.chain(command.arguments.split_whitespace()).collect::<Vec<_>>().join(" ")
 }
 
 fn bash(table: &[Command]) -> String {
@@ -95,21 +131,29 @@ fn bash(table: &[Command]) -> String {
 
 fn zsh(table: &[Command]) -> String {
     let (top, subcommands) = table.split_first().expect("the program itself is the first");
-    let option = |(option, help): &(String, String)| format!("'{option}[{help}]'");
+    let quoted = |text: &str| quoted(text, r"'\''", "");
+    // Brackets and colons are marks in what `_arguments` and `_describe` are given.
+    let plain = |text: &str| text.replace(['[', ']'], "").replace(':', ",");
+    let option = |option: &Flag| {
+        let value = option.value.as_ref().map(|value| format!(":{value}:_files"));
+        let (help, value) = (plain(&option.description), value.unwrap_or_default());
+        quoted(&format!("{}[{help}]{value}", option.long))
+    };
     let all = |command: &Command| -> String {
         command.options.iter().map(option).collect::<Vec<_>>().join(" ")
     };
     let mut described = String::new();
     let mut cases = String::new();
     for command in subcommands {
-        put(&mut described, format_args!("        '{}:{}'\n", command.name, command.description));
+        let help = quoted(&format!("{}:{}", command.name, plain(&command.description)));
+        put(&mut described, format_args!("        {help}\n"));
+        let rest = match command.arguments {
+            "" => "'*:file:_files'".to_owned(),
+            words => format!("'1:word:({words})'"),
+        };
         put(
             &mut cases,
-            format_args!(
-                "            {}) _arguments {} '*:file:_files' ;;\n",
-                command.name,
-                all(command)
-            ),
+            format_args!("            {}) _arguments {} {rest} ;;\n", command.name, all(command)),
         );
     }
     format!(
@@ -129,20 +173,32 @@ fn fish(table: &[Command]) -> String {
         let condition = if command.name.is_empty() {
             "__fish_use_subcommand".to_owned()
         } else {
+            let help = quoted(&command.description, r"\'", r"\");
             put(
                 &mut script,
                 format_args!(
-                    "complete -c agent-relay -f -n __fish_use_subcommand -a {} -d '{}'\n",
-                    command.name, command.description
+                    "complete -c agent-relay -f -n __fish_use_subcommand -a {} -d {help}\n",
+                    command.name
                 ),
             );
             format!("'__fish_seen_subcommand_from {}'", command.name)
         };
-        for (option, help) in &command.options {
-            let option = option.trim_start_matches('-');
+        if !command.arguments.is_empty() {
             put(
                 &mut script,
-                format_args!("complete -c agent-relay -n {condition} -l {option} -d '{help}'\n"),
+                format_args!(
+                    "complete -c agent-relay -f -n {condition} -a '{}'\n",
+                    command.arguments
+                ),
+            );
+        }
+        for option in &command.options {
+            let long = option.long.trim_start_matches('-');
+            let help = quoted(&option.description, r"\'", r"\");
+            let value = if option.value.is_some() { " -r" } else { "" };
+            put(
+                &mut script,
+                format_args!("complete -c agent-relay -n {condition} -l {long}{value} -d {help}\n"),
             );
         }
     }
@@ -188,12 +244,24 @@ mod tests {
         ] {
             for command in &table {
                 assert!(script.contains(&command.name), "{}: {script}", command.name);
-                for (option, _) in &command.options {
-                    let option = option.replace("--", dashes);
+                assert!(script.contains(command.arguments), "{}: {script}", command.name);
+                for option in &command.options {
+                    let option = option.long.replace("--", dashes);
                     assert!(script.contains(&option), "{option}: {script}");
                 }
             }
         }
         assert!(table.iter().any(|command| command.name == "send"));
+        assert!(!bash(&table).contains("--detached"), "what is hidden stays so");
+    }
+
+    #[test]
+    fn quotes_end_where_they_should() {
+        assert_eq!(quoted("it's a\\b", r"'\''", ""), r"'it'\''s a\b'");
+        assert_eq!(quoted("it's a\\b", r"\'", r"\"), r"'it\'s a\\b'");
+        let odd = |line: &&str| line.replace(r"\'", "").matches('\'').count() % 2 == 1;
+        for script in [zsh(&commands()), fish(&commands())] {
+            assert_eq!(script.lines().find(odd), None);
+        }
     }
 }

@@ -179,7 +179,7 @@ impl Stage {
         let exe = env::current_exe().map_err(system)?;
         let mut stage = Self { directory, place: asked.place()?, exe };
         match up::start(&mut stage.place) {
-            Ok(()) => Ok(stage),
+            Ok(_) => Ok(stage),
             Err(failure) => {
                 stage.clear()?;
                 Err(failure)

@@ -157,6 +157,10 @@ fn home_directory(home: &Path) -> Check {
     if !home.exists() {
         return Check::ok(id, format!("{} (made by the first start)", home.display()));
     }
+    if !home.is_dir() {
+        let detail = format!("{} is not a directory", home.display());
+        return Check::fail(id, detail, "choose another with --home, or move it away");
+    }
     let is_readonly = home.metadata().is_ok_and(|metadata| metadata.permissions().readonly());
     match paths::check_private(home) {
         Ok(()) if is_readonly => Check::fail(
@@ -165,9 +169,7 @@ fn home_directory(home: &Path) -> Check {
             "make it writable for yourself, or choose another with --home",
         ),
         Ok(()) => Check::ok(id, home.display().to_string()),
-        Err(error) => {
-            Check::fail(id, error.to_string(), "make it so, or choose another with --home")
-        }
+        Err(error) => Check::fail(id, error.to_string(), "or choose another with --home"),
     }
 }
 
@@ -242,7 +244,7 @@ fn terminal_check() -> Check {
         None => Check::warn(
             id,
             "standard input and output are not a terminal",
-            "`agent-relay run` needs one; everything else doesn't",
+            "an agent that is run here gets no keys from a person; nothing else needs one",
         ),
     }
 }

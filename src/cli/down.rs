@@ -4,7 +4,8 @@ use super::{
     DONE, Failure, TIMED_OUT,
     ask::{ask, read},
     place::{Asked, Place},
-    print::Out,
+    print::{Out, foreign_line},
+    up,
 };
 use crate::{
     client::{Client, ClientError, Event, Settings, State},
@@ -62,6 +63,7 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
+    check_home(place, &client)?;
     let asked = clock::monotonic_ms();
     let left = || (asked + STOP_MS).saturating_sub(clock::monotonic_ms());
     match ask(&client, "stop", None) {
@@ -84,6 +86,28 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
         thread::sleep(LOOK_AGAIN);
     }
     Ok(true)
+}
+
+/// A daemon that was found only because it is where daemons usually are has to be this home's.
+fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
+    if place.sources.asked_for().is_some() {
+        return Ok(());
+    }
+    let Some(about) = up::about(client)? else { return Ok(()) };
+    let (theirs, ours) = (Path::new(&*about.home), &place.home);
+    let is_same = match (theirs.canonicalize(), ours.canonicalize()) {
+        (Ok(theirs), Ok(ours)) => theirs == ours,
+        _ => theirs == ours,
+    };
+    if is_same {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the daemon at {} has the home {}, not {}: name its endpoint with --endpoint to stop it",
+        client.endpoint(),
+        foreign_line(&about.home),
+        ours.display()
+    )))
 }
 
 /// Nothing is there, or something that was started since.

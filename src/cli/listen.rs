@@ -31,12 +31,16 @@ pub(super) struct Listen {
     topic: Vec<String>,
 
     /// end after so many messages
-    #[argh(option)]
+    #[argh(option, from_str_fn(whole))]
     count: Option<u64>,
 
     /// print each DELIVER envelope as one line of JSON
     #[argh(switch)]
     json: bool,
+}
+
+fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a whole number of messages".to_owned())
 }
 
 impl Listen {

@@ -56,6 +56,12 @@ pub(super) fn say(line: impl Display) {
     drop(writeln!(io::stderr(), "agent-relay: {line}"));
 }
 
+/// Help that nobody asked for, beside what goes to standard output.
+pub(super) fn help(text: &str) {
+    // As for a line.
+    drop(io::stderr().write_all(text.as_bytes()));
+}
+
 /// Puts the schema's name in front of an object's other members.
 fn with_schema(schema: &str, object: &str) -> String {
     let members = object.trim_start().strip_prefix('{').unwrap_or(object).trim_start();

@@ -27,7 +27,7 @@ const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "[-n <name>] [--record <file>] [--inline] [--] <command> [<argument>...]",
+    usage = "-n <name> [--record <file>] [--inline] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",

@@ -35,7 +35,7 @@ const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     name = "send",
     help_triggers("--help"),
     example = "agent-relay send Bob \"The build is green.\"",
-    example = "agent-relay send --topic build \"*\" - < report.txt",
+    example = "agent-relay send --topic build.linux \"*\" - < report.txt",
     note = "At least once by default: returns when the daemon has accepted the message."
 )]
 pub(super) struct Send {
@@ -84,8 +84,17 @@ pub(super) struct Send {
 struct Report<'a> {
     send_id: &'a str,
     state: &'a str,
+    #[serde(flatten)]
+    taken: Taken,
+}
+
+/// What the daemon said when it took the message.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Taken {
     #[serde(skip_serializing_if = "Option::is_none")]
     recipients: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    away: bool,
 }
 
 impl Send {
@@ -144,17 +153,12 @@ impl Send {
     }
 
     /// Until the daemon has accepted it.
-    fn wait(
-        &self,
-        client: &Client,
-        send_id: &SendId,
-        deadline: u64,
-    ) -> Result<Option<u64>, Failure> {
+    fn wait(&self, client: &Client, send_id: &SendId, deadline: u64) -> Result<Taken, Failure> {
         let (mut missed, mut aside) = (None, Aside::default());
         loop {
             match self.next(client, deadline)? {
-                Event::Accepted { send_id: id, recipients } if id == *send_id => {
-                    return missed.map_or(Ok(recipients), Err);
+                Event::Accepted { send_id: id, recipients, away } if id == *send_id => {
+                    return missed.map_or(Ok(Taken { recipients, away }), Err);
                 }
                 Event::Refused { send_id: id, nack } if id == *send_id => {
                     let is_partial = nack.to.is_some() && self.is_for_several();
@@ -171,12 +175,7 @@ impl Send {
     }
 
     /// Until the daemon has answered something that was asked after it: by then it would have said so.
-    fn fence(
-        &self,
-        client: &Client,
-        send_id: &SendId,
-        deadline: u64,
-    ) -> Result<Option<u64>, Failure> {
+    fn fence(&self, client: &Client, send_id: &SendId, deadline: u64) -> Result<Taken, Failure> {
         let mut aside = Aside::default();
         loop {
             ask(client, "status", None)?;
@@ -192,7 +191,7 @@ impl Send {
                     event => aside.note(event)?,
                 }
             }
-            let Some(wait_ms) = again_after else { return Ok(None) };
+            let Some(wait_ms) = again_after else { return Ok(Taken::default()) };
             if clock::monotonic_ms().saturating_add(wait_ms) > deadline {
                 return Err(self.timed_out());
             }
@@ -233,13 +232,17 @@ impl Send {
         Failure::new(NOT_DELIVERED, words)
     }
 
-    fn report(&self, send_id: &SendId, recipients: Option<u64>) -> Result<(), Failure> {
+    fn report(&self, send_id: &SendId, taken: Taken) -> Result<(), Failure> {
         let state = if self.no_ack { "taken" } else { "accepted" };
         let mut out = Out::new();
         if self.json {
-            return out.json("sent", &Report { send_id: &send_id.0, state, recipients });
+            return out.json("sent", &Report { send_id: &send_id.0, state, taken });
         }
-        match recipients {
+        match taken.recipients {
+            None if taken.away => out.line(format_args!(
+                "{state} {send_id}; {} is away, and it waits until then",
+                foreign_line(&self.to)
+            )),
             None => out.line(format_args!("{state} {send_id}")),
             Some(1) => out.line(format_args!("{state} {send_id} for 1 recipient")),
             Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),

@@ -93,7 +93,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         (
             "agents",
             format!(
-                "{} here, {} known; {} connections",
+                "{} here, {} known; connections: {}",
                 status.agents_here, status.agents_known, status.connections
             ),
         ),

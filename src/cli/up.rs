@@ -4,6 +4,7 @@ use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
     ask::{ask, guest, read},
     down,
+    log::{self, Log},
     place::{Asked, Place},
     print::{self, Out, foreign_line},
 };
@@ -22,19 +23,14 @@ use std::{
     fs,
     io::{self, Read, Seek, SeekFrom},
     path::Path,
+    sync::Mutex,
     thread,
     time::Duration,
 };
 use tracing::level_filters::LevelFilter;
 
-/// The daemon's log in the home directory.
-const LOG: &str = "daemon.log";
-
 /// How much the daemon logs.
 const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
-
-/// A log that is longer when a daemon starts makes room for a new one.
-const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// How long a daemon may take until clients can connect.
 const START_MS: u64 = 15_000;
@@ -59,6 +55,10 @@ pub(super) struct Up {
     #[argh(switch)]
     foreground: bool,
 
+    /// write the log into the home directory, as a daemon on its own does
+    #[argh(switch, hidden_help)]
+    detached: bool,
+
     /// stop the daemon that runs, and start this version's
     #[argh(switch)]
     replace: bool,
@@ -71,7 +71,7 @@ pub(super) struct Up {
 #[derive(Serialize)]
 struct Report<'a> {
     endpoint: &'a str,
-    home: &'a Path,
+    home: Option<&'a str>,
     version: &'a str,
     started: bool,
 }
@@ -83,35 +83,34 @@ impl Up {
             down::stop(&place)?;
         }
         if self.foreground {
+            log_to(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
             return foreground(place);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => false,
-            Err(ClientError::NoDaemon { .. }) => {
-                start(&mut place)?;
-                true
-            }
+            Err(ClientError::NoDaemon { .. }) => start(&mut place)?,
             Err(error) => return Err(error.into()),
         };
-        self.report(&place, &guest(&place)?, started)
+        self.report(&guest(&place)?, started)
     }
 
-    fn report(&self, place: &Place, client: &Client, started: bool) -> Result<i32, Failure> {
+    fn report(&self, client: &Client, started: bool) -> Result<i32, Failure> {
         let (endpoint, version) = (client.endpoint(), client.welcome().server.version.as_str());
+        let home = about(client)?.map(|about| about.home);
         let mut out = Out::new();
         if self.json {
-            out.json("up", &Report { endpoint, home: &place.home, version, started })?;
+            out.json("up", &Report { endpoint, home: home.as_deref(), version, started })?;
         } else {
             let words = if started { "the daemon is up" } else { "the daemon was up already" };
-            let version = foreign_line(version);
-            out.line(format_args!("{words} at {endpoint} (version {version})"))?;
+            let home = home.map(|home| format!(", home {}", foreign_line(&home)));
+            let (version, home) = (foreign_line(version), home.unwrap_or_default());
+            out.line(format_args!("{words} at {endpoint} (version {version}{home})"))?;
         }
         Ok(DONE)
     }
 }
 
 fn foreground(place: Place) -> Result<i32, Failure> {
-    log_to_stderr()?;
     let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
     let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
@@ -123,29 +122,34 @@ fn foreground(place: Place) -> Result<i32, Failure> {
     Ok(DONE)
 }
 
-/// The log goes where errors go: to a terminal, or into the file that a detached daemon is given.
-fn log_to_stderr() -> Result<(), Failure> {
+/// The log goes into a file, or else where errors go.
+fn log_to(path: Option<&Path>) -> Result<(), Failure> {
     let level = match env::var(LOG_LEVEL) {
         Ok(text) => text.parse().map_err(|_| {
             Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
         })?,
         Err(_) => LevelFilter::INFO,
     };
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_ansi(print::has_colours(Standard::Error))
-        .with_max_level(level)
-        .with_target(false)
-        .init();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    match path {
+        Some(path) => {
+            let file = Log::open(path)
+                .map_err(|error| Failure::failed(format!("open {}: {error}", path.display())))?;
+            log.with_ansi(false).with_writer(Mutex::new(file)).init();
+        }
+        None => log.with_ansi(print::has_colours(Standard::Error)).with_writer(io::stderr).init(),
+    }
     Ok(())
 }
 
-/// Starts a daemon on its own, and returns once it can be reached.
-pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
+/// Starts a daemon on its own, and returns once it can be reached; false where somebody else's was
+/// faster.
+pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
     let failed = |error: io::Error| Failure::failed(error.to_string());
-    paths::make_private_dir(&place.home).map_err(failed)?;
-    let log = place.home.join(LOG);
-    let log_end = make_room(&log).map_err(failed)?;
+    make_home(&place.home)?;
+    let log = place.home.join(log::FILE);
+    let log_end = log::make_room(&log)
+        .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
     let exe = env::current_exe().map_err(|error| {
         Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
     })?;
@@ -155,7 +159,7 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
     loop {
         place.look_again()?;
         match place.try_join(&|endpoint| Settings::guest(endpoint)) {
-            Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(()),
+            Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(true),
             // Somebody else's was faster. Ours finds that out and ends; until then it might still
             // take that one's place, should it go down.
             Ok(_) => is_another_up = true,
@@ -164,7 +168,7 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
         }
         if daemon.exited().map_err(failed)?.is_some() {
             if is_another_up {
-                return Ok(());
+                return Ok(false);
             }
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
@@ -182,22 +186,34 @@ pub(super) fn start(place: &mut Place) -> Result<(), Failure> {
     }
 }
 
-/// The number of the process that answers.
-fn pid(client: &Client) -> Option<u32> {
-    let json = ask(client, "status", None).ok()?;
-    let status: relay::Status<'_> = read("status", &json).ok()?;
-    let process: relay::Process<'_> = serde_json::from_str(status.daemon?.get()).ok()?;
-    Some(process.pid)
+fn make_home(home: &Path) -> Result<(), Failure> {
+    paths::make_private_dir(home).map_err(|error| {
+        let advice = match error.kind() {
+            // These say themselves what to do.
+            io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory if home.exists() => "",
+            _ => ": choose another home with --home",
+        };
+        Failure::failed(format!("{error}{advice}"))
+    })
 }
 
-/// Keeps one older log. How long the log is then.
-fn make_room(log: &Path) -> io::Result<u64> {
-    let bytes = fs::metadata(log).map_or(0, |metadata| metadata.len());
-    if bytes <= LOG_BYTES_MAX {
-        return Ok(bytes);
-    }
-    fs::rename(log, log.with_extension("log.old"))?;
-    Ok(0)
+/// The number of the process that answers.
+fn pid(client: &Client) -> Option<u32> {
+    about(client).ok()?.map(|about| about.pid)
+}
+
+/// What the daemon says about its process; an older one says nothing.
+pub(super) fn about(client: &Client) -> Result<Option<relay::Process<'static>>, Failure> {
+    let json = ask(client, "status", None)?;
+    let status: relay::Status<'_> = read("status", &json)?;
+    let Some(daemon) = status.daemon else { return Ok(None) };
+    let it: relay::Process<'_> = read("status", daemon.get())?;
+    Ok(Some(relay::Process {
+        pid: it.pid,
+        endpoint: it.endpoint.into_owned().into(),
+        home: it.home.into_owned().into(),
+        left: it.left.map(|left| left.into_owned().into()),
+    }))
 }
 
 fn arguments(place: &Place) -> Vec<OsString> {
@@ -206,7 +222,7 @@ fn arguments(place: &Place) -> Vec<OsString> {
     if let Some(endpoint) = &place.sources.option {
         arguments.extend(["--endpoint".into(), endpoint.into()]);
     }
-    arguments.extend(["up".into(), "--foreground".into()]);
+    arguments.extend(["up".into(), "--foreground".into(), "--detached".into()]);
     arguments
 }
 

@@ -193,6 +193,8 @@ pub enum Event {
         send_id: SendId,
         /// How many have it, of a broadcast.
         recipients: Option<u64>,
+        /// The recipient is not here: the message waits for it.
+        away: bool,
     },
     /// A message was not delivered, or one recipient of several (`nack.to`) has not got it.
     Refused {
@@ -215,7 +217,8 @@ pub enum Event {
         /// Why not, if not.
         refused: Option<Nack>,
     },
-    /// The daemon complains about something that the library said.
+    /// The daemon complains about something that the library said; where it is fatal, the connection is
+    /// over and another one is tried.
     Complaint(Fault),
     /// The connection's state changed.
     State(State),

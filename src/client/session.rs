@@ -62,7 +62,8 @@ pub struct Identity {
     pub companion_key: Option<String>,
     /// Tries before the first WELCOME.
     pub first_attempts: u32,
-    /// After a cycle of tries, begin anew after this time rather than end.
+    /// After a cycle of tries, or where somebody else has the name, begin anew after this time rather
+    /// than end.
     pub again_after_ms: Option<u64>,
     /// For ids and jitter.
     pub seed: [u8; 32],
@@ -275,11 +276,21 @@ impl Session {
             return self.back_off(now, wait_ms, why, out);
         }
         let gave_up = Ended::GaveUp { attempts: self.attempts, why, absent: self.absent };
+        self.end_cycle(now, gave_up, out);
+    }
+
+    /// This cycle of tries is over; another one begins later where the application wants it.
+    fn end_cycle(&mut self, now: Now, ended: Ended, out: &mut Vec<Output>) {
+        self.leave(out);
         (self.attempts, self.waits) = (0, 0);
-        match self.identity.again_after_ms.filter(|_| self.joined) {
-            Some(wait_ms) => self.back_off(now, wait_ms, gave_up.to_string(), out),
-            None => self.end(gave_up, out),
+        match self.begins_anew_after() {
+            Some(wait_ms) => self.back_off(now, wait_ms, ended.to_string(), out),
+            None => self.end(ended, out),
         }
+    }
+
+    fn begins_anew_after(&self) -> Option<u64> {
+        self.identity.again_after_ms.filter(|_| self.joined)
     }
 
     fn back_off(&mut self, now: Now, wait_ms: u64, why: String, out: &mut Vec<Output>) {
@@ -438,7 +449,7 @@ impl Session {
         if let Some(pattern) = self.asked.remove(&*ack.ack_id) {
             out.push(Output::Event(Event::Subscribed { pattern, refused: None }));
         } else if ack.state.as_deref() == Some("accepted") {
-            self.hold.accepted(now, &ack.ack_id, ack.recipients, out);
+            self.hold.accepted(now, ack, out);
         }
     }
 
@@ -478,6 +489,11 @@ impl Session {
                 | ErrorCode::ShuttingDown
                 | ErrorCode::Internal,
             ) => self.lost(now, format!("{} ({})", fault.message, fault.code), 0, out),
+            // Who has the name now may leave.
+            Some(ErrorCode::NameInUse) if self.begins_anew_after().is_some() => {
+                out.push(Output::Event(Event::Complaint(fault.clone())));
+                self.end_cycle(now, Ended::Fault(fault), out);
+            }
             // Anything else would only happen again.
             _ => self.end(Ended::Fault(fault), out),
         }

@@ -124,9 +124,8 @@ fn joining_returns_the_daemons_own_words() {
 
 #[test]
 fn nobody_there_and_a_refusal_are_told_apart() {
-    let (joining, daemons) = world();
-    drop(daemons);
-    let error = joining.join().unwrap().unwrap_err();
+    let nobody = || Err(io::Error::new(io::ErrorKind::NotFound, "nobody there"));
+    let error = Client::over(Settings::agent("memory", "Ann"), Box::new(nobody)).unwrap_err();
     assert!(matches!(&error, ClientError::NoDaemon { endpoint, .. } if endpoint == "memory"));
 
     let (joining, daemons) = world();

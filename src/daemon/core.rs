@@ -1,13 +1,13 @@
 //! The router's thread: waits for its inbox and nothing else, and does what the machine says.
 
-use super::{client::Client, event::Event, spin::Spin};
+use super::{event::Event, hands::Hands, spin::Spin};
 use crate::{
     link::Held,
     protocol::{Moment, Now},
-    router::{ClientId, Frame, Input, Output, Router},
+    router::{ClientId, Input, Output, Router},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 /// Events taken before what they gave rise to is written.
 const EVENTS_BEFORE_FLUSH: usize = 256;
@@ -15,17 +15,15 @@ const EVENTS_BEFORE_FLUSH: usize = 256;
 /// Change of what is held outside the machine that is worth telling it.
 const HELD_STEP_BYTES: usize = 1024 * 1024;
 
-/// The machine and its hands.
+/// The machine, its ears and its hands.
 pub(super) struct Core {
     router: Router,
     inbox: Receiver<Event>,
     held: Held,
     held_told: usize,
-    clients: HashMap<ClientId, Box<Client>>,
-    dirty: Vec<ClientId>,
+    hands: Hands,
     outputs: Vec<Output>,
     spin: Spin,
-    stopped: bool,
 }
 
 impl Core {
@@ -35,17 +33,15 @@ impl Core {
             inbox,
             held,
             held_told: 0,
-            clients: HashMap::new(),
-            dirty: Vec::new(),
+            hands: Hands::default(),
             outputs: Vec::new(),
             spin: Spin::default(),
-            stopped: false,
         }
     }
 
     /// Runs until the machine says that it has stopped.
     pub(super) fn run(mut self) {
-        while !self.stopped {
+        while !self.hands.stopped {
             let event = self.wait();
             let now = now();
             if let Some(event) = event {
@@ -61,7 +57,7 @@ impl Core {
             }
             self.flush(now);
         }
-        for client in self.clients.values() {
+        for client in self.hands.clients.values() {
             client.stream.hang_up();
         }
     }
@@ -84,7 +80,7 @@ impl Core {
     fn take(&mut self, now: Now, event: Event) {
         match event {
             Event::Accepted(id, client) => {
-                self.clients.insert(id, client);
+                self.hands.clients.insert(id, client);
                 self.handle(now, Input::Connected(id));
             }
             Event::Batch(id, batch) => {
@@ -96,11 +92,11 @@ impl Core {
             Event::Violated(id, violation) => self.handle(now, Input::Violated(id, violation)),
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
-                if let Some(client) = self.clients.get_mut(&id) {
+                if let Some(client) = self.hands.clients.get_mut(&id) {
                     if let Some(lane) = &mut client.lane {
                         lane.written(buffer);
                     }
-                    self.mark_dirty(id);
+                    self.hands.mark_dirty(id);
                     self.handle(now, Input::Written(id, bytes));
                 }
             }
@@ -108,7 +104,7 @@ impl Core {
                 // What was already said to it leaves first: it may have closed its own half only.
                 self.flush_client(now, id);
                 self.handle(now, Input::Disconnected(id));
-                self.clients.remove(&id);
+                self.hands.clients.remove(&id);
             }
             Event::Described(about) => self.router.describe_daemon(about),
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
@@ -117,76 +113,22 @@ impl Core {
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
         self.router.handle(now, input, &mut self.outputs);
-        let mut outputs = std::mem::take(&mut self.outputs);
-        for output in outputs.drain(..) {
-            self.perform(output);
-        }
-        self.outputs = outputs;
-    }
-
-    fn perform(&mut self, output: Output) {
-        match output {
-            Output::Frame(id, frame) => {
-                self.append(id, &frame);
+        for output in self.outputs.drain(..) {
+            if let Some(frame) = self.hands.perform(output) {
                 self.router.recycle(frame);
             }
-            Output::Gate(id, open) => {
-                if let Some(client) = self.clients.get(&id) {
-                    client.gate.set_open(open);
-                }
-            }
-            Output::Close(id, reason) => {
-                tracing::debug!("client {}: closing: {reason:?}", id.0);
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.closing = true;
-                    // A gated reader has to find the end.
-                    client.gate.set_open(true);
-                    self.mark_dirty(id);
-                }
-            }
-            Output::HangUp(id) => {
-                if let Some(client) = self.clients.get(&id) {
-                    client.gate.set_open(true);
-                    client.stream.hang_up();
-                }
-            }
-            Output::Log(line) => tracing::info!("{line}"),
-            Output::Stopped => self.stopped = true,
-        }
-    }
-
-    fn append(&mut self, id: ClientId, frame: &Frame) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let Some(lane) = &mut client.lane else { return };
-        let waiting = lane.waiting();
-        waiting.extend_from_slice(&frame.head);
-        if let Some(shared) = &frame.shared {
-            waiting.extend_from_slice(shared);
-        }
-        if !client.dirty {
-            client.dirty = true;
-            self.dirty.push(id);
-        }
-    }
-
-    fn mark_dirty(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id)
-            && !client.dirty
-        {
-            client.dirty = true;
-            self.dirty.push(id);
         }
     }
 
     /// Writes what waits for anyone; what that lets the machine say is written too.
     fn flush(&mut self, now: Now) {
-        while let Some(id) = self.dirty.pop() {
+        while let Some(id) = self.hands.dirty.pop() {
             self.flush_client(now, id);
         }
     }
 
     fn flush_client(&mut self, now: Now, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.hands.clients.get_mut(&id) else { return };
         client.dirty = false;
         let Some(lane) = &mut client.lane else { return };
         let through = match lane.flush() {

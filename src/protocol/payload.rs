@@ -163,6 +163,9 @@ pub struct Ack<'a> {
     /// How many have a broadcast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipients: Option<u64>,
+    /// The recipient is not here: the message waits for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub away: bool,
 }
 
 /// NACK, in both directions.

@@ -9,11 +9,11 @@ use std::{
 };
 
 /// A table with the fast hash.
-pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
+pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
 
 /// Multiply and rotate, a word at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fast(u64);
+pub(crate) struct Fast(u64);
 
 /// An odd number with its bits well spread: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -31,9 +31,9 @@ impl Hasher for Fast {
             self.add(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            self.add(u64::from_le_bytes(word));
+            // In a register: a word put together in memory is read back only once every store before
+            // it is through, and a broadcast's frames are a lot of them.
+            self.add(rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
         }
     }
 

@@ -139,7 +139,7 @@ impl Router {
     /// Answers a request. A response is an answer: it goes out however full the queue is.
     fn respond(&mut self, said: &Said<'_>, body: &str, data: &RawValue) {
         if said.requires_ack {
-            self.accept(said, None);
+            self.accept(said, None, false);
         }
         let frame = self.relay_frame(said.client, RESPONSE, body, data, &said.envelope.id);
         if let Some(frame) = frame {

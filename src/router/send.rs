@@ -133,7 +133,7 @@ impl Router {
                 self.counts.taken += 1;
                 if let Some(content) = content {
                     self.note(said, content, Standing::Taken { recipients: None }, 1);
-                    self.accept(said, None);
+                    self.accept(said, None, self.roster[to].client.is_none());
                 }
                 let taken = self.take(said, to, stream, content, None);
                 self.copy_to_taps(said, 1, Some(taken));
@@ -185,7 +185,7 @@ impl Router {
             if said.requires_ack {
                 let recipients = Some(had);
                 self.note(said, content, Standing::Taken { recipients }, opened);
-                self.accept(said, recipients);
+                self.accept(said, recipients, false);
             } else if !self.roster[said.from].doubles.is_empty() {
                 self.roster[said.from].doubles.forget(content);
             }
@@ -392,7 +392,7 @@ impl Router {
     fn repeat_answer(&mut self, said: &Said<'_>, content: Content) -> Option<Standing> {
         let standing = self.roster[said.from].doubles.standing(content)?.clone();
         if let Standing::Taken { recipients } = standing {
-            self.accept(said, recipients);
+            self.accept(said, recipients, false);
         }
         Some(standing)
     }
@@ -407,12 +407,13 @@ impl Router {
         self.doubles += doubles.len();
     }
 
-    pub(super) fn accept(&mut self, said: &Said<'_>, recipients: Option<u64>) {
+    pub(super) fn accept(&mut self, said: &Said<'_>, recipients: Option<u64>, away: bool) {
         let ack = Ack {
             ack_id: (&*said.envelope.id).into(),
             state: Some("accepted".into()),
             durability: Some(DURABILITY.into()),
             recipients,
+            away,
             ..Ack::default()
         };
         self.answer(said.client, Kind::Ack, &ack);
@@ -442,8 +443,12 @@ impl Router {
         here.sort_unstable_by_key(|name| name.to_ascii_lowercase());
         let more = here.len().saturating_sub(NAMES_TOLD);
         here.truncate(NAMES_TOLD);
-        let mut message =
-            format!("no agent {name:.80} was ever here; here are {}", here.join(", "));
+        let mut message = format!("no agent {name:.80} was ever here; ");
+        match here.as_slice() {
+            [] => message.push_str("nobody is here now"),
+            [only] => message.push_str(&format!("here is {only}")),
+            several => message.push_str(&format!("here are {}", several.join(", "))),
+        }
         if more > 0 {
             message.push_str(&format!(" and {more} more"));
         }

@@ -5,8 +5,8 @@ use super::{
     threads::{self, Channels, Ends, News, Threads, spawn},
 };
 use crate::{
-    bridge::{self, Bridge, Input, Number, Output, screen::Screen},
-    client::{Client, Event, SendId, State},
+    bridge::{self, Bridge, Input, Number, Output},
+    client::{Client, Ended, Event, SendId, State},
     protocol::{Moment, code::NackCode},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
@@ -40,9 +40,6 @@ const GIVE_BACK_MS: u64 = 1000;
 
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
-
-/// No reports of the mouse, in whichever way.
-const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
 
 /// What the system tells this process, from before the command begins until after it has ended.
 pub(super) struct Signals {
@@ -124,7 +121,7 @@ impl Driver {
             self.tick_if_due();
             printing &= self.wait(printing);
         }
-        let reset = left_on(self.bridge.screen());
+        let reset = self.bridge.screen().undo();
         self.input(Input::ChildGone);
         self.say_last_words();
         let Self { attached, threads, channels, client, ended, .. } = self;
@@ -149,6 +146,8 @@ impl Driver {
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
+        // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
+        let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
                 Ok(bytes) => self.input(Input::Printed(&bytes)),
@@ -173,7 +172,7 @@ impl Driver {
                 // There is no listener.
                 Err(_) => self.signals = never(),
             },
-            recv(self.events) -> event => match event {
+            recv(events) -> event => match event {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
@@ -289,9 +288,9 @@ impl Driver {
             Event::Delivered(delivery) => {
                 self.input(Input::Delivered(mail::incoming(&delivery)));
             }
-            Event::Accepted { send_id, .. } => {
+            Event::Accepted { send_id, away, .. } => {
                 if let Some(number) = self.sent.remove(&send_id) {
-                    self.input(Input::Accepted(number));
+                    self.input(Input::Accepted { number, away });
                 }
             }
             Event::Refused { send_id, nack } => {
@@ -309,6 +308,9 @@ impl Driver {
             }
             Event::Ended(ended) => {
                 self.input(Input::CutOff(ended.to_string()));
+            }
+            Event::Complaint(fault) if fault.fatal => {
+                self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
             }
             Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
             Event::Busy { .. } | Event::Subscribed { .. } => {}
@@ -330,16 +332,4 @@ impl Driver {
 
 fn now() -> Moment {
     Moment(clock::monotonic_ms())
-}
-
-/// What turns off again what the command turned on in the person's terminal and, since it was killed,
-/// left so.
-fn left_on(screen: &Screen) -> String {
-    let left = [
-        (screen.alternate(), MOUSE_OFF),
-        (screen.alternate(), "\x1b[?1049l"),
-        (screen.bracketed_paste(), "\x1b[?2004l"),
-        (!screen.cursor().visible, "\x1b[?25h"),
-    ];
-    left.into_iter().filter(|(on, _)| *on).map(|(_, off)| off).collect()
 }

@@ -81,6 +81,8 @@ fn a_daemon_goes_up_and_down() {
     let replaced = run(&sandbox, &["up", "--replace", "--json"], DONE);
     assert!(out(&replaced).contains(r#""started":true"#), "{replaced:?}");
     assert!(out(&run(&sandbox, &["agents"], DONE)).contains("nobody has been here yet"));
+    let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
+    assert!(log.contains("listening at "), "{log}");
     drop(detached);
     assert_eq!(out(&run(&sandbox, &["down"], DONE)), "no daemon was up\n");
 }
@@ -89,11 +91,28 @@ fn a_daemon_goes_up_and_down() {
 fn many_that_go_up_at_once_find_one_daemon() {
     let sandbox = Sandbox::empty();
     let _detached = Detached(&sandbox);
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| run(&sandbox, &["up"], DONE));
-        }
+    let said: Vec<_> = thread::scope(|scope| {
+        let ups: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| out(&run(&sandbox, &["up", "--json"], DONE)))).collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
     });
+    let started = said.iter().filter(|line| line.contains(r#""started":true"#)).count();
+    assert_eq!(started, 1, "{said:?}");
+}
+
+#[test]
+fn another_homes_daemon_is_stopped_only_by_its_endpoint() {
+    let sandbox = Sandbox::new();
+    let other = sandbox.directory().join("other");
+    platform::paths::make_private_dir(&other).unwrap();
+    // A daemon may well be where this home's last one was.
+    fs::write(other.join("endpoint"), sandbox.endpoint().as_text()).unwrap();
+    let mut down = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+    down.arg("--home").arg(&other).arg("down");
+    let refused = output(down);
+    assert_eq!(refused.status.code(), Some(FAILED), "{refused:?}");
+    assert!(err(&refused).contains("name its endpoint with --endpoint"), "{refused:?}");
+    run(&sandbox, &["status"], DONE);
 }
 
 #[test]
@@ -112,6 +131,8 @@ fn a_daemon_that_cannot_start_says_why() {
     fs::write(sandbox.home(), "not a directory").unwrap();
     let failed = err(&run(&sandbox, &["up"], FAILED));
     assert!(failed.contains("is not a directory"), "{failed}");
+    let sick = out(&run(&sandbox, &["doctor"], FAILED));
+    assert!(sick.contains("is not a directory -- choose another"), "{sick}");
 }
 
 #[test]
@@ -138,12 +159,16 @@ fn what_is_sent_is_heard_byte_for_byte() {
 #[test]
 fn a_message_that_is_not_delivered_has_its_own_exit_code() {
     let sandbox = known(&["Bob"]);
+    let alone = err(&run(&sandbox, &["send", "Zoe", "x"], NOT_DELIVERED));
+    assert!(alone.ends_with("; nobody is here now\n"), "{alone}");
     let _carol = sandbox.join("Carol");
     let unknown = err(&run(&sandbox, &["send", "Karol", "x"], NOT_DELIVERED));
     assert!(unknown.contains("UNKNOWN_AGENT"), "{unknown}");
     assert!(unknown.contains("did you mean Carol?"), "{unknown}");
     let away = err(&run(&sandbox, &["send", "--no-ack", "Bob", "x"], NOT_DELIVERED));
     assert!(away.contains("AGENT_OFFLINE"), "{away}");
+    let waits = out(&run(&sandbox, &["send", "Bob", "x"], DONE));
+    assert!(waits.contains("Bob is away, and it waits until then"), "{waits}");
     run(&sandbox, &["send", "--no-ack", "Carol", "x"], DONE);
     let large = vec![b'x'; 2_000_000];
     let large = err(&run_with(&sandbox, &["send", "Carol", "-"], &large, NOT_DELIVERED));
@@ -206,6 +231,9 @@ fn what_means_nothing_is_said_with_what_to_do() {
     for (line, words) in [
         (&["stauts"][..], "did you mean `agent-relay status`?"),
         (&["send", "Bob"], "no body"),
+        (&["send", "Bob", "two", "words"], "goes in quotes"),
+        (&["send"], "missing: to"),
+        (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
         (&["send", "--ttl", "1w", "Bob", "y"], "a time is a number"),
         (&["send", "--topic", "a.*", "*", "y"], "are for subscriptions"),
@@ -220,6 +248,24 @@ fn what_means_nothing_is_said_with_what_to_do() {
         assert_eq!(failed.lines().count(), 1, "{failed}");
     }
     assert!(!sandbox.home().exists(), "nothing was started");
+}
+
+#[test]
+fn without_a_command_the_help_is_shown_as_it_is() {
+    let sandbox = Sandbox::empty();
+    let asked = out(&run(&sandbox, &["--help"], DONE));
+    assert_eq!(err(&run(&sandbox, &[], USAGE)), asked);
+}
+
+#[test]
+fn the_bench_measures_and_leaves_no_more_names_each_time() {
+    let sandbox = Sandbox::new();
+    let known = || out(&run(&sandbox, &["agents", "--json"], DONE)).lines().count();
+    let report = out(&run(&sandbox, &["bench", "--quick", "--json"], DONE));
+    assert!(report.contains(r#""name":"fan-out, 256 bytes, 1 to 50""#), "{report}");
+    let names = known();
+    run(&sandbox, &["bench", "--quick"], DONE);
+    assert_eq!(known(), names);
 }
 
 #[test]
@@ -275,6 +321,8 @@ fn the_demo_succeeds_and_leaves_nothing() {
     let demo = run(&sandbox, &["demo"], DONE);
     assert!(out(&demo).ends_with("4 of 4 messages arrived, word for word\n"), "{demo:?}");
     assert!(!sandbox.home().exists());
+    let readme = include_str!("../../README.md").replace('\r', "");
+    assert!(readme.contains(&out(&demo)), "README.md shows another conversation: {demo:?}");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! docs/PROTOCOL.md held against the code: its examples, types, codes, names, patterns and limits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::Command,
+};
 
 use agent_relay::{
     config::Config,
@@ -52,6 +56,27 @@ fn examples_of_the_daemons_answers_hold_every_member_there_is() {
         };
         let example: Value = serde_json::from_str(&data).unwrap();
         assert_eq!(example, written, "{body}");
+    }
+}
+
+/// README.md is for people who have nothing else: it has to name all there is.
+#[test]
+fn the_readme_names_every_command_and_every_key() {
+    let readme = include_str!("../../README.md");
+    let help = Command::new(env!("CARGO_BIN_EXE_agent-relay")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let commands = commands.lines().filter(|line| !line.starts_with("    "));
+    let commands: Vec<_> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"send"), "{help}");
+    for command in commands {
+        assert!(readme.contains(&format!("| `agent-relay {command}")), "{command}");
+    }
+    let unknown = Config::parse(Path::new("x"), "no_key = 1").unwrap_err().reason;
+    let (_, keys) = unknown.split_once("the keys are ").unwrap();
+    for key in keys.split(", ") {
+        assert!(readme.contains(&format!("| `{key}` | ")), "{key}");
     }
 }
 

@@ -1,6 +1,16 @@
 //! Tests with real processes that run on every system, under Wine as well (see ci/windows).
 
-use std::process::{Command, Stdio};
+use crate::{
+    raw::Raw,
+    sandbox::{Sandbox, WATCHDOG, wait},
+};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Output, Stdio},
+    sync::{Barrier, mpsc},
+    thread,
+};
 
 #[test]
 fn the_executables_start() {
@@ -8,5 +18,167 @@ fn the_executables_start() {
         let output = Command::new(path).arg("--help").stdin(Stdio::null()).output();
         let output = output.unwrap_or_else(|error| panic!("{path}: {error}"));
         assert!(output.status.success(), "{path}: {output:?}");
+    }
+}
+
+#[test]
+fn processes_talk_both_ways_and_outlive_a_crash_of_the_daemon() {
+    let mut sandbox = Sandbox::new();
+    let ann = Listener::start(&sandbox, "Ann", 2);
+    let bob = Listener::start(&sandbox, "Bob", 2);
+    sandbox.wait_for_agents(&["Ann", "Bob"]);
+    sandbox.send("Carl", "Bob", "Your turn: \u{e4}\u{1f600} \"quoted\" \\ end");
+    sandbox.send("Dora", "Ann", "Mine it is");
+    assert_eq!(bob.hear(), ["Carl", "Bob", "Your turn: \u{e4}\u{1f600} \"quoted\" \\ end"]);
+    assert_eq!(ann.hear(), ["Dora", "Ann", "Mine it is"]);
+    sandbox.wait_until("all is acknowledged", |agents| {
+        agents.iter().all(|agent| agent["queued"] == 0 && agent["in_flight"] == 0)
+    });
+
+    sandbox.kill();
+    sandbox.start();
+    // The new daemon knows only those who came back by themselves.
+    sandbox.wait_for_agents(&["Ann", "Bob"]);
+    sandbox.send("Dora", "Ann", "Still here?");
+    sandbox.send("Carl", "Bob", "You too?");
+    assert_eq!(ann.hear(), ["Dora", "Ann", "Still here?"]);
+    assert_eq!(bob.hear(), ["Carl", "Bob", "You too?"]);
+    ann.finish();
+    bob.finish();
+    // They have left, and what they heard does not wait for them.
+    sandbox.wait_until("nobody is here", |agents| {
+        agents.iter().all(|agent| agent["here"] == false && agent["queued"] == 0)
+    });
+    assert_success(&sandbox.run(["down"]));
+    assert!(sandbox.await_daemon_end().success());
+}
+
+#[test]
+fn two_hundred_join_at_once_and_talk_in_a_circle() {
+    const CLIENTS: usize = 200;
+    let sandbox = Sandbox::new();
+    let together = Barrier::new(CLIENTS);
+    let join = &|number| {
+        together.wait();
+        sandbox.join(&format!("agent-{number}"))
+    };
+    let mut clients: Vec<Raw> = thread::scope(|scope| {
+        let joining: Vec<_> =
+            (0..CLIENTS).map(|number| scope.spawn(move || join(number))).collect();
+        joining.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    thread::scope(|scope| {
+        for (number, raw) in clients.iter_mut().enumerate() {
+            scope.spawn(move || talk_to_next(raw, number, (number + 1) % CLIENTS));
+        }
+    });
+}
+
+/// Sends to the next in the circle, and hears from the one before; both at least once.
+#[track_caller]
+fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
+    let id =
+        raw.send(&format!("agent-{next}"), &format!("from {own}"), json!({"requires_ack": true}));
+    let (mut accepted, mut heard) = (0, 0);
+    while accepted + heard < 2 {
+        let envelope = raw.hear().expect("the connection lasts");
+        if envelope["type"] == "ACK" {
+            assert_eq!(envelope["payload"]["ack_id"], *id);
+            accepted += 1;
+        } else {
+            assert_eq!(envelope["type"], "DELIVER", "{envelope}");
+            let from = envelope["from"].as_str().unwrap().trim_start_matches("agent-");
+            assert_eq!(envelope["payload"]["body"], format!("from {from}"));
+            raw.acknowledge(&envelope);
+            heard += 1;
+        }
+    }
+    assert_eq!((accepted, heard), (1, 1));
+}
+
+impl Sandbox {
+    /// `agent-relay send`, which succeeds once the daemon answers for the message.
+    #[track_caller]
+    fn send(&self, from: &str, to: &str, body: &str) {
+        assert_success(&self.run(["send", "--as", from, to, body]));
+    }
+
+    /// Waits until all of these are here.
+    #[track_caller]
+    fn wait_for_agents(&self, names: &[&str]) {
+        self.wait_until(&format!("{names:?} are here"), |agents| {
+            let here =
+                |name: &&str| agents.iter().any(|a| a["name"] == **name && a["here"] == true);
+            names.iter().all(here)
+        });
+    }
+
+    /// Asks `agent-relay agents` again and again: what an agent does tells nobody else.
+    #[track_caller]
+    fn wait_until(&self, what: &str, come: impl Fn(&[Value]) -> bool) {
+        let mut agents = Vec::new();
+        for _ in 0..WATCHDOG.as_secs() * 10 {
+            let output = self.run(["agents", "--json"]);
+            assert_success(&output);
+            let lines = str::from_utf8(&output.stdout).unwrap().lines();
+            agents = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+            if come(&agents) {
+                return;
+            }
+        }
+        panic!("it does not come that {what}: {agents:?}");
+    }
+}
+
+#[track_caller]
+fn assert_success(output: &Output) {
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// `agent-relay listen`, and what it prints.
+struct Listener {
+    process: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Listener {
+    fn start(sandbox: &Sandbox, name: &str, count: usize) -> Self {
+        let count = count.to_string();
+        let mut command =
+            sandbox.command(["listen", "--as", name, "--count", count.as_str(), "--json"]);
+        let mut process =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let out = process.stdout.take().unwrap();
+        let (heard, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if heard.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { process, lines }
+    }
+
+    /// Sender, recipient and body of the next message.
+    #[track_caller]
+    fn hear(&self) -> [String; 3] {
+        let line = self.lines.recv_timeout(WATCHDOG).expect("a message");
+        let deliver: Value = serde_json::from_str(&line).unwrap();
+        [&deliver["from"], &deliver["to"], &deliver["payload"]["body"]]
+            .map(|value| value.as_str().unwrap_or_else(|| panic!("{line}")).to_owned())
+    }
+
+    /// It has heard all that it waited for.
+    #[track_caller]
+    fn finish(mut self) {
+        assert!(wait(&mut self.process, "the listener").success());
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
     }
 }

@@ -12,6 +12,7 @@ mod everywhere;
 mod independent;
 mod raw;
 mod sandbox;
+mod stress;
 mod terminal;
 mod tidy;
 mod wire;

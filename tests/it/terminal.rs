@@ -6,6 +6,7 @@ use platform::pty::{Pty, Size, Writer};
 use std::{
     ffi::OsString,
     io::{Read, Write},
+    path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -34,7 +35,9 @@ impl Terminal {
     }
 
     pub(crate) fn wrap_with(sandbox: &Sandbox, options: &[&str], command: &[&str]) -> Self {
-        let mut line = vec![env!("CARGO_BIN_EXE_agent-relay-wrap")];
+        // It runs elsewhere than we do, perhaps on another drive.
+        let wrap = path::absolute(env!("CARGO_BIN_EXE_agent-relay-wrap")).unwrap();
+        let mut line = vec![wrap.to_str().unwrap()];
         line.extend_from_slice(options);
         line.push("--");
         line.extend_from_slice(command);

@@ -9,7 +9,7 @@ use crate::{
         envelope::{Header, Kind},
         frame::{FRAME_BYTES_MAX, PREFIX},
         name::EVERYONE,
-        payload::{Busy, Nack, Spoken},
+        payload::{Ack, Busy, Nack, Spoken},
     },
 };
 use std::{
@@ -155,16 +155,11 @@ impl Hold {
     }
 
     /// The daemon has it.
-    pub(super) fn accepted(
-        &mut self,
-        now: Now,
-        id: &str,
-        recipients: Option<u64>,
-        out: &mut Vec<Output>,
-    ) {
-        if self.let_go(id, out) {
-            let send_id = SendId(id.to_owned());
-            out.push(Output::Event(Event::Accepted { send_id, recipients }));
+    pub(super) fn accepted(&mut self, now: Now, ack: &Ack<'_>, out: &mut Vec<Output>) {
+        if self.let_go(&ack.ack_id, out) {
+            let send_id = SendId(ack.ack_id.clone().into_owned());
+            let Ack { recipients, away, .. } = *ack;
+            out.push(Output::Event(Event::Accepted { send_id, recipients, away }));
             self.flush(now, out);
         }
     }

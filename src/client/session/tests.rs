@@ -295,6 +295,63 @@ fn a_wrapper_begins_a_new_cycle_after_thirty_seconds() {
 }
 
 #[test]
+fn a_wrapper_comes_back_however_long_the_daemon_is_away() {
+    let mut script = Script::new(1, Some(30_000));
+    script.run("start\nconnected\nwelcome\npass 20000\nsend a Bob\ngone");
+    for _cycle in 0..100 {
+        for _attempt in 0..10 {
+            script.text.clear();
+            script.run("wait\nnot-connected");
+        }
+        assert_eq!(script.session.deadline(), Some(script.now.monotonic.plus(30_000)));
+        assert!(!script.text.contains("Ended"), "{}", script.text);
+    }
+    script.text.clear();
+    script.run("wait\nconnected\nwelcome");
+    expect![[r#"
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome
+          ready s-1
+          > SEND a Bob
+    "#]].assert_eq(&script.text);
+}
+
+#[test]
+fn a_wrapper_whose_name_was_taken_tries_again_after_thirty_seconds() {
+    let taken = r#"daemon> ERROR {"code":"NAME_IN_USE","fatal":true,"message":"words"}"#;
+    let mut script = Script::new(1, Some(30_000));
+    script.run("start\nconnected\nwelcome\npass 20000\nsend a Bob\ngone\nwait\nconnected");
+    script.text.clear();
+    script.run(taken);
+    script.run("wait\nconnected\nwelcome");
+    expect![[r#"
+        daemon> ERROR {"code":"NAME_IN_USE","fatal":true,"message":"words"}
+          Complaint(Fault { code: "NAME_IN_USE", fatal: true, message: "words", reference: None })
+          HangUp
+          State(Backoff { wait_ms: 30000, why: "words (NAME_IN_USE)" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true}}
+        welcome
+          ready s-1
+          > SEND a Bob
+    "#]].assert_eq(&script.text);
+    // Who never was here has no claim to it.
+    let mut script = Script::new(1, Some(30_000));
+    script.run("start\nconnected");
+    script.run(taken);
+    assert!(script.text.contains("Ended(Fault("), "{}", script.text);
+}
+
+#[test]
 fn a_connection_that_never_lasts_is_given_up() {
     let mut script = Script::joined();
     for _ in 0..9 {
@@ -387,7 +444,7 @@ fn at_least_once_is_sent_again_until_accepted() {
               > SEND m3 Bob
             daemon> ACK {"ack_id":"m3","state":"accepted"}
               Released(10)
-              Accepted { send_id: SendId("m3"), recipients: None }
+              Accepted { send_id: SendId("m3"), recipients: None, away: false }
             gone
               HangUp
               State(Backoff { wait_ms: 88, why: "the stream ended" })
@@ -407,7 +464,7 @@ fn at_least_once_is_sent_again_until_accepted() {
               Released(10)
             daemon> ACK {"ack_id":"m1","state":"accepted","recipients":2}
               Released(10)
-              Accepted { send_id: SendId("m1"), recipients: Some(2) }
+              Accepted { send_id: SendId("m1"), recipients: Some(2), away: false }
             daemon> ACK {"ack_id":"m1","state":"accepted"}
             daemon> NACK {"ack_id":"m4","code":"UNKNOWN_AGENT","message":"who"}
               Released(10)
@@ -448,11 +505,11 @@ fn busy_holds_back_all_that_goes_to_the_same_recipient() {
             wait
             daemon> ACK {"ack_id":"m1","state":"accepted"}
               Released(10)
-              Accepted { send_id: SendId("m1"), recipients: None }
+              Accepted { send_id: SendId("m1"), recipients: None, away: false }
               > SEND m2 bob
             daemon> ACK {"ack_id":"m2","state":"accepted"}
               Released(10)
-              Accepted { send_id: SendId("m2"), recipients: None }
+              Accepted { send_id: SendId("m2"), recipients: None, away: false }
               > SEND m3 BOB
               > SEND m5 *
               > SEND m6 Cid
@@ -479,7 +536,7 @@ fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
               > SEND m1 *
             daemon> ACK {"ack_id":"m1","state":"accepted","recipients":2}
               Released(10)
-              Accepted { send_id: SendId("m1"), recipients: Some(2) }
+              Accepted { send_id: SendId("m1"), recipients: Some(2), away: false }
               > SEND m3 bob
               > SEND m4 *
         "#]],

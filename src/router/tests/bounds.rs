@@ -102,9 +102,9 @@ fn a_mailbox_is_bounded_like_a_queue() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","away":true,"durability":"memory","state":"accepted"}
             ann>> Bob: 3
                 ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
         "#]],
@@ -325,16 +325,16 @@ fn who_leaves_answers_unread_is_not_read_from() {
                 ann gate opens
             ann stalls
             ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
                 ann gate shuts
             ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann reads
                 ann gate opens
             ann> Zoe: 4
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         "#]],
     );
 }
@@ -360,11 +360,11 @@ fn who_is_not_read_from_lives_as_long_as_it_reads() {
                 ann < WELCOME {"agent":"Ann"}
             ann stalls
             ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
                 ann gate shuts
             wait 5000
                 ann < PING {}

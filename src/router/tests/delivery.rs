@@ -59,9 +59,9 @@ fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
             ann>> Bob: two
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","away":true,"durability":"memory","state":"accepted"}
             bob joins
                 bob < WELCOME {"agent":"Bob"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
@@ -380,7 +380,7 @@ fn the_usual_life_is_a_day() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
             wait 86399999
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}

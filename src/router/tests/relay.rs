@@ -23,7 +23,7 @@ fn relay_tells_how_it_is() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: waits
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
             ann says SEND id=q to=@relay {"kind":"request","body":"status"}
                 ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
             gus says SEND id=r to=@RELAY meta={"requires_ack":true} {"kind":"request","body":"status"}

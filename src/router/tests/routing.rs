@@ -425,12 +425,12 @@ fn names_are_forgotten_with_their_mailbox() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: kept
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
             wait 86399999
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"the name of its recipient was forgotten","to":"Bob"}
             ann> Bob: who?
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here are Ann"}
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here is Ann"}
         "#]],
     );
 }
@@ -452,7 +452,7 @@ fn what_a_guest_said_outlives_it() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             gus>> Bob: remember
-                gus < ACK {"ack_id":"g1","durability":"memory","state":"accepted"}
+                gus < ACK {"ack_id":"g1","away":true,"durability":"memory","state":"accepted"}
             gus goes
             bob joins
                 bob < WELCOME {"agent":"Bob"}

@@ -1,0 +1,88 @@
+//! The daemon's log: a file in the home directory that never grows beyond a limit, and one older.
+//!
+//! Making room copies the log and empties it in place, because others hold it open too: the daemon's
+//! own standard error, where a panic is written, ends in it.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// The log in the home directory.
+pub(super) const FILE: &str = "daemon.log";
+
+/// A log that would be longer makes room.
+const BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Whoever writes to the log.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+    bytes_max: u64,
+}
+
+impl Log {
+    /// Opens a log that is there.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().append(true).open(path)?;
+        Ok(Self { path: path.to_owned(), file, bytes_max: BYTES_MAX })
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.file.metadata()?.len() + line.len() as u64 > self.bytes_max {
+            put_aside(&self.path)?;
+        }
+        self.file.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Makes room if the log is over its limit; how long it is then.
+pub(super) fn make_room(path: &Path) -> io::Result<u64> {
+    let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if bytes <= BYTES_MAX {
+        return Ok(bytes);
+    }
+    put_aside(path)?;
+    Ok(0)
+}
+
+fn put_aside(path: &Path) -> io::Result<()> {
+    fs::copy(path, path.with_extension("log.old"))?;
+    File::options().write(true).open(path)?.set_len(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, process};
+
+    #[test]
+    fn a_log_never_grows_beyond_its_limit_and_keeps_what_was_last() {
+        let directory = env::temp_dir().join(format!("agent-relay-log-{}", process::id()));
+        platform::paths::make_private_dir(&directory).unwrap();
+        let path = directory.join(FILE);
+        drop(platform::paths::create_private_file(&path).unwrap());
+        // Another handle, as the daemon's standard error has one.
+        let mut error = File::options().append(true).open(&path).unwrap();
+        let mut log = Log { bytes_max: 64, ..Log::open(&path).unwrap() };
+        for number in 0..100 {
+            writeln!(log, "line {number}").unwrap();
+            assert!(fs::metadata(&path).unwrap().len() <= 64);
+        }
+        writeln!(error, "panic").unwrap();
+        let old = fs::read_to_string(path.with_extension("log.old")).unwrap();
+        let new = fs::read_to_string(&path).unwrap();
+        let last: Vec<_> = old.lines().chain(new.lines()).rev().take(3).collect();
+        assert_eq!(last, ["panic", "line 99", "line 98"]);
+        assert!(old.len() <= 64, "{old}");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

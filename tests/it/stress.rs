@@ -1,0 +1,73 @@
+//! Frames stay whole and in order, however the reader reads.
+//!
+//! The router's thread and a client's writer thread take turns on one stream. A reader that stalls at
+//! random makes them change places all the time.
+
+use crate::sandbox::Sandbox;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use std::{collections::HashMap, thread, time::Duration};
+
+const SENDERS: usize = 3;
+const MESSAGES: usize = 4_000;
+
+/// Bodies of very different lengths, known from their number.
+fn body(number: usize) -> String {
+    let length = [0, 10, 300, 3_000, 40_000][number * 7 % 11 % 5];
+    char::from(b'a' + (number % 26) as u8).to_string().repeat(length)
+}
+
+/// Sends everything and obeys BUSY, so that nothing is lost and the order is kept.
+fn flood(sandbox: &Sandbox, name: &str) {
+    let mut raw = sandbox.join(name);
+    for number in 0..MESSAGES {
+        let send = json!({
+            "v": 1, "type": "SEND", "id": format!("{name}-{number}"), "ts": 0, "to": "Reader",
+            "payload": {"number": number, "body": body(number)},
+            "payload_meta": {"requires_ack": true},
+        });
+        loop {
+            raw.say(&send);
+            let answer = raw.hear().expect("an answer to each message");
+            match answer["type"].as_str() {
+                Some("ACK") => break,
+                Some("BUSY") => {
+                    let wait = answer["payload"]["retry_after_ms"].as_u64().unwrap();
+                    thread::sleep(Duration::from_millis(wait));
+                }
+                _ => panic!("{answer}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_stalls_at_random_gets_every_frame_whole_and_in_order() {
+    let sandbox = Sandbox::new();
+    let mut reader = sandbox.join("Reader");
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    let names: Vec<String> = (0..SENDERS).map(|sender| format!("Sender{sender}")).collect();
+    thread::scope(|scope| {
+        for name in &names {
+            scope.spawn(|| flood(&sandbox, name));
+        }
+        let mut next: HashMap<String, usize> = HashMap::new();
+        for _ in 0..SENDERS * MESSAGES {
+            match random.next_u32() % 100 {
+                // Long enough for the socket and the lane to fill up.
+                0 => thread::sleep(Duration::from_millis(20)),
+                1..20 => thread::yield_now(),
+                _ => {}
+            }
+            let deliver: Value = reader.expect("DELIVER");
+            let number = next.entry(deliver["from"].as_str().unwrap().to_owned()).or_default();
+            assert_eq!(deliver["payload"]["number"], *number, "in each sender's order");
+            assert_eq!(deliver["payload"]["body"], body(*number), "whole");
+            *number += 1;
+            reader.acknowledge(&deliver);
+        }
+        assert!(names.iter().all(|name| next[name] == MESSAGES));
+    });
+    assert_eq!(reader.fence(), Vec::<Value>::new(), "and nothing twice");
+}
