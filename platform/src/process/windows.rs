@@ -15,7 +15,6 @@ use windows_sys::Win32::{
 };
 
 /// Pipes are bounded by memory alone.
-#[expect(clippy::unnecessary_wraps, reason = "other systems can refuse to say")]
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
     Ok(u64::MAX)
 }
