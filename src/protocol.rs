@@ -15,6 +15,7 @@ pub mod payload;
 pub mod relay;
 pub mod text;
 pub mod topic;
+mod words;
 
 /// The version of the envelope: its `v`.
 pub const VERSION: u64 = 1;

@@ -1,39 +1,9 @@
 //! The codes of ERROR and NACK, and a peer's mistake as a value.
 
+use super::words::words;
 use std::fmt;
 
-macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$vdoc])* $variant,)* }
-
-        impl $name {
-            /// Every code, in the order of the documents.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The code as it stands on the wire.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
-            /// The code that `text` spells.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|code| code.as_str() == text)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-codes! {
+words! {
     /// What an ERROR says. All but the last two end the connection.
     ErrorCode {
         /// Not a frame: empty, not UTF-8, not JSON, not an object.
@@ -77,7 +47,7 @@ impl ErrorCode {
     }
 }
 
-codes! {
+words! {
     /// Why something was not done or not delivered.
     NackCode {
         /// A value that isn't allowed.

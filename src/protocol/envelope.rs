@@ -5,6 +5,7 @@ use super::{
     code::{ErrorCode, Violation},
     frame,
     json::{self, NotJson},
+    words::words,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -15,62 +16,40 @@ pub const DEPTH_MAX: usize = 128;
 /// The longest `id`, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
-        /// An envelope's `type`.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Kind { $($(#[$doc])* $variant,)* }
-
-        impl Kind {
-            /// All fifteen.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The type as it stands on the wire.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
-            /// The type that `text` spells.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                match text { $($text => Some(Self::$variant),)* _ => None }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// A client introduces itself.
-    Hello = "HELLO",
-    /// The daemon confirms the session.
-    Welcome = "WELCOME",
-    /// A client says something.
-    Send = "SEND",
-    /// The daemon passes it on.
-    Deliver = "DELIVER",
-    /// Taken, or arrived.
-    Ack = "ACK",
-    /// Not taken, or given back.
-    Nack = "NACK",
-    /// Are you there?
-    Ping = "PING",
-    /// I am.
-    Pong = "PONG",
-    /// A rule was broken.
-    Error = "ERROR",
-    /// Not now; later.
-    Busy = "BUSY",
-    /// A client comes back.
-    Resume = "RESUME",
-    /// Where its streams stand.
-    Sync = "SYNC",
-    /// Somebody leaves.
-    Bye = "BYE",
-    /// A client wants a topic.
-    Subscribe = "SUBSCRIBE",
-    /// A client is done with a topic.
-    Unsubscribe = "UNSUBSCRIBE",
+words! {
+    /// An envelope's `type`. There are fifteen.
+    Kind {
+        /// A client introduces itself.
+        Hello = "HELLO",
+        /// The daemon confirms the session.
+        Welcome = "WELCOME",
+        /// A client says something.
+        Send = "SEND",
+        /// The daemon passes it on.
+        Deliver = "DELIVER",
+        /// Taken, or arrived.
+        Ack = "ACK",
+        /// Not taken, or given back.
+        Nack = "NACK",
+        /// Are you there?
+        Ping = "PING",
+        /// I am.
+        Pong = "PONG",
+        /// A rule was broken.
+        Error = "ERROR",
+        /// Not now; later.
+        Busy = "BUSY",
+        /// A client comes back.
+        Resume = "RESUME",
+        /// Where its streams stand.
+        Sync = "SYNC",
+        /// Somebody leaves.
+        Bye = "BYE",
+        /// A client wants a topic.
+        Subscribe = "SUBSCRIBE",
+        /// A client is done with a topic.
+        Unsubscribe = "UNSUBSCRIBE",
+    }
 }
 
 /// An envelope as it lies in its frame. Raw members are JSON text, byte for byte.
