@@ -91,7 +91,8 @@ impl Stream {
     /// Connects to a listener and checks who runs it.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused`, at once, if nobody listens; `TimedOut` if a pipe stays busy;
+    /// `NotFound` or `ConnectionRefused`, at once, if nobody listens; `AlreadyExists` if what is there
+    /// is no socket; `TimedOut` if a pipe stays busy;
     /// `PermissionDenied` if this user may not connect, or if what answers is run neither by this
     /// user nor by the system or an administrator.
     pub fn connect(endpoint: &Endpoint) -> io::Result<Self> {

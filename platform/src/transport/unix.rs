@@ -114,9 +114,18 @@ pub(crate) struct Stream(uds::Stream);
 
 impl Stream {
     pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
-        let AnyStream::UdSocket(socket) =
-            AnyStream::connect(Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?)?;
-        Ok(Self(socket))
+        let path = Path::new(endpoint.as_text());
+        match AnyStream::connect(path.to_fs_name::<GenericFilePath>()?) {
+            Ok(AnyStream::UdSocket(socket)) => Ok(Self(socket)),
+            // The system says the same of a socket without a listener and of what is no socket.
+            Err(error)
+                if error.kind() == io::ErrorKind::ConnectionRefused
+                    && fs::metadata(path).is_ok_and(|there| !there.file_type().is_socket()) =>
+            {
+                Err(no_socket(endpoint))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn hang_up(&self) {
@@ -175,12 +184,7 @@ impl Stream {
 fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
     let Some(there) = look(endpoint)? else { return Ok(()) };
     if !there.file_type().is_socket() {
-        return Err(refusal(
-            io::ErrorKind::AlreadyExists,
-            format!(
-                "{endpoint} is there and is not a socket: move it away or choose another endpoint"
-            ),
-        ));
+        return Err(no_socket(endpoint));
     }
     let owner = User::of_uid(there.uid());
     if owner != User::me()? {
@@ -200,6 +204,14 @@ fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
             format!("somebody listens at {endpoint} already: stop it or choose another endpoint"),
         )),
     }
+}
+
+/// Something else stands where a socket should be.
+fn no_socket(endpoint: &Endpoint) -> io::Error {
+    refusal(
+        io::ErrorKind::AlreadyExists,
+        format!("{endpoint} is there and is not a socket: move it away or choose another endpoint"),
+    )
 }
 
 /// What stands at the path itself, links not followed.
