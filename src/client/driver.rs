@@ -319,17 +319,17 @@ impl Driver {
             Event::Delivered(delivery) if delivery.from == RELAY => {
                 let asked = delivery.reply_to.clone().map(SendId);
                 match asked.and_then(|id| self.requests.remove(&id)) {
-                    Some(reply) => answer(&reply, Ok(delivery)),
+                    Some(reply) => self.answer(&reply, Ok(delivery)),
                     None => self.keep(Event::Delivered(delivery)),
                 }
             }
             Event::Refused { send_id, nack } => match self.requests.remove(&send_id) {
-                Some(reply) => answer(&reply, Err(ClientError::Refused(Box::new(nack)))),
+                Some(reply) => self.answer(&reply, Err(ClientError::Refused(Box::new(nack)))),
                 None => self.keep(Event::Refused { send_id, nack }),
             },
             Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
                 Some(reply) => {
-                    answer(
+                    self.answer(
                         &reply,
                         refused.map_or(Ok(()), |nack| Err(ClientError::Refused(Box::new(nack)))),
                     );
@@ -338,11 +338,11 @@ impl Driver {
             },
             Event::Ended(ended) => {
                 self.account.ended.lock().get_or_insert_with(|| ended.clone());
-                for (_, reply) in self.requests.drain() {
-                    answer(&reply, Err(ClientError::Ended(ended.clone())));
+                for (_, reply) in mem::take(&mut self.requests) {
+                    self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
-                for (_, reply) in self.subscribing.drain() {
-                    answer(&reply, Err(ClientError::Ended(ended.clone())));
+                for (_, reply) in mem::take(&mut self.subscribing) {
+                    self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
                 self.keep(Event::Ended(ended));
             }
@@ -357,6 +357,13 @@ impl Driver {
     fn keep(&mut self, event: Event) {
         self.unheard_bytes += weight(&event);
         self.unheard.push_back(event);
+    }
+
+    /// Answers who asked, after the application was told what came before: who asks to be sure that
+    /// nothing was refused looks right after it. Who asked may have stopped waiting.
+    fn answer<T>(&mut self, reply: &Sender<T>, value: T) {
+        self.tell();
+        drop(reply.try_send(value));
     }
 
     /// Tells the application what its channel has room for.
@@ -385,11 +392,6 @@ fn weight(event: &Event) -> usize {
         | Event::State(_)
         | Event::Ended(_) => 0,
     }
-}
-
-/// Who asked may have stopped waiting.
-fn answer<T>(reply: &Sender<T>, value: T) {
-    drop(reply.try_send(value));
 }
 
 fn now() -> Now {

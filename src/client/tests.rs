@@ -37,10 +37,18 @@ impl Daemon {
     fn say(&self, kind: Kind, payload: &impl serde::Serialize) {
         let mut bytes = Vec::new();
         Header::new(kind, "x", 1).append(&mut bytes, payload);
+        self.say_bytes(bytes);
+    }
+
+    fn say_bytes(&self, bytes: Vec<u8>) {
         self.connection.outgoing.send_timeout(Batch::of(bytes), WATCHDOG).unwrap();
     }
 
     fn deliver(&self, id: &str, from: &str, body: &str, reply_to: Option<&str>) {
+        self.say_bytes(Self::delivered(id, from, body, reply_to));
+    }
+
+    fn delivered(id: &str, from: &str, body: &str, reply_to: Option<&str>) -> Vec<u8> {
         let delivery = deliver::Delivery {
             seq: 1,
             session_id: "s-1".into(),
@@ -56,7 +64,7 @@ impl Daemon {
         deliver::append_shared(&mut shared, from, None, &payload, meta.as_deref());
         deliver::Head { id, ts: 1, to: "Ann", delivery }.append(&mut bytes, shared.len());
         bytes.extend_from_slice(&shared);
-        self.connection.outgoing.send_timeout(Batch::of(bytes), WATCHDOG).unwrap();
+        bytes
     }
 
     fn accept(&self, id: &str) {
@@ -110,6 +118,31 @@ fn joined() -> (Client, Daemon, Receiver<Daemon>) {
 #[track_caller]
 fn next(client: &Client) -> Event {
     client.events().recv_timeout(WATCHDOG).expect("something happens")
+}
+
+#[test]
+fn what_came_before_an_answer_is_heard_before_it() {
+    let (client, mut daemon, _daemons) = joined();
+    while client.events().try_recv().is_ok() {}
+    for round in 0..500 {
+        thread::scope(|scope| {
+            let message = Outgoing { to: Some("Bob".to_owned()), ..Outgoing::default() };
+            let sent = client.send(message).unwrap();
+            let asking = scope.spawn(|| {
+                client.request("status", None).unwrap();
+                client.events().try_recv().expect("the refusal came before the answer")
+            });
+            daemon.hear(Kind::Send);
+            let (question, ..) = daemon.hear(Kind::Send);
+            let mut together = Vec::new();
+            let nack = Nack::new(sent.0.as_str(), NackCode::AgentOffline, "Bob is away");
+            Header::new(Kind::Nack, "x", 1).append(&mut together, &nack);
+            together.extend(Daemon::delivered(&format!("d{round}"), "@relay", "", Some(&question)));
+            daemon.say_bytes(together);
+            let heard = asking.join().unwrap();
+            assert!(matches!(heard, Event::Refused { send_id, .. } if send_id == sent));
+        });
+    }
 }
 
 #[test]
