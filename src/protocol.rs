@@ -12,6 +12,7 @@ pub mod frame;
 mod json;
 pub mod name;
 pub mod payload;
+pub mod record;
 pub mod relay;
 pub mod text;
 pub mod topic;
