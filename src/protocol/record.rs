@@ -308,3 +308,24 @@ pub struct Row {
     /// How and when it ended, if it did.
     pub ended: Option<(Ending, u64)>,
 }
+
+/// What a kept message survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The loss of power: it is synced before it is accepted.
+    #[default]
+    Disk,
+    /// The end of the daemon's process, however it ends.
+    Process,
+}
+
+impl Durability {
+    /// As `config.toml` and ACK say it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Process => "process",
+        }
+    }
+}
