@@ -12,15 +12,18 @@
 mod alarm;
 mod answer;
 mod client;
+mod dead;
 mod delivery;
 mod doubles;
 mod handshake;
 mod hash;
 mod heartbeat;
+mod ledger;
 mod limits;
 mod message;
 mod outbox;
 mod relay;
+mod restore;
 mod roster;
 mod send;
 mod session;
@@ -35,9 +38,11 @@ mod topics;
 pub(crate) use hash::FastMap;
 pub use limits::Limits;
 
-use crate::protocol::{Moment, Now, code::Violation, relay::Counts};
+use crate::protocol::{Moment, Now, code::Violation, record::Change, relay::Counts};
 use alarm::{Alarm, Alarms};
 use client::Client;
+use dead::DeadLetters;
+use ledger::Ledger;
 use message::Message;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -74,6 +79,10 @@ pub enum Input<'a> {
     Written(ClientId, usize),
     /// The connection ended, either way. Its last input.
     Disconnected(ClientId),
+    /// The store has kept all changes up to this one, counted over all that were said.
+    Kept(u64),
+    /// All changes up to this one are through, but of messages nothing could be kept, and why.
+    Refused(u64, &'a str),
     /// Bytes that the daemon holds outside the machine: half-read frames, its inbox.
     Outside(usize),
     /// The deadline is reached.
@@ -85,6 +94,8 @@ pub enum Input<'a> {
 /// Everything that is to be done.
 #[derive(Debug)]
 pub enum Output {
+    /// Have the store keep it. What is kept is kept in this order.
+    Keep(Change),
     /// Write a frame. Frames of one client leave in this order.
     Frame(ClientId, Frame),
     /// Stop reading from the client (false), or go on (true).
@@ -149,8 +160,10 @@ pub struct Router {
     messages: Slots<Message>,
     /// At-least-once messages by the id of their DELIVER.
     deliveries: FastMap<Uuid, MessageKey>,
-    /// Messages that were ever taken.
-    orders: u64,
+    ledger: Ledger,
+    dead: DeadLetters,
+    /// What `@relay`'s numbers count from.
+    relay_seq_base: u64,
     /// SENDs that are remembered, of all names.
     doubles: usize,
     subscriptions: Subscriptions,
@@ -202,7 +215,9 @@ impl Router {
             streams: Streams::default(),
             messages: Slots::default(),
             deliveries: FastMap::default(),
-            orders: 0,
+            ledger: Ledger::default(),
+            dead: DeadLetters::default(),
+            relay_seq_base: 0,
             doubles: 0,
             subscriptions: Subscriptions::default(),
             taps: Vec::new(),
@@ -236,6 +251,8 @@ impl Router {
             Input::Violated(client, violation) => self.violated(client, violation),
             Input::Written(client, bytes) => self.written(client, bytes),
             Input::Disconnected(client) => self.disconnected(client),
+            Input::Kept(upto) => self.kept(upto),
+            Input::Refused(upto, why) => self.refused(upto, why),
             Input::Outside(bytes) => self.memory.outside = bytes,
             Input::Tick => self.tick(),
             Input::Stop(reason) => self.stop(reason),

@@ -20,6 +20,7 @@ impl Hands {
                 self.append(id, &frame);
                 return Some(frame);
             }
+            Output::Keep(_) => {}
             Output::Gate(id, open) => {
                 if let Some(client) = self.clients.get(&id) {
                     client.gate.set_open(open);

@@ -12,6 +12,7 @@ use crate::protocol::{
     deliver::{Delivery, Head, Sender},
     name::EVERYONE,
     payload::{Ack, Nack},
+    record::{Change, Ending},
 };
 use uuid::Uuid;
 
@@ -52,9 +53,13 @@ impl Router {
         if let Some(kept) = message.kept_mut() {
             kept.attempts += 1;
             kept.state = State::OnWay { written: false };
+            let is_recorded = kept.attempts <= kept.recorded;
             let to = message.to;
             self.streams[stream].on_way.insert(seq, key);
             self.roster[to].outbox.in_flight += 1;
+            if !is_recorded {
+                self.record_attempt(key);
+            }
             if let Some(frame) = self.frame_of(key, client) {
                 self.hand(client, frame, What::Kept(key));
             }
@@ -92,10 +97,10 @@ impl Router {
     /// The first of a stream's waiting messages changed: its recipient's outbox has to know.
     pub(super) fn refresh_turn(&mut self, key: StreamKey) {
         let stream = &mut self.streams[key];
-        let turn = stream.waiting.front().and_then(|(_, message)| {
+        let turn = stream.waiting.front().and_then(|(seq, message)| {
             let message = &self.messages[*message];
             let turn = Turn { order: message.order, kept: message.kept().is_some() };
-            (!message.is_resting()).then_some(turn)
+            (!message.is_held() && *seq <= stream.reserved).then_some(turn)
         });
         if turn != stream.turn {
             self.roster[stream.to()].outbox.turn(key, stream.turn, turn);
@@ -103,7 +108,17 @@ impl Router {
         }
     }
 
-    /// A delivery is over, however it ended: it leaves every table.
+    /// A delivery is over, and how: it leaves every table, and the store hears of it.
+    fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
+        let message = self.settle(key)?;
+        if message.kept().is_some() {
+            let unix_ms = self.now.unix_ms;
+            self.keep(Change::Ended { delivery: message.order, ending, unix_ms });
+        }
+        Some(message)
+    }
+
+    /// It leaves every table.
     pub(super) fn settle(&mut self, key: MessageKey) -> Option<Message> {
         let message = self.messages.remove(key)?;
         self.alarms.remove(message.alarm, Alarm::Message(key));
@@ -125,7 +140,9 @@ impl Router {
 
     /// ACK from a recipient. What it never got, or acknowledged before, is passed over.
     pub(super) fn acked(&mut self, client: ClientId, ack: &Ack<'_>) {
-        let Some((agent, key)) = self.find_delivery(client, &ack.ack_id) else { return };
+        let Some((agent, key)) = self.find_delivery(client, &ack.ack_id) else {
+            return self.acked_late(client, &ack.ack_id);
+        };
         let stream = self.messages[key].stream;
         let mut over = vec![key];
         if let Some(last) = ack.cumulative_seq {
@@ -135,11 +152,20 @@ impl Router {
             over.extend(waiting.map(|(_, key)| *key).filter(|key| self.was_delivered(*key)));
         }
         for key in over {
-            if self.settle(key).is_some() {
+            if self.end(key, Ending::Acknowledged).is_some() {
                 self.counts.acknowledged += 1;
             }
         }
         self.pump(agent);
+    }
+
+    /// ACK of a dead letter: it arrived after all.
+    fn acked_late(&mut self, client: ClientId, id: &str) {
+        let (Ok(id), Some(agent)) = (Uuid::try_parse(id), self.agent_of(client)) else { return };
+        if let Some(delivery) = self.dead.take(id, self.roster[agent].number) {
+            let unix_ms = self.now.unix_ms;
+            self.keep(Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms });
+        }
     }
 
     /// A client's own delivery by its id, if it awaits an ACK.
@@ -188,7 +214,9 @@ impl Router {
     pub(super) fn blame(&mut self, key: MessageKey) {
         let Some(kept) = self.messages.get_mut(key).and_then(Message::kept_mut) else { return };
         kept.failures += 1;
-        if kept.failures >= FAILURES_MAX {
+        if kept.failures < FAILURES_MAX {
+            self.record_attempt(key);
+        } else {
             self.counts.gave_up += 1;
             let why = format!("{FAILURES_MAX} attempts to deliver it failed");
             self.fail(key, NackCode::GaveUp, why);
@@ -197,7 +225,11 @@ impl Router {
 
     /// A delivery ended without an ACK: its sender is told.
     fn fail(&mut self, key: MessageKey, code: NackCode, why: String) {
-        if let Some(message) = self.settle(key) {
+        let ending = Ending::Dead { code, why: why.as_str().into() };
+        if let Some(message) = self.end(key, ending) {
+            if let (Some(kept), Some(to)) = (message.kept(), self.roster.get(message.to)) {
+                self.dead.add(kept.id, message.order, to.number);
+            }
             self.tell_sender(message.from, message.to, message.send_id.as_str(), code, why);
         }
     }

@@ -4,20 +4,19 @@
 
 use super::{AgentKey, hash::FastMap};
 use crate::protocol::envelope::Envelope;
-use std::{
-    collections::VecDeque,
-    hash::{DefaultHasher, Hasher},
-};
+use crate::protocol::record::Fingerprint;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::{collections::VecDeque, hash::Hasher};
 
 /// A SEND's id and content, as one number. A sender who makes two of them equal fools himself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Content(u64, u64);
 
 impl Content {
     pub(super) fn of(envelope: &Envelope<'_>) -> Self {
-        let (mut id, mut content) = (DefaultHasher::new(), DefaultHasher::new());
-        id.write(envelope.id.as_bytes());
+        let mut hasher = SipHasher13::new();
         let parts = [
+            Some(&*envelope.id),
             envelope.to.as_deref(),
             envelope.topic.as_deref(),
             Some(envelope.payload),
@@ -25,10 +24,21 @@ impl Content {
         ];
         for part in parts {
             // Lengths keep neighbours apart; a missing part is none of any length.
-            content.write_usize(part.map_or(usize::MAX, str::len));
-            content.write(part.unwrap_or_default().as_bytes());
+            hasher.write_u64(part.map_or(u64::MAX, |part| part.len() as u64));
+            hasher.write(part.unwrap_or_default().as_bytes());
         }
-        Self(id.finish(), content.finish())
+        let hash = hasher.finish128();
+        Self(hash.h1, hash.h2)
+    }
+
+    /// The form in which it is kept.
+    pub(super) fn fingerprint(self) -> Fingerprint {
+        (u128::from(self.0) << 64 | u128::from(self.1)).to_le_bytes()
+    }
+
+    pub(super) fn from_fingerprint(bytes: Fingerprint) -> Self {
+        let number = u128::from_le_bytes(bytes);
+        Self((number >> 64) as u64, number as u64)
     }
 }
 
@@ -39,6 +49,10 @@ pub(super) enum Standing {
     Taken {
         /// How many, of a broadcast.
         recipients: Option<u64>,
+        /// The message's number, in records.
+        number: u64,
+        /// The change that has to be kept before it may be said.
+        ticket: u64,
     },
     /// Some had no room: the same SEND goes to them alone.
     Partly {
@@ -46,6 +60,8 @@ pub(super) enum Standing {
         recipients: u64,
         /// Who has not.
         left: Vec<AgentKey>,
+        /// The message's number, in records; 0 if there is none.
+        number: u64,
     },
 }
 
@@ -102,6 +118,13 @@ impl Doubles {
         }
     }
 
+    /// Says of one that is remembered how far it has come.
+    pub(super) fn restate(&mut self, content: Content, standing: Standing) {
+        if let Some(record) = self.records.get_mut(&content) {
+            record.standing = standing;
+        }
+    }
+
     /// One delivery is over.
     pub(super) fn close_one(&mut self, content: Content) {
         let oldest = self.recent.front().map_or(u64::MAX, |(number, _)| *number);
@@ -127,7 +150,7 @@ impl Doubles {
 mod tests {
     use super::*;
 
-    const TAKEN: Standing = Standing::Taken { recipients: None };
+    const TAKEN: Standing = Standing::Taken { recipients: None, number: 1, ticket: 1 };
 
     #[test]
     fn the_last_ones_and_all_that_are_open_are_remembered() {

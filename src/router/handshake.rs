@@ -225,7 +225,10 @@ impl Router {
             None if self.roster.len() >= self.limits.names_max => {
                 return Err(too_many(format!("{} names are known already", self.roster.len())));
             }
-            None => self.roster.add(name.clone()),
+            None => {
+                self.ledger.last.agent += 1;
+                self.roster.add(name.clone(), self.ledger.last.agent)
+            }
         };
         self.members += 1;
         self.strangers.remove(&id);
@@ -234,6 +237,7 @@ impl Router {
         if let Some(at) = self.roster[agent].forget_at.take() {
             self.alarms.remove(at, Alarm::Agent(agent));
         }
+        self.keep_agent(agent);
         self.start_session(id, agent, capabilities, proof);
         self.pump(agent);
         Ok(())

@@ -1,5 +1,7 @@
 //! The machine's bounds and times, each with a name. Its outcome stands where it is enforced.
 
+use crate::protocol::record::Durability;
+
 /// Everything that is bounded, and every length of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -19,6 +21,10 @@ pub struct Limits {
     pub queue_bytes_max: usize,
     /// Everything that is held, inside the machine and outside.
     pub memory_bytes_max: usize,
+    /// What a message survives that is accepted.
+    pub durability: Durability,
+    /// Changes that the store may have before it; beyond that, an at-least-once SEND hears BUSY.
+    pub backlog_max: u64,
     /// Connections with a handshake.
     pub clients_max: usize,
     /// Days after which the name of an agent that stays away is forgotten.
@@ -54,6 +60,8 @@ impl Default for Limits {
             queue_messages_max: 10_000,
             queue_bytes_max: 16 << 20,
             memory_bytes_max: 512 << 20,
+            durability: Durability::Disk,
+            backlog_max: 1 << 16,
             clients_max: 4_096,
             mailbox_days: 30,
             names_max: 4_096,

@@ -48,8 +48,9 @@ impl Message {
         }
     }
 
-    pub(super) fn is_resting(&self) -> bool {
-        self.kept().is_some_and(|kept| matches!(kept.state, State::Resting(_)))
+    /// It may not go out yet, nor what follows it in its stream.
+    pub(super) fn is_held(&self) -> bool {
+        self.kept().is_some_and(|kept| matches!(kept.state, State::Storing | State::Resting(_)))
     }
 }
 
@@ -73,6 +74,8 @@ pub(super) struct Kept {
     pub(super) speaker: Speaker,
     /// How often it was handed out.
     pub(super) attempts: u32,
+    /// How often the store believes it was.
+    pub(super) recorded: u32,
     pub(super) failures: u32,
     pub(super) state: State,
     /// The sender's SEND, among those whose doubles are known.
@@ -82,6 +85,8 @@ pub(super) struct Kept {
 /// Where an at-least-once message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
+    /// Not accepted before the store has it.
+    Storing,
     /// In line.
     Waiting,
     /// Given back until then; the rest of its stream waits too.

@@ -10,8 +10,9 @@ use crate::protocol::{
     PROTOCOL,
     code::NackCode,
     deliver::{Delivery, Head, Proof, Sender, append_shared},
+    envelope::Kind,
     name::RELAY,
-    payload::{Empty, Spoken},
+    payload::{Ack, Empty, Spoken},
     relay::{AgentRow, Agents, Page, REQUEST, RESPONSE, ReplyMeta, Status, TAP, TapCopy},
 };
 use serde::Serialize;
@@ -139,7 +140,10 @@ impl Router {
     /// Answers a request. A response is an answer: it goes out however full the queue is.
     fn respond(&mut self, said: &Said<'_>, body: &str, data: &RawValue) {
         if said.requires_ack {
-            self.accept(said, None, false);
+            // It is answered at once and not kept.
+            let ack_id = (&*said.envelope.id).into();
+            let ack = Ack { ack_id, state: Some("accepted".into()), ..Ack::default() };
+            self.answer(said.client, Kind::Ack, &ack);
         }
         let frame = self.relay_frame(said.client, RESPONSE, body, data, &said.envelope.id);
         if let Some(frame) = frame {
@@ -160,7 +164,7 @@ impl Router {
         let agent = self.agent_of(client)?;
         let agent = self.roster.get_mut(agent)?;
         agent.relay_seq += 1;
-        let (seq, to) = (agent.relay_seq, agent.name.clone());
+        let (seq, to) = (self.relay_seq_base + agent.relay_seq, agent.name.clone());
         let spoken =
             Spoken { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let delivery = Delivery {

@@ -12,6 +12,8 @@ use std::ops::{Index, IndexMut};
 /// A name that is known, and what belongs to it rather than to a session.
 #[derive(Debug)]
 pub(super) struct Agent {
+    /// In records.
+    pub(super) number: u64,
     /// As it was last spelled.
     pub(super) name: Name,
     /// Its connection, while it is here.
@@ -60,9 +62,10 @@ impl Roster {
     }
 
     /// Makes a new name known.
-    pub(super) fn add(&mut self, name: Name) -> AgentKey {
+    pub(super) fn add(&mut self, name: Name, number: u64) -> AgentKey {
         let folded = name.folded().into_bytes().into_boxed_slice();
         let agent = self.agents.insert(Agent {
+            number,
             name,
             client: None,
             since_unix_ms: 0,
@@ -76,6 +79,13 @@ impl Roster {
         });
         self.names.insert(folded, agent);
         agent
+    }
+
+    /// A key that finds nobody: whose it was is forgotten.
+    pub(super) fn ghost(&mut self) -> AgentKey {
+        let ghost = self.add(Name::made_by_daemon("@ghost"), 0);
+        self.remove(ghost);
+        ghost
     }
 
     pub(super) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {

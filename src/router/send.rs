@@ -1,10 +1,11 @@
 //! SEND: judged, then taken for each recipient, refused, or put off with BUSY.
 
 use super::{
-    AgentKey, ClientId, Frame, Router, StreamKey,
+    AgentKey, ClientId, Frame, MessageKey, Router, StreamKey,
     alarm::Alarm,
     client::What,
     doubles::{Content, Standing},
+    ledger::Promise,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
 };
 use crate::protocol::{
@@ -29,9 +30,6 @@ const NAMES_TOLD: usize = 20;
 /// What is shared by recipients and no longer than this is copied: counting its owners would cost more.
 const COPIED_BYTES_MAX: usize = 2048;
 
-/// What the daemon answers memory-only taking with.
-const DURABILITY: &str = "memory";
-
 /// A SEND that may be taken, if its recipients have room.
 #[derive(Debug)]
 pub(super) struct Said<'e> {
@@ -49,10 +47,29 @@ pub(super) struct Said<'e> {
 pub(super) struct Taken {
     pub(super) id: Uuid,
     pub(super) seq: u64,
+    /// The message, unless it was handed out at once.
+    key: Option<MessageKey>,
 }
 
 /// Why a SEND can't be taken, by anyone or by one.
 type Refusal = (NackCode, String);
+
+/// How a SEND to many was taken.
+#[derive(Default)]
+struct Share {
+    /// Have it from an earlier time.
+    had: u64,
+    /// The message's number, if it has one from then.
+    number: u64,
+    /// Have it now.
+    new: u64,
+    /// What is to be kept of it for them.
+    kept: Vec<MessageKey>,
+    /// Have no room.
+    busy: Vec<AgentKey>,
+    /// The longest of their queues.
+    depth: usize,
+}
 
 enum Verdict {
     /// There is room; the stream, if it is open already.
@@ -131,11 +148,19 @@ impl Router {
         match self.judge_recipient(said, to) {
             Verdict::Take(stream) => {
                 self.counts.taken += 1;
-                if let Some(content) = content {
-                    self.note(said, content, Standing::Taken { recipients: None }, 1);
-                    self.accept(said, None, self.roster[to].client.is_none());
-                }
                 let taken = self.take(said, to, stream, content, None);
+                if let (Some(content), Some(key)) = (content, taken.key) {
+                    let promise = self.promise(said, None, self.roster[to].client.is_none());
+                    let (ticket, number) = self.keep_taken(
+                        said,
+                        (content, None),
+                        vec![key],
+                        (None, &[]),
+                        Some(promise),
+                    );
+                    let standing = Standing::Taken { recipients: None, number, ticket };
+                    self.note(said, content, standing, 1);
+                }
                 self.copy_to_taps(said, 1, Some(taken));
             }
             Verdict::Busy(depth) => self.say_busy(said, depth, &[]),
@@ -147,22 +172,24 @@ impl Router {
         let is_known = said.requires_ack || !self.roster[said.from].doubles.is_empty();
         let content = is_known.then(|| Content::of(said.envelope));
         let before = content.and_then(|content| self.repeat_answer(said, content));
-        let (had, recipients) = match before {
+        let (had, number, recipients) = match before {
             Some(Standing::Taken { .. }) => return,
-            Some(Standing::Partly { recipients, left }) => (recipients, left),
-            None => (0, self.recipients(said)),
+            Some(Standing::Partly { recipients, number, left }) => (recipients, number, left),
+            None => (0, 0, self.recipients(said)),
         };
-        let (mut shared, mut new, mut busy, mut depth) = (None, 0, Vec::new(), 0);
+        let mut share = Share { had, number, ..Share::default() };
+        let mut shared = None;
         for to in recipients {
             match self.judge_recipient(said, to) {
                 Verdict::Take(stream) => {
                     let shared = shared.get_or_insert_with(|| self.shared(said));
-                    self.take(said, to, stream, content, Some(shared));
-                    new += 1;
+                    let taken = self.take(said, to, stream, content, Some(shared));
+                    share.new += 1;
+                    share.kept.extend(taken.key.filter(|_| said.requires_ack));
                 }
                 Verdict::Busy(waiting) => {
-                    busy.push(to);
-                    depth = depth.max(waiting);
+                    share.busy.push(to);
+                    share.depth = share.depth.max(waiting);
                 }
                 Verdict::Refuse(code, why) => {
                     self.counts.refused += 1;
@@ -170,32 +197,53 @@ impl Router {
                 }
             }
         }
-        if new > 0 || (busy.is_empty() && had == 0) {
+        if share.new > 0 || (share.busy.is_empty() && had == 0) {
             self.counts.taken += u64::from(had == 0);
-            self.copy_to_taps(said, new, None);
+            self.copy_to_taps(said, share.new, None);
         }
-        self.conclude(said, had + new, new, busy, depth);
+        if said.requires_ack {
+            self.conclude_kept(said, share);
+        } else {
+            self.conclude_once(said, share);
+        }
     }
 
-    /// Answers a SEND to many, and remembers who has it.
-    fn conclude(&mut self, said: &Said<'_>, had: u64, new: u64, busy: Vec<AgentKey>, depth: usize) {
-        let opened = if said.requires_ack { new as u32 } else { 0 };
-        if busy.is_empty() {
-            let content = Content::of(said.envelope);
-            if said.requires_ack {
-                let recipients = Some(had);
-                self.note(said, content, Standing::Taken { recipients }, opened);
-                self.accept(said, recipients, false);
-            } else if !self.roster[said.from].doubles.is_empty() {
-                self.roster[said.from].doubles.forget(content);
+    /// Remembers of an at-most-once SEND to many who has it, while some have not.
+    fn conclude_once(&mut self, said: &Said<'_>, share: Share) {
+        let Share { had, new, number, busy, depth, .. } = share;
+        if !busy.is_empty() {
+            self.say_busy(said, depth, &busy);
+            if had + new > 0 {
+                let standing = Standing::Partly { recipients: had + new, left: busy, number };
+                self.note(said, Content::of(said.envelope), standing, 0);
             }
-            return;
+        } else if !self.roster[said.from].doubles.is_empty() {
+            self.roster[said.from].doubles.forget(Content::of(said.envelope));
         }
-        self.say_busy(said, depth, &busy);
-        if had > 0 {
-            let content = Content::of(said.envelope);
-            self.note(said, content, Standing::Partly { recipients: had, left: busy }, opened);
+    }
+
+    /// Has an at-least-once SEND to many kept, and accepted if all have it.
+    fn conclude_kept(&mut self, said: &Said<'_>, share: Share) {
+        let Share { had, new, number, kept, busy, depth } = share;
+        let recipients = had + new;
+        let promise = busy.is_empty().then(|| self.promise(said, Some(recipients), false));
+        if !busy.is_empty() {
+            self.say_busy(said, depth, &busy);
+            if recipients == 0 {
+                return;
+            }
         }
+        let is_done = promise.is_some();
+        let content = Content::of(said.envelope);
+        let number = Some(number).filter(|number| *number > 0);
+        let have = (Some(recipients), &*busy);
+        let (ticket, number) = self.keep_taken(said, (content, number), kept, have, promise);
+        let standing = if is_done {
+            Standing::Taken { recipients: Some(recipients), number, ticket }
+        } else {
+            Standing::Partly { recipients, left: busy, number }
+        };
+        self.note(said, content, standing, new as u32);
     }
 
     /// Who hears it: a topic's subscribers or everyone, but never the sender.
@@ -234,6 +282,9 @@ impl Router {
             let message = format!("{} streams are open already", self.streams.len());
             return Verdict::Refuse(NackCode::Limit, message);
         }
+        if said.requires_ack && self.ledger.backlog() >= self.limits.backlog_max {
+            return Verdict::Busy(agent.outbox.total().messages);
+        }
         let held = self.memory.inside + self.memory.outside + said.bytes;
         if held > self.limits.memory_bytes_max
             || !agent.outbox.has_room(&self.limits, said.from, said.bytes)
@@ -253,9 +304,9 @@ impl Router {
         shared: Option<&Arc<[u8]>>,
     ) -> Taken {
         let stream = stream.unwrap_or_else(|| self.open_stream(said, to));
-        let seq = self.streams[stream].next_seq();
+        let seq = self.next_seq(stream);
         let id = self.new_id();
-        self.orders += 1;
+        self.ledger.last.delivery += 1;
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
                 id,
@@ -263,13 +314,14 @@ impl Router {
                 to_everyone: shared.is_some(),
                 speaker: self.speaker(said).clone(),
                 attempts: 0,
+                recorded: u32::from(self.roster[to].client.is_some()),
                 failures: 0,
-                state: State::Waiting,
+                state: State::Storing,
                 content,
             }),
             None => match self.deliver_once(said, to, stream, (id, seq), shared) {
                 Some(frame) => Body::Once(frame),
-                None => return Taken { id, seq },
+                None => return Taken { id, seq, key: None },
             },
         };
         let bytes = match &body {
@@ -283,21 +335,24 @@ impl Router {
             to,
             stream,
             seq,
-            order: self.orders,
+            order: self.ledger.last.delivery,
             send_id: SendId::new(&said.envelope.id),
             bytes,
             expires: said.expires,
             alarm: said.expires,
             body,
         });
-        self.alarms.set(said.expires, Alarm::Message(message));
-        if said.requires_ack {
-            self.deliveries.insert(id, message);
-        }
         self.streams[stream].wait(seq, message);
         self.refresh_turn(stream);
-        self.pump(to);
-        Taken { id, seq }
+        if said.requires_ack {
+            // All else begins when it is kept.
+            self.record_stream(stream);
+            self.deliveries.insert(id, message);
+        } else {
+            self.alarms.set(said.expires, Alarm::Message(message));
+            self.pump(to);
+        }
+        Taken { id, seq, key: Some(message) }
     }
 
     /// Hands an at-most-once message straight out where nothing waits; else gives its frame back.
@@ -329,6 +384,7 @@ impl Router {
         let frame = self.whole_frame(room, said, &head, shared);
         let bytes = frame.bytes();
         let waits = !self.streams[stream].waiting.is_empty()
+            || seq > self.streams[stream].reserved
             || recipient.outbox.next(session.in_flight_max()).is_some()
             || !self.clients[&client].window.has_room(bytes, self.limits.window_bytes);
         if waits {
@@ -342,12 +398,12 @@ impl Router {
         None
     }
 
-    fn speaker(&self, said: &Said<'_>) -> &Speaker {
+    pub(super) fn speaker(&self, said: &Said<'_>) -> &Speaker {
         &self.session(said.client).expect("only a member's SEND is taken").speaker
     }
 
     /// What all recipients get.
-    fn shared(&self, said: &Said<'_>) -> Arc<[u8]> {
+    pub(super) fn shared(&self, said: &Said<'_>) -> Arc<[u8]> {
         let mut bytes = Vec::with_capacity(said.bytes);
         self.append_shared(said, &mut bytes);
         bytes.into()
@@ -382,7 +438,11 @@ impl Router {
     }
 
     fn open_stream(&mut self, said: &Said<'_>, to: AgentKey) -> StreamKey {
-        let stream = self.streams.open(said.from, to, said.envelope.topic.as_deref());
+        let from = &self.roster[said.from];
+        let reserved = if from.is_guest() { u64::MAX } else { 0 };
+        let from = (said.from, from.number);
+        let topic = said.envelope.topic.as_deref();
+        let stream = self.streams.open(from, to, topic, (0, reserved));
         self.roster[said.from].says.push(stream);
         self.roster[to].hears.push(stream);
         stream
@@ -391,32 +451,52 @@ impl Router {
     /// A SEND that came before: what was said to it then, said again.
     fn repeat_answer(&mut self, said: &Said<'_>, content: Content) -> Option<Standing> {
         let standing = self.roster[said.from].doubles.standing(content)?.clone();
-        if let Standing::Taken { recipients } = standing {
-            self.accept(said, recipients, false);
+        if let Standing::Taken { recipients, ticket, .. } = standing {
+            let promise = self.promise(said, recipients, false);
+            if self.ledger.is_kept(ticket) {
+                self.accept(&promise);
+            } else {
+                self.promise_again(promise, said.from, content);
+            }
         }
         Some(standing)
     }
 
     fn note(&mut self, said: &Said<'_>, content: Content, standing: Standing, opened: u32) {
+        self.remember(said.from, content, standing, opened);
+    }
+
+    pub(super) fn remember(
+        &mut self,
+        sender: AgentKey,
+        content: Content,
+        standing: Standing,
+        opened: u32,
+    ) {
         let limits = &self.limits;
         let is_full = self.doubles >= limits.doubles_total_max;
         let most = if is_full { limits.doubles_min } else { limits.doubles_max };
-        let doubles = &mut self.roster[said.from].doubles;
+        let doubles = &mut self.roster[sender].doubles;
         self.doubles -= doubles.len();
         doubles.note(content, standing, opened, most);
         self.doubles += doubles.len();
     }
 
-    pub(super) fn accept(&mut self, said: &Said<'_>, recipients: Option<u64>, away: bool) {
+    fn promise(&self, said: &Said<'_>, recipients: Option<u64>, away: bool) -> Promise {
+        let send_id = SendId::new(&said.envelope.id);
+        Promise { client: said.client, send_id, recipients, away }
+    }
+
+    pub(super) fn accept(&mut self, promise: &Promise) {
         let ack = Ack {
-            ack_id: (&*said.envelope.id).into(),
+            ack_id: promise.send_id.as_str().into(),
             state: Some("accepted".into()),
-            durability: Some(DURABILITY.into()),
-            recipients,
-            away,
+            durability: Some(self.limits.durability.as_str().into()),
+            recipients: promise.recipients,
+            away: promise.away,
             ..Ack::default()
         };
-        self.answer(said.client, Kind::Ack, &ack);
+        self.answer(promise.client, Kind::Ack, &ack);
     }
 
     fn say_busy(&mut self, said: &Said<'_>, depth: usize, busy: &[AgentKey]) {

@@ -10,6 +10,7 @@ use crate::protocol::{
     code::{ErrorCode, NackCode, Violation},
     envelope::{Envelope, Kind},
     payload::{Bye, Heartbeat},
+    record::Change,
     topic::Pattern,
 };
 use std::mem;
@@ -261,12 +262,18 @@ impl Router {
         self.take_back(agent, lost);
         let left = &mut self.roster[agent];
         if !left.is_guest() {
-            let days = self.limits.mailbox_days;
-            let at = self.now.monotonic.plus(days.saturating_mul(DAY_MS));
-            left.forget_at = Some(at);
-            self.alarms.set(at, Alarm::Agent(agent));
+            self.set_forgetting(agent);
         }
         self.vacated.push(agent);
+    }
+
+    /// An agent that is away is forgotten some day.
+    pub(super) fn set_forgetting(&mut self, agent: AgentKey) {
+        let days = self.limits.mailbox_days;
+        let at = self.now.monotonic.plus(days.saturating_mul(DAY_MS));
+        self.roster[agent].forget_at = Some(at);
+        self.alarms.set(at, Alarm::Agent(agent));
+        self.keep_agent(agent);
     }
 
     /// What was on the way waits again, for the name's next session; what only this one could have
@@ -334,7 +341,7 @@ impl Router {
             if let Some(sender) = self.roster.get_mut(from) {
                 sender.says.retain(|other| *other != key);
             }
-            self.streams.close(key);
+            self.close_stream(key);
         }
         for key in says {
             if self.streams.get(key).is_some() {
@@ -346,6 +353,9 @@ impl Router {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
             self.doubles -= removed.doubles.len();
+            if !removed.is_guest() {
+                self.keep(Change::AgentForgotten(removed.number));
+            }
         }
     }
 
@@ -357,7 +367,7 @@ impl Router {
             if let Some(recipient) = self.roster.get_mut(to) {
                 recipient.hears.retain(|other| *other != key);
             }
-            self.streams.close(key);
+            self.close_stream(key);
         }
     }
 }

@@ -117,6 +117,7 @@ struct World {
     actors: BTreeMap<ClientId, Actor>,
     next_client: u64,
     next_send: u64,
+    said: u64,
     model: Model,
     lines: VecDeque<String>,
 }
@@ -135,6 +136,7 @@ impl World {
             actors: BTreeMap::new(),
             next_client: 1,
             next_send: 1,
+            said: 0,
             model: Model::default(),
             lines: VecDeque::new(),
         };
@@ -224,6 +226,14 @@ impl World {
         let before = self.members();
         let mut out = Vec::new();
         self.router.handle(now, input, &mut out);
+        let mut taken = 0;
+        while taken < out.len() {
+            let said =
+                out[taken..].iter().filter(|output| matches!(output, Output::Keep(_))).count();
+            taken = out.len();
+            self.said += said as u64;
+            self.router.handle(now, Input::Kept(self.said), &mut out);
+        }
         if let Some(id) = gone {
             self.actors.remove(&id);
         }
@@ -250,7 +260,7 @@ impl World {
                     return Err(format!("{id:?} is hung up without being closed"));
                 }
             }
-            Output::Gate(..) | Output::Log(_) => {}
+            Output::Gate(..) | Output::Log(_) | Output::Keep(_) => {}
             Output::Stopped => return Err("nobody asked it to stop".to_owned()),
         }
         Ok(())

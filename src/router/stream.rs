@@ -13,8 +13,16 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Stream {
     identity: Identity,
+    /// The stream's own number and its sender's, in records.
+    pub(super) number: u64,
+    pub(super) from_number: u64,
+    /// The store knows of it.
+    pub(super) is_recorded: bool,
     /// The last number given; never goes back.
     last_seq: u64,
+    /// Numbers that may go out, and that are being reserved for that.
+    pub(super) reserved: u64,
+    pub(super) asked: u64,
     /// What waits to go out, in the order of its numbers.
     pub(super) waiting: VecDeque<(u64, MessageKey)>,
     /// What is on the way and not acknowledged.
@@ -32,6 +40,14 @@ impl Stream {
 
     pub(super) const fn from(&self) -> AgentKey {
         self.identity.from
+    }
+
+    pub(super) const fn topic(&self) -> Option<&Arc<str>> {
+        self.identity.topic.as_ref()
+    }
+
+    pub(super) const fn last_seq(&self) -> u64 {
+        self.last_seq
     }
 
     pub(super) const fn next_seq(&mut self) -> u64 {
@@ -149,11 +165,23 @@ impl Streams {
         self.keys.get(&(from, to, topic) as &dyn Identified).copied()
     }
 
-    pub(super) fn open(&mut self, from: AgentKey, to: AgentKey, topic: Option<&str>) -> StreamKey {
+    /// Opens one whose numbers go on after `last_seq`, and of which these are reserved.
+    pub(super) fn open(
+        &mut self,
+        (from, from_number): (AgentKey, u64),
+        to: AgentKey,
+        topic: Option<&str>,
+        (last_seq, reserved): (u64, u64),
+    ) -> StreamKey {
         let identity = Identity { from, to, topic: topic.map(Arc::from) };
         let stream = self.slots.insert(Stream {
             identity: identity.clone(),
-            last_seq: 0,
+            number: 0,
+            from_number,
+            is_recorded: false,
+            last_seq,
+            reserved,
+            asked: reserved,
             waiting: VecDeque::new(),
             on_way: BTreeMap::new(),
             turn: None,
@@ -163,10 +191,17 @@ impl Streams {
         stream
     }
 
-    pub(super) fn close(&mut self, stream: StreamKey) {
-        if let Some(stream) = self.slots.remove(stream) {
-            self.keys.remove(&stream.identity);
-        }
+    pub(super) fn close(&mut self, stream: StreamKey) -> Option<Stream> {
+        let stream = self.slots.remove(stream)?;
+        self.keys.remove(&stream.identity);
+        Some(stream)
+    }
+
+    /// All of them, the oldest first.
+    pub(super) fn keys(&self) -> Vec<StreamKey> {
+        let mut keys: Vec<_> = self.keys.values().copied().collect();
+        keys.sort_unstable_by_key(|key| self.slots[*key].number);
+        keys
     }
 
     pub(super) fn get(&self, stream: StreamKey) -> Option<&Stream> {

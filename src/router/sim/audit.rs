@@ -111,7 +111,7 @@ impl Router {
         let ordered = stream.waiting.iter().is_sorted_by_key(|(seq, _)| *seq);
         ensure(ordered, || "what waits is out of order".into())?;
         let first = stream.waiting.front().map(|(_, key)| &self.messages[*key]);
-        let turn = first.filter(|first| !first.is_resting()).map(|first| first.order);
+        let turn = first.filter(|first| !first.is_held()).map(|first| first.order);
         ensure(turn == stream.turn.map(|turn| turn.order), || "it is another's turn".into())?;
         let is_over = stream.is_orphan && stream.is_empty();
         ensure(!is_over, || "an orphaned stream stays".into())

@@ -40,7 +40,7 @@ fn one_sender_has_half_of_a_queue() {
                 ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
             cid> Bob: 1
             cid>> Bob: 2
-                cid < ACK {"ack_id":"c2","durability":"memory","state":"accepted"}
+                cid < ACK {"ack_id":"c2","durability":"disk","state":"accepted"}
             cid>> Bob: 3
                 cid < BUSY {"ack_id":"c3","queue_depth":4,"retry_after_ms":50}
             bob reads
@@ -102,9 +102,9 @@ fn a_mailbox_is_bounded_like_a_queue() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
             ann>> Bob: 3
                 ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
         "#]],
@@ -138,17 +138,17 @@ fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             ann> Bob: 2
             ann>> *: all
-                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
                 ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
             ann again
                 ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
             bob reads
                 bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
             ann again
+                ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
                 bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
-                ann < ACK {"ack_id":"a3","durability":"memory","recipients":2,"state":"accepted"}
             ann again
-                ann < ACK {"ack_id":"a3","durability":"memory","recipients":2,"state":"accepted"}
+                ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
         "#]],
     );
 }
@@ -179,8 +179,8 @@ fn an_at_most_once_broadcast_too() {
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             ann> Bob: 2
             ann> *: all
-                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" {"body":"all"}
                 ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" {"body":"all"}
             bob reads
                 bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
             ann again
@@ -221,9 +221,9 @@ fn a_broadcast_that_nobody_can_take_is_not_taken() {
             cid joins
                 cid < WELCOME {"agent":"Cid"}
             ann again
+                ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
                 bob < DELIVER d3 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
                 cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
-                ann < ACK {"ack_id":"a3","durability":"memory","recipients":2,"state":"accepted"}
         "#]],
     );
 }
@@ -266,7 +266,7 @@ fn everything_together_is_bounded() {
                 ann < BUSY {"ack_id":"a5","queue_depth":0,"retry_after_ms":50}
             outside 0
             ann again
-                ann < ACK {"ack_id":"a5","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
                 bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"5"}
         "#]],
     );
@@ -296,7 +296,7 @@ fn a_window_keeps_the_order_of_what_waits() {
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             cid>> Bob: 2
-                cid < ACK {"ack_id":"c1","durability":"memory","state":"accepted"}
+                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
             ann> Bob: 3
             cid> Bob #t: 4
             bob reads
@@ -399,32 +399,32 @@ fn a_client_that_does_not_read_is_closed_and_its_mail_stays() {
         quick,
         &script.replace("PONG {}", "PONG {\"nonce\":\"n\"}"),
         expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
-        bob stalls
-        ann>> Bob: kept
-            ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
-        ann> Bob: lost
-            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
-        wait 5000
-            ann < PING {}
-            bob < PING {}
-        ann says PONG {"nonce":"n"}
-        wait 10000
-            ann < PING {}
-            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-            bob close Fault(HeartbeatTimeout)
-        wait 1000
-            bob hang up
-        bob goes
-            ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
-    "#]],
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            bob stalls
+            ann>> Bob: kept
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
+            ann> Bob: lost
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
+            wait 5000
+                ann < PING {}
+                bob < PING {}
+            ann says PONG {"nonce":"n"}
+            wait 10000
+                ann < PING {}
+                bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                bob close Fault(HeartbeatTimeout)
+            wait 1000
+                bob hang up
+            bob goes
+                ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
+        "#]],
     );
 }
 

@@ -22,7 +22,7 @@ fn a_message_is_accepted_delivered_and_acknowledged() {
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
             bob acks d1
             bob acks d1
@@ -59,9 +59,9 @@ fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             ann>> Bob: two
-                ann < ACK {"ack_id":"a2","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
             bob joins
                 bob < WELCOME {"agent":"Bob"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
@@ -101,16 +101,16 @@ fn a_cumulative_ack_covers_what_was_delivered_in_its_stream() {
             bob joins {"capabilities":{"max_inflight":3}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":3,"resume":false,"supports_topics":true}}
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
             ann>> Bob #t: other stream
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob #t seq 1 requires_ack true {"body":"other stream"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a3","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
                 bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"body":"2"}
             ann>> Bob: 3
-                ann < ACK {"ack_id":"a4","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
             bob acks d3 {"cumulative_seq":99}
                 bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"3"}
             bob goes
@@ -139,10 +139,10 @@ fn no_more_than_max_inflight_are_on_the_way() {
             bob joins {"capabilities":{"max_inflight":1}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             ann> Bob: 3 waits behind it
             ann> Bob #t: another stream does not
                 bob < DELIVER d2 Ann -> Bob #t seq 1 {"body":"another stream does not"}
@@ -169,7 +169,7 @@ fn with_max_inflight_0_mail_stays_in_the_mailbox() {
             bob joins {"capabilities":{"max_inflight":0}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
             ann>> Bob: kept
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             ann> Bob: behind it
             bob goes
                 ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
@@ -199,13 +199,13 @@ fn what_is_given_back_comes_again_and_what_was_not_sent_waits_for_it() {
             bob joins {"capabilities":{"max_inflight":2}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":2,"resume":false,"supports_topics":true}}
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
             ann>> Bob: 3
-                ann < ACK {"ack_id":"a3","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
             bob nacks d1 10
             bob acks d2
             wait 49
@@ -234,10 +234,10 @@ fn what_is_refused_is_told_to_its_sender() {
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
             ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
             bob nacks d1
                 ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
@@ -257,44 +257,44 @@ fn ten_failures_are_enough() {
     check(
         &script,
         expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
-        ann>> Bob: poison
-            ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 4 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 5 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 6 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 7 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 8 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 9 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-        wait 50
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 10 requires_ack true {"body":"poison"}
-        bob nacks d1 50
-            ann < NACK {"ack_id":"a1","code":"GAVE_UP","message":"10 attempts to deliver it failed","to":"Bob"}
-        wait 50
-    "#]],
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            ann>> Bob: poison
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 4 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 5 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 6 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 7 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 8 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 9 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+            wait 50
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 10 requires_ack true {"body":"poison"}
+            bob nacks d1 50
+                ann < NACK {"ack_id":"a1","code":"GAVE_UP","message":"10 attempts to deliver it failed","to":"Bob"}
+            wait 50
+        "#]],
     );
 }
 
@@ -344,10 +344,10 @@ fn a_message_lives_as_long_as_it_says() {
             bob joins {"capabilities":{"max_inflight":1}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
             ann>> Bob 100ms: on the way
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
             ann>> Bob 50ms: waits
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             ann> Bob 60ms: waits too
             wait 50
                 ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
@@ -357,7 +357,7 @@ fn a_message_lives_as_long_as_it_says() {
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             bob acks d1
             ann>> Bob: next
-                ann < ACK {"ack_id":"a4","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
                 bob < DELIVER d3 Ann -> Bob seq 4 requires_ack true {"body":"next"}
         "#]],
     );
@@ -380,7 +380,7 @@ fn the_usual_life_is_a_day() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             wait 86399999
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
@@ -408,23 +408,23 @@ fn a_double_is_answered_again_and_not_taken_again() {
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
             ann again
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob acks d1
             ann again
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             ann goes
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"two"}
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
             bob says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                bob < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                bob < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d3 Bob -> Bob seq 1 requires_ack true {"body":"one"}
         "#]],
     );
@@ -467,16 +467,16 @@ fn a_double_is_forgotten_after_enough_others() {
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
             ann>> Bob: two
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
             ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob acks d1
             ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"one"}
         "#]],
     );
@@ -503,23 +503,23 @@ fn where_too_many_doubles_are_remembered_each_name_keeps_a_few() {
             bob joins {"capabilities":{"max_inflight":9}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":false,"supports_topics":true}}
             ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
             bob acks d1
             ann again
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             ann>> Bob: two
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
             bob acks d2
             ann>> Bob: three
-                ann < ACK {"ack_id":"a3","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
                 bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"three"}
             bob acks d3
             ann again
-                ann < ACK {"ack_id":"a3","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
             ann says SEND id=a2 to=Bob meta={"requires_ack":true} {"body":"two"}
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"two"}
         "#]],
     );
@@ -544,7 +544,7 @@ fn what_is_queued_for_a_connection_that_ends_is_told_to_its_sender() {
             ann> Bob: handed out, not written
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"handed out, not written"}
             ann>> Bob: kept
-                ann < ACK {"ack_id":"a2","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"kept"}
             bob goes
                 ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}

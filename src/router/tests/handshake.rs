@@ -430,7 +430,7 @@ fn a_guest_sends_and_is_in_no_broadcast_and_no_listing() {
             gus> Ann: hello
                 ann < DELIVER d1 @guest-e43fe68b -> Ann seq 1 {"body":"hello"}
             gus>> Ann: surely
-                gus < ACK {"ack_id":"g2","durability":"memory","state":"accepted"}
+                gus < ACK {"ack_id":"g2","durability":"disk","state":"accepted"}
                 ann < DELIVER d2 @guest-e43fe68b -> Ann seq 2 requires_ack true {"body":"surely"}
             ann> *: all
                 bob < DELIVER d3 Ann -> Bob seq 1 originalTo "*" {"body":"all"}
@@ -572,7 +572,7 @@ fn a_client_says_bye() {
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             bob>> Ann: kept
-                bob < ACK {"ack_id":"b1","durability":"memory","state":"accepted"}
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
                 ann < DELIVER d1 Bob -> Ann seq 1 requires_ack true {"body":"kept"}
             ann says BYE {"reason":"done"}
                 ann close Bye

@@ -23,11 +23,11 @@ fn relay_tells_how_it_is() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: waits
-                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             ann says SEND id=q to=@relay {"kind":"request","body":"status"}
                 ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
             gus says SEND id=r to=@RELAY meta={"requires_ack":true} {"kind":"request","body":"status"}
-                gus < ACK {"ack_id":"r","durability":"memory","state":"accepted"}
+                gus < ACK {"ack_id":"r","state":"accepted"}
                 gus < DELIVER d2 @relay -> @guest-ef842070 seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         "#]],
     );
@@ -59,7 +59,7 @@ fn relay_lists_agents_in_pages() {
                 bob < ACK {"ack_id":"x"}
             cid goes
             ann>> Bob: on the way
-                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
             gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2}}
                 gus < DELIVER d2 @relay -> @guest-09191889 seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0},{"here":true,"in_flight":1,"name":"Bob","queued":1,"queued_bytes":594,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":1}],"next_cursor":"Bob"},"kind":"response"}
@@ -117,12 +117,12 @@ fn a_tap_sees_what_is_routed() {
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             ann> Bob #t: one
-                bob < DELIVER d2 Ann -> Bob #t seq 1 {"body":"one"}
-                tom < DELIVER d3 @relay -> @guest-e43fe68b seq 2 {"body":"","data":{"from":"Ann","id":"e09c0cb9-4c15-4d37-9d6b-7ee6a0d8a0a2","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
+                tom < DELIVER d2 @relay -> @guest-e43fe68b seq 2 {"body":"","data":{"from":"Ann","id":"e09c0cb9-4c15-4d37-9d6b-7ee6a0d8a0a2","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
+                bob < DELIVER d3 Ann -> Bob #t seq 1 {"body":"one"}
             ann>> *: two
-                bob < DELIVER d4 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"two"}
-                tom < DELIVER d5 @relay -> @guest-e43fe68b seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
-                ann < ACK {"ack_id":"a2","durability":"memory","recipients":1,"state":"accepted"}
+                tom < DELIVER d4 @relay -> @guest-e43fe68b seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
+                ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
+                bob < DELIVER d5 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"two"}
             ann> Zoe: not routed
                 ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
             ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
@@ -157,8 +157,8 @@ fn a_slow_tap_loses_copies_is_told_and_hinders_nobody() {
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann> Ann: 1
-                ann < DELIVER d2 Ann -> Ann seq 1 {"body":"1"}
-                tom < DELIVER d3 @relay -> @guest-e43fe68b seq 2 {"body":"","data":{"from":"Ann","id":"37ac1312-8c00-4649-8eb8-a9a7b34c8fe8","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
+                tom < DELIVER d2 @relay -> @guest-e43fe68b seq 2 {"body":"","data":{"from":"Ann","id":"37ac1312-8c00-4649-8eb8-a9a7b34c8fe8","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
+                ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
             ann> Ann: 2
                 ann < DELIVER d4 Ann -> Ann seq 2 {"body":"2"}
             ann> Ann: 3

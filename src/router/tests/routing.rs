@@ -106,7 +106,7 @@ fn a_broadcast_reaches_everyone_but_its_sender() {
                 ann < WELCOME {"agent":"Ann"}
             ann> *: nobody
             ann>> *: nobody
-                ann < ACK {"ack_id":"a2","durability":"memory","recipients":0,"state":"accepted"}
+                ann < ACK {"ack_id":"a2","durability":"disk","recipients":0,"state":"accepted"}
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             cid joins
@@ -115,9 +115,9 @@ fn a_broadcast_reaches_everyone_but_its_sender() {
                 bob < DELIVER d1 Ann -> Bob seq 1 originalTo "*" {"body":"all"}
                 cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" {"body":"all"}
             ann>> *: all, surely
+                ann < ACK {"ack_id":"a4","durability":"disk","recipients":2,"state":"accepted"}
                 bob < DELIVER d3 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"all, surely"}
                 cid < DELIVER d4 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all, surely"}
-                ann < ACK {"ack_id":"a4","durability":"memory","recipients":2,"state":"accepted"}
         "#]],
     );
 }
@@ -173,14 +173,14 @@ fn a_topic_reaches_its_subscribers_once_each() {
             bob> #build.linux: to ann
                 ann < DELIVER d4 Bob -> Ann #build.linux seq 1 originalTo "*" {"body":"to ann"}
             ann>> #build.linux: three
+                ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
                 bob < DELIVER d5 Ann -> Bob #build.linux seq 2 originalTo "*" requires_ack true {"body":"three"}
-                ann < ACK {"ack_id":"a4","durability":"memory","recipients":1,"state":"accepted"}
             bob goes
             bob joins
                 bob < WELCOME {"agent":"Bob"}
                 bob < DELIVER d5 Ann -> Bob #build.linux seq 2 attempt 2 originalTo "*" requires_ack true {"body":"three"}
             ann>> #build.linux: gone with the session
-                ann < ACK {"ack_id":"a5","durability":"memory","recipients":0,"state":"accepted"}
+                ann < ACK {"ack_id":"a5","durability":"disk","recipients":0,"state":"accepted"}
         "#]],
     );
 }
@@ -330,8 +330,8 @@ fn who_does_not_acknowledge_gets_no_at_least_once_mail() {
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"perhaps"}
             ann>> *: all, surely
                 ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"Bob doesn't acknowledge: send without requires_ack","to":"Bob"}
+                ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
                 cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all, surely"}
-                ann < ACK {"ack_id":"a3","durability":"memory","recipients":1,"state":"accepted"}
         "#]],
     );
 }
@@ -367,7 +367,7 @@ fn a_broadcast_too_large_to_deliver_is_told_for_each_recipient() {
             ann>> *: x*427
                 ann < NACK {"ack_id":"a1","code":"TOO_LARGE","message":"its DELIVER to Bob would be over max_frame_bytes (1000)","to":"Bob"}
                 ann < NACK {"ack_id":"a1","code":"TOO_LARGE","message":"its DELIVER to Cid would be over max_frame_bytes (1000)","to":"Cid"}
-                ann < ACK {"ack_id":"a1","durability":"memory","recipients":0,"state":"accepted"}
+                ann < ACK {"ack_id":"a1","durability":"disk","recipients":0,"state":"accepted"}
         "#]],
     );
 }
@@ -398,9 +398,9 @@ fn streams_are_bounded() {
             ann> Cid: 3
                 ann < NACK {"ack_id":"a3","code":"LIMIT","message":"2 streams are open already"}
             ann>> *: 4
-                bob < DELIVER d3 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"4"}
                 ann < NACK {"ack_id":"a4","code":"LIMIT","message":"2 streams are open already","to":"Cid"}
-                ann < ACK {"ack_id":"a4","durability":"memory","recipients":1,"state":"accepted"}
+                ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"4"}
             ann> Bob: 5
                 bob < DELIVER d4 Ann -> Bob seq 3 {"body":"5"}
         "#]],
@@ -425,7 +425,7 @@ fn names_are_forgotten_with_their_mailbox() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             ann>> Bob: kept
-                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             wait 86399999
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"the name of its recipient was forgotten","to":"Bob"}
@@ -452,7 +452,7 @@ fn what_a_guest_said_outlives_it() {
                 bob < WELCOME {"agent":"Bob"}
             bob goes
             gus>> Bob: remember
-                gus < ACK {"ack_id":"g1","away":true,"durability":"memory","state":"accepted"}
+                gus < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
             gus goes
             bob joins
                 bob < WELCOME {"agent":"Bob"}

@@ -18,6 +18,8 @@
 //! wait 300                          milliseconds go by, with a tick at every deadline
 //! sleep 20000                       the daemon itself sleeps, then ticks
 //! outside 1000 | stop upgrade
+//! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
+//! disk shows                        from here on, changes stand in the transcript
 //! ```
 //!
 //! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance.
@@ -28,6 +30,7 @@ use crate::{
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
         payload::Capabilities,
+        record::Change,
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -78,7 +81,44 @@ struct World {
     names: BTreeMap<ClientId, String>,
     next_client: u64,
     ids: BTreeMap<String, String>,
+    /// Changes that were said, and that are kept.
+    said: u64,
+    kept: u64,
+    disk_holds: bool,
+    disk_shows: bool,
     transcript: String,
+}
+
+/// A change in few words.
+fn keep_text(change: &Change) -> String {
+    match change {
+        Change::Taken(taken) => {
+            let to: Vec<_> = taken
+                .deliveries
+                .iter()
+                .map(|to| format!("{}#{} attempts {}", to.to_name, to.seq, to.attempts))
+                .collect();
+            let left = taken.double.left.len();
+            format!("{} for [{}], {left} left", taken.message.send_id, to.join(", "))
+        }
+        Change::Attempted { delivery, attempts, failures } => {
+            format!("delivery {delivery}: {attempts} attempts, {failures} failures")
+        }
+        Change::Ended { delivery, ending, .. } => format!("delivery {delivery}: {ending:?}"),
+        Change::Revived { delivery, .. } => format!("delivery {delivery} revived"),
+        Change::Agent(agent) => {
+            let is = if agent.forget_at.is_some() { "away" } else { "here" };
+            format!("{} {is}", agent.name)
+        }
+        Change::AgentForgotten(agent) => format!("agent {agent} forgotten"),
+        Change::Session(session) => format!("session {} of agent {}", session.id, session.agent),
+        Change::SessionEnded { agent } => format!("session of agent {agent} ended"),
+        Change::Stream(stream) => {
+            let topic = stream.topic.as_deref().unwrap_or_default();
+            format!("stream {}→{} {topic:?} up to {}", stream.from, stream.to, stream.reserved)
+        }
+        Change::StreamEnded(stream) => format!("stream {stream} ended"),
+    }
 }
 
 struct Actor {
@@ -98,6 +138,10 @@ impl World {
             names: BTreeMap::new(),
             next_client: 1,
             ids: BTreeMap::new(),
+            said: 0,
+            kept: 0,
+            disk_holds: false,
+            disk_shows: false,
             transcript: String::new(),
         }
     }
@@ -110,6 +154,7 @@ impl World {
                 self.now += rest.parse::<u64>().unwrap();
                 self.handle(Input::Tick);
             }
+            "disk" => self.disk(rest),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
             _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
@@ -271,10 +316,32 @@ impl World {
             }
             self.show(&output);
         }
+        if !self.disk_holds && self.said > self.kept {
+            self.kept = self.said;
+            self.handle(Input::Kept(self.kept));
+        }
         for who in touched {
             if !self.clients[&who].stalls {
                 self.write(&who);
             }
+        }
+    }
+
+    /// What the store does, and when.
+    fn disk(&mut self, verb: &str) {
+        match verb {
+            "holds" => self.disk_holds = true,
+            "keeps" => {
+                self.disk_holds = false;
+                self.kept = self.said;
+                self.handle(Input::Kept(self.kept));
+            }
+            "fails" => {
+                self.kept = self.said;
+                self.handle(Input::Refused(self.kept, "no space left on device"));
+            }
+            "shows" => self.disk_shows = true,
+            other => panic!("no verb: disk {other}"),
         }
     }
 
@@ -297,6 +364,13 @@ impl World {
             }
             Output::Close(id, reason) => format!("{} close {reason:?}", self.names[id]),
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
+            Output::Keep(change) => {
+                self.said += 1;
+                if !self.disk_shows {
+                    return;
+                }
+                format!("keep {}", keep_text(change))
+            }
             Output::Log(_) => return,
             Output::Stopped => "stopped".to_owned(),
         };

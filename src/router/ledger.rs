@@ -1,0 +1,381 @@
+//! What outlives the machine: the changes it says, and what waits until they are kept.
+//!
+//! Whatever the store has to keep goes out as [`Output::Keep`], and is counted. Nothing waits for most
+//! of it. What does wait stands in line here, behind its change: an at-least-once message, which goes
+//! out and is accepted only once it is kept, and numbers of a stream, which are used only then.
+
+use super::{
+    AgentKey, ClientId, MessageKey, Output, Router, StreamKey,
+    doubles::{Content, Standing},
+    message::{SendId, State},
+    send::Said,
+};
+use crate::protocol::{
+    code::NackCode,
+    record::{
+        AgentRecord, Change, DeliveryRecord, DoubleRecord, MessageRecord, Numbers, StreamRecord,
+        Taken,
+    },
+};
+use std::collections::VecDeque;
+
+/// Numbers of a stream that are reserved at once.
+const BLOCK: u64 = 1_024;
+
+/// How far a change is behind which something waits.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Changes that were said.
+    said: u64,
+    /// Changes of these that are kept.
+    kept: u64,
+    /// In the order of the changes.
+    line: VecDeque<(u64, Waiting)>,
+    /// The last numbers that were given.
+    pub(super) last: Numbers,
+}
+
+impl Ledger {
+    /// Changes that the store has still before it.
+    pub(super) const fn backlog(&self) -> u64 {
+        self.said - self.kept
+    }
+
+    pub(super) const fn is_kept(&self, ticket: u64) -> bool {
+        ticket <= self.kept
+    }
+
+    /// What comes next that waits for no change beyond `upto`.
+    fn next_until(&mut self, upto: u64) -> Option<Waiting> {
+        let is_due = self.line.front().is_some_and(|(ticket, _)| *ticket <= upto);
+        if is_due { self.line.pop_front().map(|(_, waiting)| waiting) } else { None }
+    }
+}
+
+/// Something that goes on when a change is kept.
+#[derive(Debug)]
+enum Waiting {
+    Taken(Box<Pending>),
+    /// A SEND that was being kept came again, maybe on another connection.
+    Again(Promise, AgentKey, Content),
+    /// Numbers of a stream, up to this one.
+    Numbers(StreamKey, u64),
+}
+
+/// A SEND that is being kept.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) sender: AgentKey,
+    pub(super) content: Content,
+    pub(super) deliveries: Vec<MessageKey>,
+    /// What the sender hears; nothing where BUSY told it to come again.
+    pub(super) promise: Option<Promise>,
+    /// Something that was taken earlier of the same SEND could not be kept.
+    is_spoiled: bool,
+}
+
+/// Who is to hear that a SEND is accepted.
+#[derive(Clone, Debug)]
+pub(super) struct Promise {
+    pub(super) client: ClientId,
+    pub(super) send_id: SendId,
+    pub(super) recipients: Option<u64>,
+    pub(super) away: bool,
+}
+
+impl Router {
+    /// Hands a change to the store.
+    pub(super) fn keep(&mut self, change: Change) -> u64 {
+        self.out.push(Output::Keep(change));
+        self.ledger.said += 1;
+        self.ledger.said
+    }
+
+    fn wait_for(&mut self, ticket: u64, waiting: Waiting) {
+        self.ledger.line.push_back((ticket, waiting));
+    }
+
+    /// Hands over a SEND, or the part of it that is new. Gives back its ticket and the message's number.
+    pub(super) fn keep_taken(
+        &mut self,
+        said: &Said<'_>,
+        (content, number): (Content, Option<u64>),
+        deliveries: Vec<MessageKey>,
+        (recipients, left): (Option<u64>, &[AgentKey]),
+        promise: Option<Promise>,
+    ) -> (u64, u64) {
+        let number = number.unwrap_or_else(|| {
+            self.ledger.last.message += 1;
+            self.ledger.last.message
+        });
+        let sender = self.roster[said.from].number;
+        let first = deliveries.first().and_then(|key| self.messages[*key].kept());
+        let shared = first.map_or_else(|| self.shared(said), |kept| kept.shared.clone());
+        let speaker = self.speaker(said);
+        let message = MessageRecord {
+            number,
+            sender,
+            session: speaker.session.clone(),
+            proof: speaker.proof,
+            send_id: (&*said.envelope.id).into(),
+            to_everyone: recipients.is_some(),
+            unix_ms: self.now.unix_ms,
+            shared,
+        };
+        let numbers = left.iter().filter_map(|agent| Some(self.roster.get(*agent)?.number));
+        let double = DoubleRecord {
+            message: number,
+            sender,
+            fingerprint: content.fingerprint(),
+            recipients,
+            left: numbers.collect(),
+        };
+        let records = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
+        let taken = Taken { message, deliveries: records, double };
+        let ticket = self.keep(Change::Taken(Box::new(taken)));
+        let pending =
+            Pending { sender: said.from, content, deliveries, promise, is_spoiled: false };
+        self.wait_for(ticket, Waiting::Taken(Box::new(pending)));
+        (ticket, number)
+    }
+
+    fn delivery_record(&self, key: MessageKey, message: u64) -> DeliveryRecord {
+        let taken = &self.messages[key];
+        let kept = taken.kept().expect("only what is kept has a record");
+        let to = &self.roster[taken.to];
+        DeliveryRecord {
+            number: taken.order,
+            message,
+            stream: self.streams[taken.stream].number,
+            to: to.number,
+            to_name: to.name.clone(),
+            seq: taken.seq,
+            id: kept.id,
+            expires: taken.expires,
+            attempts: kept.recorded,
+            failures: 0,
+        }
+    }
+
+    /// A SEND came again while it is being kept: its answer waits with it.
+    pub(super) fn promise_again(&mut self, promise: Promise, from: AgentKey, content: Content) {
+        let said = self.ledger.said;
+        self.wait_for(said, Waiting::Again(promise, from, content));
+    }
+
+    pub(super) fn keep_agent(&mut self, agent: AgentKey) {
+        let agent = &self.roster[agent];
+        if agent.is_guest() {
+            return;
+        }
+        let record = AgentRecord {
+            number: agent.number,
+            name: agent.name.clone(),
+            since_unix_ms: agent.since_unix_ms,
+            forget_at: agent.forget_at,
+        };
+        self.keep(Change::Agent(record));
+    }
+
+    /// The next number of a stream, which goes out once it is reserved.
+    pub(super) fn next_seq(&mut self, key: StreamKey) -> u64 {
+        let seq = self.streams[key].next_seq();
+        if seq + BLOCK / 2 > self.streams[key].asked {
+            self.reserve(key, seq + BLOCK - 1);
+        }
+        seq
+    }
+
+    fn reserve(&mut self, key: StreamKey, upto: u64) {
+        self.streams[key].asked = upto;
+        let record = self.stream_record(key, upto);
+        let ticket = self.keep(Change::Stream(record));
+        self.wait_for(ticket, Waiting::Numbers(key, upto));
+    }
+
+    /// Streams of guests end with their last message and never come again: nothing is reserved, and the
+    /// store hears of one only when it has to keep a message of it.
+    pub(super) fn record_stream(&mut self, key: StreamKey) {
+        if !self.streams[key].is_recorded {
+            let record = self.stream_record(key, 0);
+            self.keep(Change::Stream(record));
+        }
+    }
+
+    fn stream_record(&mut self, key: StreamKey, reserved: u64) -> StreamRecord {
+        if !self.streams[key].is_recorded {
+            self.ledger.last.stream += 1;
+            self.streams[key].number = self.ledger.last.stream;
+            self.streams[key].is_recorded = true;
+        }
+        let stream = &self.streams[key];
+        StreamRecord {
+            number: stream.number,
+            from: stream.from_number,
+            to: self.roster[stream.to()].number,
+            topic: stream.topic().cloned(),
+            reserved,
+        }
+    }
+
+    /// A stream is over, here and in the store.
+    pub(super) fn close_stream(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.close(key)
+            && stream.is_recorded
+        {
+            self.keep(Change::StreamEnded(stream.number));
+        }
+    }
+
+    /// A delivery was handed out, or failed.
+    pub(super) fn record_attempt(&mut self, key: MessageKey) {
+        let message = &mut self.messages[key];
+        let delivery = message.order;
+        let Some(kept) = message.kept_mut() else { return };
+        kept.recorded = kept.attempts;
+        let (attempts, failures) = (kept.attempts, kept.failures);
+        self.keep(Change::Attempted { delivery, attempts, failures });
+    }
+
+    /// The store has kept all changes up to this one.
+    pub(super) fn kept(&mut self, upto: u64) {
+        self.ledger.kept = upto.min(self.ledger.said);
+        while let Some(waiting) = self.ledger.next_until(upto) {
+            match waiting {
+                Waiting::Taken(pending) if pending.is_spoiled => self.not_kept(*pending, ""),
+                Waiting::Taken(pending) => self.taken_is_kept(*pending),
+                Waiting::Again(promise, from, content) => {
+                    self.answer_again(&promise, from, content)
+                }
+                Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
+            }
+        }
+    }
+
+    /// The changes up to this one are through, but of messages nothing could be kept.
+    pub(super) fn refused(&mut self, upto: u64, why: &str) {
+        self.ledger.kept = upto.min(self.ledger.said);
+        while let Some(waiting) = self.ledger.next_until(upto) {
+            match waiting {
+                Waiting::Taken(pending) => self.not_kept(*pending, why),
+                Waiting::Again(promise, from, content) => {
+                    self.answer_again(&promise, from, content)
+                }
+                // The store owes them still. Who speaks at most once isn't to wait for a disk.
+                Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
+            }
+        }
+    }
+
+    fn taken_is_kept(&mut self, pending: Pending) {
+        if let Some(promise) = pending.promise {
+            self.accept(&promise);
+        }
+        for key in pending.deliveries {
+            // It may be over already: its recipient's name was forgotten.
+            let Some(message) = self.messages.get_mut(key) else { continue };
+            let (stream, to) = (message.stream, message.to);
+            if let Some(kept) = message.kept_mut() {
+                kept.state = State::Waiting;
+            }
+            self.set_alarm(key);
+            self.refresh_turn(stream);
+            self.pump(to);
+        }
+    }
+
+    fn reserved(&mut self, key: StreamKey, upto: u64) {
+        // It may be over already, with its recipient's name.
+        if self.streams.get(key).is_some() {
+            self.streams[key].reserved = upto;
+            self.refresh_turn(key);
+            self.pump(self.streams[key].to());
+        }
+    }
+
+    /// Undoes the taking of a SEND, as far as it could not be kept.
+    fn not_kept(&mut self, pending: Pending, why: &str) {
+        let agents: Vec<_> =
+            pending.deliveries.iter().filter_map(|key| Some(self.messages.get(*key)?.to)).collect();
+        for key in &pending.deliveries {
+            if let Some(message) = self.settle(*key) {
+                self.pump(message.to);
+            }
+        }
+        self.forget_taken(&pending, agents);
+        let Some(promise) = pending.promise else { return };
+        let mut message = "the store could not keep it; send it again later".to_owned();
+        if !why.is_empty() {
+            message.push_str(": ");
+            message.push_str(why);
+        }
+        self.refuse(promise.client, promise.send_id.as_str(), NackCode::StoreFailed, message);
+    }
+
+    /// The same SEND is to reach these again; who has it from an earlier time keeps it.
+    fn forget_taken(&mut self, pending: &Pending, mut agents: Vec<AgentKey>) {
+        let Some(sender) = self.roster.get_mut(pending.sender) else { return };
+        let Some(standing) = sender.doubles.standing(pending.content).cloned() else { return };
+        let (had, number) = match standing {
+            Standing::Taken { recipients, number, ticket } => {
+                for (other, waiting) in &mut self.ledger.line {
+                    if let Waiting::Taken(later) = waiting
+                        && *other == ticket
+                    {
+                        later.is_spoiled = true;
+                    }
+                }
+                (recipients.unwrap_or(1), number)
+            }
+            Standing::Partly { recipients, left, number } => {
+                agents.extend(left);
+                (recipients, number)
+            }
+        };
+        let recipients = had.saturating_sub(pending.deliveries.len() as u64);
+        let doubles = &mut sender.doubles;
+        self.doubles -= doubles.len();
+        if recipients == 0 {
+            doubles.forget(pending.content);
+        } else {
+            doubles.restate(pending.content, Standing::Partly { recipients, left: agents, number });
+        }
+        self.doubles += doubles.len();
+    }
+
+    fn answer_again(&mut self, promise: &Promise, from: AgentKey, content: Content) {
+        let sender = self.roster.get(from);
+        match sender.and_then(|sender| sender.doubles.standing(content)) {
+            Some(Standing::Taken { .. }) => self.accept(promise),
+            // BUSY or the store's refusal was the first one's answer, and is the second one's.
+            _ => {
+                let message = "the store could not keep it; send it again later".to_owned();
+                self.refuse(
+                    promise.client,
+                    promise.send_id.as_str(),
+                    NackCode::StoreFailed,
+                    message,
+                );
+            }
+        }
+    }
+
+    /// The daemon ends in good order: what was recorded for the worst case is put right.
+    pub(super) fn settle_ledger(&mut self) {
+        for key in self.streams.keys() {
+            let stream = &self.streams[key];
+            if stream.is_recorded && stream.asked != u64::MAX && stream.asked != stream.last_seq() {
+                let last = stream.last_seq();
+                let record = self.stream_record(key, last);
+                self.keep(Change::Stream(record));
+            }
+        }
+        let is_off = |key: &MessageKey| {
+            self.messages[*key].kept().is_some_and(|kept| kept.attempts != kept.recorded)
+        };
+        let off: Vec<_> = self.deliveries.values().copied().filter(is_off).collect();
+        for key in off {
+            self.record_attempt(key);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A new start from what an earlier daemon kept.
+
+use super::{
+    AgentKey, Output, Router, StreamKey,
+    alarm::Alarm,
+    doubles::{Content, Standing},
+    hash::FastMap,
+    message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+};
+use crate::protocol::{
+    Now,
+    code::NackCode,
+    record::{
+        AgentRecord, Change, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
+        StreamRecord,
+    },
+};
+use std::{collections::BTreeMap, mem};
+
+/// Answers of `@relay` to one agent in a millisecond, at most: its numbers go on over restarts by time.
+const RELAY_SEQS_PER_MS: u64 = 1_024;
+
+/// Who and what the records' numbers mean now.
+#[derive(Default)]
+struct Places {
+    agents: FastMap<u64, AgentKey>,
+    /// Senders who are forgotten: their messages still go out.
+    ghosts: FastMap<u64, AgentKey>,
+    streams: FastMap<u64, StreamKey>,
+    /// Fingerprints of messages.
+    contents: FastMap<u64, Content>,
+    /// Open deliveries of messages.
+    open: FastMap<u64, u32>,
+}
+
+impl Places {
+    fn sender(&self, number: u64) -> Option<AgentKey> {
+        self.agents.get(&number).or_else(|| self.ghosts.get(&number)).copied()
+    }
+}
+
+impl Router {
+    /// Takes up what was kept. Nothing has happened before.
+    pub fn restore(&mut self, now: Now, image: Image, out: &mut Vec<Output>) {
+        self.now = now;
+        mem::swap(&mut self.out, out);
+        self.ledger.last = image.last;
+        if image.last.agent > 0 {
+            self.relay_seq_base = now.monotonic.0 * RELAY_SEQS_PER_MS;
+        }
+        let mut places = Places::default();
+        for (_, record) in image.agents {
+            let number = record.number;
+            let agent = self.restore_agent(record);
+            places.agents.insert(number, agent);
+        }
+        for (_, record) in image.streams {
+            self.restore_stream(&record, &mut places);
+        }
+        for double in image.doubles.values() {
+            places.contents.insert(double.message, Content::from_fingerprint(double.fingerprint));
+        }
+        for (_, record) in image.deliveries {
+            self.restore_delivery(record, &image.messages, &mut places);
+        }
+        for (_, record) in image.doubles {
+            self.restore_double(&record, &places);
+        }
+        for (number, dead) in image.dead {
+            self.dead.add(dead.id, number, dead.to);
+        }
+        for key in self.streams.keys() {
+            self.refresh_turn(key);
+            self.close_if_over(key);
+        }
+        mem::swap(&mut self.out, out);
+    }
+
+    fn restore_agent(&mut self, record: AgentRecord) -> AgentKey {
+        let key = self.roster.add(record.name, record.number);
+        let agent = &mut self.roster[key];
+        agent.since_unix_ms = record.since_unix_ms;
+        agent.forget_at = record.forget_at;
+        if agent.forget_at.is_none() {
+            // It was here when the daemon ended.
+            agent.since_unix_ms = self.now.unix_ms;
+            self.set_forgetting(key);
+        } else if let Some(at) = record.forget_at {
+            self.alarms.set(at, Alarm::Agent(key));
+        }
+        key
+    }
+
+    fn restore_stream(&mut self, record: &StreamRecord, places: &mut Places) {
+        let Some(to) = places.agents.get(&record.to).copied() else {
+            self.keep(Change::StreamEnded(record.number));
+            return;
+        };
+        let sender = places.agents.get(&record.from).copied();
+        let from = sender.unwrap_or_else(|| {
+            *places.ghosts.entry(record.from).or_insert_with(|| self.roster.ghost())
+        });
+        // Who is forgotten says nothing more, but all that was said may go out.
+        let numbers = sender.map_or((0, u64::MAX), |_| (record.reserved, record.reserved));
+        let key = self.streams.open((from, record.from), to, record.topic.as_deref(), numbers);
+        let stream = &mut self.streams[key];
+        stream.number = record.number;
+        stream.is_recorded = true;
+        stream.is_orphan = sender.is_none();
+        if sender.is_some() {
+            self.roster[from].says.push(key);
+        }
+        self.roster[to].hears.push(key);
+        places.streams.insert(record.number, key);
+    }
+
+    fn restore_delivery(
+        &mut self,
+        record: DeliveryRecord,
+        messages: &BTreeMap<u64, MessageRecord>,
+        places: &mut Places,
+    ) {
+        let found = (messages.get(&record.message), places.streams.get(&record.stream));
+        let (Some(message), Some(stream)) = found else {
+            return self.lose(&record);
+        };
+        let stream = *stream;
+        let (from, to) = (self.streams[stream].from(), self.streams[stream].to());
+        let bytes = message.shared.len() + HEAD_BYTES;
+        let content = places.contents.get(&record.message).copied();
+        let key = self.messages.insert(Message {
+            from,
+            to,
+            stream,
+            seq: record.seq,
+            order: record.number,
+            send_id: SendId::new(&message.send_id),
+            bytes,
+            expires: record.expires,
+            alarm: record.expires,
+            body: Body::Kept(Kept {
+                id: record.id,
+                shared: message.shared.clone(),
+                to_everyone: message.to_everyone,
+                speaker: Speaker { session: message.session.clone(), proof: message.proof },
+                attempts: record.attempts,
+                recorded: record.attempts,
+                failures: record.failures,
+                state: State::Waiting,
+                content: content.unwrap_or_default(),
+            }),
+        });
+        self.alarms.set(record.expires, Alarm::Message(key));
+        self.deliveries.insert(record.id, key);
+        self.streams[stream].wait(record.seq, key);
+        self.roster[to].outbox.charge(from, bytes);
+        self.memory.inside += bytes;
+        *places.open.entry(record.message).or_default() += 1;
+    }
+
+    /// What belongs to nothing that is known can't be delivered.
+    fn lose(&mut self, record: &DeliveryRecord) {
+        let why = "its recipient or its text is not in the store any more".into();
+        let ending = Ending::Dead { code: NackCode::StoreFailed, why };
+        let (delivery, unix_ms) = (record.number, self.now.unix_ms);
+        self.keep(Change::Ended { delivery, ending, unix_ms });
+    }
+
+    fn restore_double(&mut self, record: &DoubleRecord, places: &Places) {
+        let Some(sender) = places.agents.get(&record.sender).copied() else { return };
+        let number = record.message;
+        let standing = if record.left.is_empty() {
+            Standing::Taken { recipients: record.recipients, number, ticket: 0 }
+        } else {
+            let left = record.left.iter().filter_map(|agent| places.sender(*agent)).collect();
+            Standing::Partly { recipients: record.recipients.unwrap_or(0), left, number }
+        };
+        let open = places.open.get(&number).copied().unwrap_or(0);
+        self.remember(sender, Content::from_fingerprint(record.fingerprint), standing, open);
+    }
+}
