@@ -179,7 +179,7 @@ impl Router {
         }
     }
 
-    /// An at-most-once message is out of its queue.
+    /// A message is out of its queue.
     pub(super) fn release(&mut self, agent: Option<AgentKey>, from: AgentKey, bytes: usize) {
         if let Some(agent) = agent.and_then(|agent| self.roster.get_mut(agent)) {
             agent.outbox.release(from, bytes);
