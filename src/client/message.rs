@@ -121,10 +121,8 @@ impl Delivery {
             Some(meta) => envelope.typed(meta)?,
             None => ReceivedMeta::default(),
         };
-        let missing = |what: &str| Violation {
-            reference: Some(envelope.id.clone().into_owned()),
-            ..Violation::new(ErrorCode::Invalid, format!("DELIVER has no `{what}`"))
-        };
+        let missing =
+            |what: &str| envelope.breaks(ErrorCode::Invalid, format!("DELIVER has no `{what}`"));
         Ok(Self {
             id: envelope.id.clone().into_owned(),
             from: envelope.from.as_deref().ok_or_else(|| missing("from"))?.to_owned(),

@@ -98,11 +98,16 @@ impl<'a> Envelope<'a> {
 
     /// Types a raw member. What doesn't fit is `INVALID`, naming this envelope.
     pub fn typed<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
-        serde_json::from_str(json).map_err(|error| Violation {
-            code: ErrorCode::Invalid,
-            message: format!("{}: {}", self.kind.as_str(), sentence(&error)),
-            reference: Some(self.id.clone().into_owned()),
+        serde_json::from_str(json).map_err(|error| {
+            self.breaks(ErrorCode::Invalid, format!("{}: {}", self.kind, sentence(&error)))
         })
+    }
+
+    /// A violation that names this envelope.
+    #[must_use]
+    pub fn breaks(&self, code: ErrorCode, message: impl Into<String>) -> Violation {
+        let reference = Some(self.id.clone().into_owned());
+        Violation { reference, ..Violation::new(code, message) }
     }
 }
 
