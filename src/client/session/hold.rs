@@ -288,8 +288,10 @@ impl Hold {
 
     /// Whether it was held.
     fn let_go(&mut self, id: &str, out: &mut Vec<Output>) -> bool {
-        let waits = self.waiting.iter().position(|held| held.id.0 == id);
-        let held = self.take(id).or_else(|| self.waiting.remove(waits?));
+        let held = self.take(id).or_else(|| {
+            let waits = self.waiting.iter().position(|held| held.id.0 == id)?;
+            self.waiting.remove(waits)
+        });
         if let Some(weight) = held.as_ref().map(|held| held.weight).filter(|weight| *weight > 0) {
             out.push(Output::Released(weight));
         }
