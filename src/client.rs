@@ -6,8 +6,9 @@ mod driver;
 mod message;
 pub mod session;
 
+pub use crate::protocol::payload::Meta;
 pub use driver::Connect;
-pub use message::{Delivery, Ended, Event, Meta, Outgoing, SendId, State};
+pub use message::{Delivery, Ended, Event, Outgoing, SendId, State};
 
 use crate::{
     link::Connection,

@@ -351,6 +351,31 @@ pub struct Spoken<'a> {
     pub thread: Option<String>,
 }
 
+/// How our own clients fill a SEND's `payload_meta`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Meta {
+    /// At least once, rather than at most once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub requires_ack: bool,
+    /// How long it may wait, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// The sender waits for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// The id of the message that this one answers.
+    #[serde(rename = "replyTo", skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+}
+
+impl Meta {
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The empty object, for kinds that carry nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}

@@ -172,7 +172,7 @@ impl Router {
             requires_ack: false,
             sender: Some(Sender { session: SESSION.into(), auth: Proof::Operator }),
         };
-        let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: reply_to.into() }));
+        let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: Some(reply_to.into()) }));
         let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.get().len() + meta.get().len());
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);

@@ -1,7 +1,7 @@
 //! Transcripts: what happens on the left, what the machine does about it below.
 
 use super::*;
-use crate::client::message::Meta;
+use crate::protocol::payload::Meta;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
