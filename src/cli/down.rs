@@ -12,12 +12,9 @@ use crate::{
     protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{clock, lock::Lock};
+use platform::clock;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
-
-/// The lock that a daemon holds for life.
-pub(super) const LOCK: &str = "daemon.lock";
 
 /// How long a daemon may take to go.
 const STOP_MS: u64 = 15_000;
@@ -59,7 +56,7 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
     let client = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
-            return if is_locked(place)? { Err(hidden(place, &endpoint)) } else { Ok(false) };
+            return if place.is_locked()? { Err(hidden(place, &endpoint)) } else { Ok(false) };
         }
         Err(error) => return Err(error.into()),
     };
@@ -113,7 +110,7 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
 /// Nothing is there, or something that was started since.
 fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
     match Client::join(Settings::guest(endpoint)) {
-        Err(ClientError::NoDaemon { .. }) => Ok(!is_locked(place)?),
+        Err(ClientError::NoDaemon { .. }) => Ok(!place.is_locked()?),
         // One that is about to go may say so.
         Err(_) => Ok(false),
         Ok(client) => {
@@ -122,10 +119,6 @@ fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
             Ok(age < clock::monotonic_ms().saturating_sub(asked))
         }
     }
-}
-
-fn is_locked(place: &Place) -> Result<bool, Failure> {
-    Lock::is_held(&place.home.join(LOCK)).map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn hidden(place: &Place, endpoint: &str) -> Failure {

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
-    config::{Config, ENDPOINT_FILE, EndpointSources, is_absent},
+    config::{Config, ENDPOINT_FILE, EndpointSources, LOCK_FILE, is_absent},
     protocol::code::ErrorCode,
 };
-use platform::{endpoint::Endpoint, paths};
+use platform::{endpoint::Endpoint, lock::Lock, paths};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -113,6 +113,12 @@ impl Place {
             }
             other => other.map(greet).map_err(|error| refused(&make(""), error)),
         }
+    }
+
+    /// Whether a daemon runs with this home, wherever it listens.
+    pub(super) fn is_locked(&self) -> Result<bool, Failure> {
+        let lock = self.home.join(LOCK_FILE);
+        Lock::is_held(&lock).map_err(|error| Failure::failed(error.to_string()))
     }
 
     /// Reads again what a daemon that was started since has left.
