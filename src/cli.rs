@@ -8,6 +8,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod down;
+mod input;
 mod listen;
 mod log;
 mod place;

@@ -1,7 +1,7 @@
 //! `run`: wrap an agent. `agent-relay-wrap` is the same under another name.
 
 use super::{
-    DONE, Failure, argv,
+    DONE, Failure, argv, input,
     place::{Asked, refused},
     print::{Out, foreign_line, say},
 };
@@ -11,12 +11,7 @@ use crate::{
     wrap::{self, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
-use std::{
-    ffi::OsString,
-    fs,
-    io::{self, Read},
-    path::PathBuf,
-};
+use std::{ffi::OsString, io, path::PathBuf};
 
 /// The longest recording that `extract` reads.
 const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -116,7 +111,7 @@ impl Extract {
         if self.cols == 0 || self.rows == 0 {
             return Err(Failure::usage("a terminal has at least one column and one row"));
         }
-        let bytes = self.read()?;
+        let bytes = input::read(self.file.as_deref(), RECORDING_BYTES_MAX)?;
         let (messages, problems) = wrap::extract(&bytes, self.cols.into(), self.rows.into());
         for problem in problems {
             say(foreign_line(&problem));
@@ -126,24 +121,6 @@ impl Extract {
             out.line(message)?;
         }
         Ok(DONE)
-    }
-
-    fn read(&self) -> Result<Vec<u8>, Failure> {
-        let name = self.file.as_deref().filter(|name| *name != "-");
-        let source: Box<dyn Read> = match name {
-            Some(name) => Box::new(
-                fs::File::open(name)
-                    .map_err(|error| Failure::failed(format!("open {name}: {error}")))?,
-            ),
-            None => Box::new(io::stdin()),
-        };
-        let name = name.unwrap_or("standard input");
-        let mut bytes = Vec::new();
-        source
-            .take(RECORDING_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|error| Failure::failed(format!("read {name}: {error}")))?;
-        Ok(bytes)
     }
 }
 
