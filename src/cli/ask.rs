@@ -9,7 +9,7 @@ use crate::{
     client::{Client, ClientError, Delivery, Event, Settings, State},
     protocol::{
         name::Name,
-        relay::{AgentRow, Agents, Page},
+        relay::{AgentRow, Agents, Page, Process, Status},
     },
 };
 use serde::Deserialize;
@@ -52,6 +52,20 @@ pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<
     serde_json::from_str(json).map_err(|error| {
         Failure::failed(format!("the daemon's answer to `{what}` can't be read: {error}"))
     })
+}
+
+/// What the daemon says about its process; an older one says nothing.
+pub(super) fn about(client: &Client) -> Result<Option<Process<'static>>, Failure> {
+    let json = ask(client, "status", None)?;
+    let status: Status<'_> = read("status", &json)?;
+    let Some(daemon) = status.daemon else { return Ok(None) };
+    let it: Process<'_> = read("status", daemon.get())?;
+    Ok(Some(Process {
+        pid: it.pid,
+        endpoint: it.endpoint.into_owned().into(),
+        home: it.home.into_owned().into(),
+        left: it.left.map(|left| left.into_owned().into()),
+    }))
 }
 
 /// Shows `each` every agent that the daemon knows, page by page.

@@ -2,10 +2,9 @@
 
 use super::{
     DONE, Failure, TIMED_OUT,
-    ask::{ask, read},
+    ask::{about, ask, read},
     place::{Asked, Place},
     print::{Out, foreign_line},
-    up,
 };
 use crate::{
     client::{Client, ClientError, Event, Settings, State},
@@ -90,7 +89,7 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
     if place.sources.asked_for().is_some() {
         return Ok(());
     }
-    let Some(about) = up::about(client)? else { return Ok(()) };
+    let Some(about) = about(client)? else { return Ok(()) };
     let (theirs, ours) = (Path::new(&*about.home), &place.home);
     let is_same = match (theirs.canonicalize(), ours.canonicalize()) {
         (Ok(theirs), Ok(ours)) => theirs == ours,

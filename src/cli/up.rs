@@ -2,7 +2,7 @@
 
 use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
-    ask::{ask, guest, read},
+    ask::{about, guest},
     down,
     log::{self, Log},
     place::{Asked, Place},
@@ -11,7 +11,6 @@ use super::{
 use crate::{
     client::{Client, ClientError, Settings},
     daemon,
-    protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{clock, endpoint::Endpoint, paths, process, terminal::Standard};
@@ -200,20 +199,6 @@ fn make_home(home: &Path) -> Result<(), Failure> {
 /// The number of the process that answers.
 fn pid(client: &Client) -> Option<u32> {
     about(client).ok()?.map(|about| about.pid)
-}
-
-/// What the daemon says about its process; an older one says nothing.
-pub(super) fn about(client: &Client) -> Result<Option<relay::Process<'static>>, Failure> {
-    let json = ask(client, "status", None)?;
-    let status: relay::Status<'_> = read("status", &json)?;
-    let Some(daemon) = status.daemon else { return Ok(None) };
-    let it: relay::Process<'_> = read("status", daemon.get())?;
-    Ok(Some(relay::Process {
-        pid: it.pid,
-        endpoint: it.endpoint.into_owned().into(),
-        home: it.home.into_owned().into(),
-        left: it.left.map(|left| left.into_owned().into()),
-    }))
 }
 
 fn arguments(place: &Place) -> Vec<OsString> {
