@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod down;
 mod input;
+mod launch;
 mod listen;
 mod log;
 mod place;

@@ -7,10 +7,10 @@
 use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
     ask::{ask, guest},
-    down,
+    down, launch,
     place::{Asked, Place},
     print::{Colour, Out, say},
-    tap, up,
+    tap,
 };
 use crate::client::{Client, Event};
 use argh::{ArgsInfo, FromArgs};
@@ -178,7 +178,7 @@ impl Stage {
         };
         let exe = env::current_exe().map_err(system)?;
         let mut stage = Self { directory, place: asked.place()?, exe };
-        match up::start(&mut stage.place) {
+        match launch::start(&mut stage.place) {
             Ok(_) => Ok(stage),
             Err(failure) => {
                 stage.clear()?;

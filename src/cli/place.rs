@@ -3,7 +3,6 @@
 use super::{
     Failure, VERSION,
     print::{foreign_line, say},
-    up,
 };
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
@@ -98,21 +97,7 @@ impl Place {
 
     /// The same as a command wants it: with a sentence where it fails.
     pub(super) fn join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
-        self.try_join(make).map(greet).map_err(|error| refused(&make(""), error))
-    }
-
-    /// The same for commands that start a daemon where there is none.
-    pub(super) fn join_or_start(
-        &mut self,
-        make: &dyn Fn(&str) -> Settings,
-    ) -> Result<Client, Failure> {
-        match self.try_join(make) {
-            Err(ClientError::NoDaemon { .. }) => {
-                up::start(self)?;
-                self.join(make)
-            }
-            other => other.map(greet).map_err(|error| refused(&make(""), error)),
-        }
+        judged(self.try_join(make), make)
     }
 
     /// Whether a daemon runs with this home, wherever it listens.
@@ -126,6 +111,14 @@ impl Place {
         self.sources.left = left_in(&self.home)?;
         Ok(())
     }
+}
+
+/// What a command makes of a try.
+pub(super) fn judged(
+    joined: Result<Client, ClientError>,
+    make: &dyn Fn(&str) -> Settings,
+) -> Result<Client, Failure> {
+    joined.map(greet).map_err(|error| refused(&make(""), error))
 }
 
 /// Says so where the daemon is another version's.

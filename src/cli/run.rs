@@ -2,11 +2,12 @@
 
 use super::{
     DONE, Failure, argv, input,
+    launch::join_or_start,
     place::{Asked, refused},
     print::{Out, foreign_line, say},
 };
 use crate::{
-    client::{self, Client, ClientError},
+    client::{self, ClientError},
     protocol::name::Name,
     wrap::{self, WrapError},
 };
@@ -66,12 +67,8 @@ impl Run {
 
 /// Where the daemon is, started if there is none.
 fn endpoint(asked: &Asked) -> Result<String, Failure> {
-    let mut place = asked.place()?;
-    place.join_or_start(&|endpoint| client::Settings::guest(endpoint)).map(at)
-}
-
-fn at(client: Client) -> String {
-    client.endpoint().to_owned()
+    let guest = |endpoint: &str| client::Settings::guest(endpoint);
+    Ok(join_or_start(&mut asked.place()?, &guest)?.endpoint().to_owned())
 }
 
 fn explain(error: WrapError) -> Failure {

@@ -4,6 +4,7 @@ use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
     ask::{Aside, agent_name, ask, milliseconds, nearest},
     input,
+    launch::join_or_start,
     place::Asked,
     print::{Out, foreign_line, say},
 };
@@ -100,7 +101,7 @@ impl Send {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
         let body = self.read_body()?;
-        let client = asked.place()?.join_or_start(&|endpoint| self.settings(endpoint))?;
+        let client = join_or_start(&mut asked.place()?, &|endpoint| self.settings(endpoint))?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
