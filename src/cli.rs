@@ -210,28 +210,26 @@ impl Failure {
         Self::failed(format!("no daemon at {endpoint}: start one with `agent-relay up`"))
     }
 
+    /// Writing to standard output failed. Where nobody reads it any more, the work is done.
+    fn unwritten(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { code: DONE, words: None };
+        }
+        Self::failed(format!("write to standard output: {error}"))
+    }
+
     /// The parser's own end: help that was asked for, or a usage that means nothing.
     fn early(exit: argh::EarlyExit, help: &str) -> Self {
         match exit.status {
             Ok(()) => {
                 let printed = io::stdout().write_all(exit.output.as_bytes());
-                printed.map_or_else(Self::from, |()| Self { code: DONE, words: None })
+                printed.map_or_else(Self::unwritten, |()| Self { code: DONE, words: None })
             }
             Err(()) => {
                 let words = argv::complaint(&exit.output);
                 Self::usage(format!("{}: `{help}` shows how", foreign_line(&words)))
             }
         }
-    }
-}
-
-/// Writing to standard output failed. Where nobody reads it any more, the work is done.
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { code: DONE, words: None };
-        }
-        Self::failed(format!("write to standard output: {error}"))
     }
 }
 
@@ -293,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_reader_who_left_is_no_failure() {
-        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code, DONE);
-        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).code, FAILED);
+        assert_eq!(Failure::unwritten(io::ErrorKind::BrokenPipe.into()).code, DONE);
+        assert_eq!(Failure::unwritten(io::ErrorKind::StorageFull.into()).code, FAILED);
     }
 }

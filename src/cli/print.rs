@@ -25,14 +25,15 @@ impl Out {
 
     /// One line, at once.
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
-        writeln!(self.stdout, "{line}")?;
-        Ok(self.stdout.flush()?)
+        writeln!(self.stdout, "{line}")
+            .and_then(|()| self.stdout.flush())
+            .map_err(Failure::unwritten)
     }
 
     /// Bytes that need no line's end.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), Failure> {
-        self.stdout.write_all(text.as_bytes())?;
-        Ok(self.stdout.flush()?)
+        let written = self.stdout.write_all(text.as_bytes());
+        written.and_then(|()| self.stdout.flush()).map_err(Failure::unwritten)
     }
 
     /// One JSON object on one line, its schema's name first.
