@@ -26,6 +26,7 @@ use argv::Words;
 use print::{foreign_line, say};
 use std::{
     ffi::{OsStr, OsString},
+    fmt::Display,
     io::{self, Write},
 };
 
@@ -200,6 +201,11 @@ impl Failure {
 
     fn failed(words: impl Into<String>) -> Self {
         Self::new(FAILED, words)
+    }
+
+    /// What failed says itself why.
+    fn because(error: impl Display) -> Self {
+        Self::failed(error.to_string())
     }
 
     fn usage(words: impl Into<String>) -> Self {

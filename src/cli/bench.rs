@@ -69,7 +69,7 @@ impl Bench {
         let client = join_or_start(&mut asked.place()?, &|endpoint| Settings::guest(endpoint))?;
         let endpoint = parse(client.endpoint())?;
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
-        let scratch = Scratch::make().map_err(|error| Failure::failed(error.to_string()))?;
+        let scratch = Scratch::make().map_err(Failure::because)?;
         let report = measure(&endpoint, extent, &scratch.0, |what| say(format_args!("{what} …")))
             .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
         let mut out = Out::new();

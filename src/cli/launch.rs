@@ -45,7 +45,6 @@ pub(super) fn join_or_start(
 /// Starts a daemon on its own, and returns once it can be reached; false where somebody else's was
 /// faster.
 pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
-    let failed = |error: io::Error| Failure::failed(error.to_string());
     make_home(&place.home)?;
     let log = place.home.join(log::FILE);
     let log_end = log::make_room(&log)
@@ -53,7 +52,8 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
     let exe = env::current_exe().map_err(|error| {
         Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
     })?;
-    let mut daemon = process::spawn_detached(&exe, &arguments(place), &log).map_err(failed)?;
+    let mut daemon =
+        process::spawn_detached(&exe, &arguments(place), &log).map_err(Failure::because)?;
     let deadline = clock::monotonic_ms() + START_MS;
     let mut is_another_up = false;
     loop {
@@ -66,7 +66,7 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if daemon.exited().map_err(failed)?.is_some() {
+        if daemon.exited().map_err(Failure::because)?.is_some() {
             if is_another_up {
                 return Ok(false);
             }

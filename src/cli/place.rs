@@ -36,7 +36,7 @@ impl Asked {
     /// Everything; a broken configuration ends it here.
     pub(super) fn place(&self) -> Result<Place, Failure> {
         let home = self.home()?;
-        let config = Config::load(&home).map_err(|error| Failure::failed(error.to_string()))?;
+        let config = Config::load(&home).map_err(Failure::because)?;
         let sources = self.sources(&home, &config)?;
         Ok(Place { home, config, sources })
     }
@@ -103,7 +103,7 @@ impl Place {
     /// Whether a daemon runs with this home, wherever it listens.
     pub(super) fn is_locked(&self) -> Result<bool, Failure> {
         let lock = self.home.join(LOCK_FILE);
-        Lock::is_held(&lock).map_err(|error| Failure::failed(error.to_string()))
+        Lock::is_held(&lock).map_err(Failure::because)
     }
 
     /// Reads again what a daemon that was started since has left.
