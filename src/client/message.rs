@@ -4,7 +4,7 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{Fault, Meta, Nack, Server, Spoken, Welcome},
+    payload::{Fault, Meta, Nack, Spoken, Welcome},
     relay::ReplyMeta,
 };
 use serde_json::value::RawValue;
@@ -213,17 +213,6 @@ pub enum State {
         /// Because of this.
         why: String,
     },
-}
-
-impl State {
-    /// What the daemon said about itself, while connected.
-    #[must_use]
-    pub fn server(&self) -> Option<&Server> {
-        match self {
-            Self::Ready(welcome) => Some(&welcome.server),
-            _ => None,
-        }
-    }
 }
 
 /// Why a connection is over.
