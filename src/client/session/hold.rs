@@ -178,17 +178,14 @@ impl Hold {
     /// Not taken: again, later.
     pub(super) fn busy(&mut self, now: Now, busy: Busy, dice: &mut Dice, out: &mut Vec<Output>) {
         let Some(mut held) = self.take(&busy.ack_id) else {
-            return out.push(Output::Event(Event::Refused {
-                nack: Nack {
-                    code: "BUSY".to_owned(),
-                    ..Nack::new(
-                        busy.ack_id.clone(),
-                        NackCode::Limit,
-                        "the recipient had no room for it",
-                    )
-                },
-                send_id: SendId(busy.ack_id),
-            }));
+            let nack = Nack {
+                ack_id: busy.ack_id.clone(),
+                code: Kind::Busy.to_string(),
+                message: "the recipient had no room for it".to_owned(),
+                ..Nack::default()
+            };
+            let send_id = SendId(busy.ack_id);
+            return out.push(Output::Event(Event::Refused { send_id, nack }));
         };
         if !busy.busy.is_empty() && !matches!(held.target, Target::One(_)) {
             held.target =
