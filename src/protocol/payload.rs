@@ -191,7 +191,7 @@ pub struct Nack {
 }
 
 impl Nack {
-    /// A NACK of the daemon's.
+    /// A NACK that says no more than which, what and why.
     #[must_use]
     pub fn new(ack_id: impl Into<String>, code: NackCode, message: impl Into<String>) -> Self {
         Self {
