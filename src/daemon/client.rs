@@ -37,12 +37,10 @@ pub(super) fn start(
     let (batches, to_write) = bounded(WRITER_BATCHES);
     let (write_stream, inbox) = (stream.clone(), all.inbox.clone());
     let writer = named(format!("writer-{}", id.0)).spawn(move || {
-        let guard = HangUpOnPanic(&write_stream);
         write_batches(&write_stream, &to_write, |buffer| {
             // Without an inbox the daemon is at its end, and nobody counts any more.
             drop(inbox.send(Event::Written(id, buffer)));
         });
-        std::mem::forget(guard);
     })?;
     let wire = WriterWire { stream: stream.clone(), writer: batches };
     let all = all.clone();
@@ -138,14 +136,5 @@ impl Drop for LastWord<'_> {
             self.say(Event::Violated(self.id, violation));
         }
         self.say(Event::Ended(self.id));
-    }
-}
-
-/// A writer that panics costs its client: the reader finds the end.
-struct HangUpOnPanic<'a>(&'a Stream);
-
-impl Drop for HangUpOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.hang_up();
     }
 }

@@ -106,17 +106,25 @@ impl<W: Wire> Lane<W> {
     }
 }
 
-/// The writer thread: writes each batch and reports it. Ends politely when the lane is gone.
+/// The writer thread: writes each batch and reports it, until the lane is gone or nothing more can be
+/// written. Then the stream is hung up; also where it panics, which costs its client and nobody else.
 pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl Fn(Vec<u8>)) {
+    let _end = HangUp(stream);
     while let Ok(bytes) = batches.recv() {
         if (&*stream).write_all(&bytes).is_err() {
-            // The reader finds the same end and reports it; nothing more can be written.
-            stream.hang_up();
+            // The reader finds the same end and reports it.
             return;
         }
         report(bytes);
     }
-    stream.hang_up();
+}
+
+struct HangUp<'a>(&'a Stream);
+
+impl Drop for HangUp<'_> {
+    fn drop(&mut self) {
+        self.0.hang_up();
+    }
 }
 
 #[cfg(test)]
