@@ -201,40 +201,39 @@ impl Router {
             self.counts.taken += u64::from(had == 0);
             self.copy_to_taps(said, share.new, None);
         }
-        if said.requires_ack {
-            self.conclude_kept(said, share);
-        } else {
-            self.conclude_once(said, share);
+        match content {
+            Some(content) if said.requires_ack => self.conclude_kept(said, content, share),
+            content => self.conclude_once(said, content, share),
         }
     }
 
     /// Remembers of an at-most-once SEND to many who has it, while some have not.
-    fn conclude_once(&mut self, said: &Said<'_>, share: Share) {
+    fn conclude_once(&mut self, said: &Said<'_>, content: Option<Content>, share: Share) {
         let Share { had, new, number, busy, depth, .. } = share;
         if !busy.is_empty() {
             self.say_busy(said, depth, &busy);
             if had + new > 0 {
+                let content = content.unwrap_or_else(|| Content::of(said.envelope));
                 let standing = Standing::Partly { recipients: had + new, left: busy, number };
-                self.note(said, Content::of(said.envelope), standing, 0);
+                self.note(said, content, standing, 0);
             }
-        } else if !self.roster[said.from].doubles.is_empty() {
-            self.roster[said.from].doubles.forget(Content::of(said.envelope));
+        } else if let Some(content) = content {
+            self.roster[said.from].doubles.forget(content);
         }
     }
 
     /// Has an at-least-once SEND to many kept, and accepted if all have it.
-    fn conclude_kept(&mut self, said: &Said<'_>, share: Share) {
+    fn conclude_kept(&mut self, said: &Said<'_>, content: Content, share: Share) {
         let Share { had, new, number, kept, busy, depth } = share;
         let recipients = had + new;
-        let promise = busy.is_empty().then(|| self.promise(said, Some(recipients), false));
         if !busy.is_empty() {
             self.say_busy(said, depth, &busy);
             if recipients == 0 {
                 return;
             }
         }
-        let is_done = promise.is_some();
-        let content = Content::of(said.envelope);
+        let is_done = busy.is_empty();
+        let promise = is_done.then(|| self.promise(said, Some(recipients), false));
         let number = Some(number).filter(|number| *number > 0);
         let have = (Some(recipients), &*busy);
         let (ticket, number) = self.keep_taken(said, (content, number), kept, have, promise);
