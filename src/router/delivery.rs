@@ -110,12 +110,12 @@ impl Router {
 
     /// A delivery is over, and how: it leaves every table, and the store hears of it.
     fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
-        let message = self.settle(key)?;
+        let message = self.messages.get(key)?;
         if message.kept().is_some() {
-            let unix_ms = self.now.unix_ms;
-            self.keep(Change::Ended { delivery: message.order, ending, unix_ms });
+            let (delivery, unix_ms) = (message.order, self.now.unix_ms);
+            self.keep(Change::Ended { delivery, ending, unix_ms });
         }
-        Some(message)
+        self.settle(key)
     }
 
     /// It leaves every table.

@@ -3,6 +3,7 @@
 mod bounds;
 mod delivery;
 mod handshake;
+mod keeping;
 mod relay;
 mod routing;
 mod script;
