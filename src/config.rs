@@ -1,6 +1,6 @@
 //! config.toml: read, checked, explained; and where the daemon is found.
 
-use crate::router::Limits;
+use crate::{protocol::record::Durability, router::Limits};
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -44,6 +44,12 @@ pub struct Config {
     pub max_clients: u64,
     /// Days after which the name of an agent that stays away is forgotten.
     pub mailbox_days: u64,
+    /// Days after which a message that is over is forgotten.
+    pub history_days: u64,
+    /// The store's file, at most.
+    pub store_max_bytes: u64,
+    /// What a message survives that is accepted.
+    pub durability: Durability,
 }
 
 impl Default for Config {
@@ -60,6 +66,9 @@ impl Default for Config {
             memory_max_bytes: 512 << 20,
             max_clients: 4_096,
             mailbox_days: 30,
+            history_days: 7,
+            store_max_bytes: 1 << 30,
+            durability: Durability::Disk,
         }
     }
 }
@@ -71,7 +80,7 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 type Number = (&'static str, u64, u64, fn(&mut Config) -> &mut u64);
 
 /// Every key that is a number.
-const NUMBERS: [Number; 10] = [
+const NUMBERS: [Number; 12] = [
     ("max_frame_bytes", 4 << 10, 64 << 20, |config| &mut config.max_frame_bytes),
     ("heartbeat_ms", 100, HOUR_MS, |config| &mut config.heartbeat_ms),
     ("handshake_timeout_ms", 100, HOUR_MS, |config| &mut config.handshake_timeout_ms),
@@ -82,6 +91,8 @@ const NUMBERS: [Number; 10] = [
     ("memory_max_bytes", 16 << 20, 64 << 30, |config| &mut config.memory_max_bytes),
     ("max_clients", 1, 65_536, |config| &mut config.max_clients),
     ("mailbox_days", 1, 3_650, |config| &mut config.mailbox_days),
+    ("history_days", 0, 3_650, |config| &mut config.history_days),
+    ("store_max_bytes", 1 << 20, 1 << 40, |config| &mut config.store_max_bytes),
 ];
 
 impl Config {
@@ -130,6 +141,7 @@ impl Config {
             memory_bytes_max: size(self.memory_max_bytes),
             clients_max: size(self.max_clients),
             mailbox_days: self.mailbox_days,
+            durability: self.durability,
             ..Limits::default()
         }
     }
@@ -149,6 +161,17 @@ impl Config {
                     Ok(())
                 }
                 _ => Err((place, "`endpoint` is a path or a pipe's name, in quotes".to_owned())),
+            };
+        }
+        if key == "durability" {
+            let known = [Durability::Disk, Durability::Process];
+            let found = known.into_iter().find(|known| found.as_str() == Some(known.as_str()));
+            return match found {
+                Some(durability) => {
+                    self.durability = durability;
+                    Ok(())
+                }
+                None => Err((place, "`durability` is \"disk\" or \"process\"".to_owned())),
             };
         }
         let Some((_, min, max, field)) = NUMBERS.iter().find(|(name, ..)| *name == key) else {
@@ -186,7 +209,7 @@ fn whole(digits: &str, radix: u32) -> Option<u64> {
 
 fn unknown(key: &str) -> String {
     let keys: Vec<_> =
-        std::iter::once("endpoint").chain(NUMBERS.iter().map(|(name, ..)| *name)).collect();
+        ["endpoint", "durability"].into_iter().chain(NUMBERS.iter().map(|(name, ..)| *name)).collect();
     format!("unknown key {key:?}; the keys are {}", keys.join(", "))
 }
 
@@ -297,9 +320,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
-        let keys = "endpoint, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
+        let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
                     resume_window_ms, default_ttl_ms, queue_max_messages, queue_max_bytes, \
-                    memory_max_bytes, max_clients, mailbox_days";
+                    memory_max_bytes, max_clients, mailbox_days, history_days, store_max_bytes";
         refused(
             "\nheartbeat = 1",
             &format!("config.toml:2: unknown key \"heartbeat\"; the keys are {keys}"),
@@ -311,6 +334,9 @@ mod tests {
         let endpoint = "config.toml:3: `endpoint` is a path or a pipe's name, in quotes";
         refused("\n\nendpoint = 7", endpoint);
         refused("\n\nendpoint = ''", endpoint);
+        let durability = "config.toml:1: `durability` is \"disk\" or \"process\"";
+        refused("durability = 'memory'", durability);
+        refused("durability = 1", durability);
         let error = parse("heartbeat_ms = 1000\nheartbeat_ms = 1000").unwrap_err();
         assert_eq!(error.line, Some(2), "{error}");
         assert_eq!(parse("heartbeat_ms = \n").unwrap_err().line, Some(1));
