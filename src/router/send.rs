@@ -132,8 +132,9 @@ impl Router {
             Verdict::Take(stream) => {
                 self.counts.taken += 1;
                 if let Some(content) = content {
-                    self.note(said, content, Standing::Taken { recipients: None }, 1);
-                    self.accept(said, None, self.roster[to].client.is_none());
+                    let away = self.roster[to].client.is_none();
+                    self.note(said, content, Standing::Taken { recipients: None, away }, 1);
+                    self.accept(said, None, away);
                 }
                 let taken = self.take(said, to, stream, content, None);
                 self.copy_to_taps(said, 1, Some(taken));
@@ -191,7 +192,8 @@ impl Router {
             match content {
                 Some(content) if said.requires_ack => {
                     let recipients = Some(had);
-                    self.note(said, content, Standing::Taken { recipients }, opened);
+                    let standing = Standing::Taken { recipients, away: false };
+                    self.note(said, content, standing, opened);
                     self.accept(said, recipients, false);
                 }
                 Some(content) => self.roster[said.from].doubles.forget(content),
@@ -399,8 +401,8 @@ impl Router {
     /// A SEND that came before: what was said to it then, said again.
     fn repeat_answer(&mut self, said: &Said<'_>, content: Content) -> Option<Standing> {
         let standing = self.roster[said.from].doubles.standing(content)?.clone();
-        if let Standing::Taken { recipients } = standing {
-            self.accept(said, recipients, false);
+        if let Standing::Taken { recipients, away } = standing {
+            self.accept(said, recipients, away);
         }
         Some(standing)
     }
