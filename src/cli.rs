@@ -8,6 +8,8 @@ mod completions;
 mod demo;
 mod doctor;
 mod down;
+mod input;
+mod launch;
 mod listen;
 mod log;
 mod place;
@@ -24,6 +26,7 @@ use argv::Words;
 use print::{foreign_line, say};
 use std::{
     ffi::{OsStr, OsString},
+    fmt::Display,
     io::{self, Write},
 };
 
@@ -200,6 +203,11 @@ impl Failure {
         Self::new(FAILED, words)
     }
 
+    /// What failed says itself why.
+    fn because(error: impl Display) -> Self {
+        Self::failed(error.to_string())
+    }
+
     fn usage(words: impl Into<String>) -> Self {
         Self::new(USAGE, words)
     }
@@ -208,28 +216,26 @@ impl Failure {
         Self::failed(format!("no daemon at {endpoint}: start one with `agent-relay up`"))
     }
 
+    /// Writing to standard output failed. Where nobody reads it any more, the work is done.
+    fn unwritten(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { code: DONE, words: None };
+        }
+        Self::failed(format!("write to standard output: {error}"))
+    }
+
     /// The parser's own end: help that was asked for, or a usage that means nothing.
     fn early(exit: argh::EarlyExit, help: &str) -> Self {
         match exit.status {
             Ok(()) => {
                 let printed = io::stdout().write_all(exit.output.as_bytes());
-                printed.map_or_else(Self::from, |()| Self { code: DONE, words: None })
+                printed.map_or_else(Self::unwritten, |()| Self { code: DONE, words: None })
             }
             Err(()) => {
                 let words = argv::complaint(&exit.output);
                 Self::usage(format!("{}: `{help}` shows how", foreign_line(&words)))
             }
         }
-    }
-}
-
-/// Writing to standard output failed. Where nobody reads it any more, the work is done.
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { code: DONE, words: None };
-        }
-        Self::failed(format!("write to standard output: {error}"))
     }
 }
 
@@ -291,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_reader_who_left_is_no_failure() {
-        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code, DONE);
-        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).code, FAILED);
+        assert_eq!(Failure::unwritten(io::ErrorKind::BrokenPipe.into()).code, DONE);
+        assert_eq!(Failure::unwritten(io::ErrorKind::StorageFull.into()).code, FAILED);
     }
 }

@@ -6,8 +6,9 @@ mod driver;
 mod message;
 pub mod session;
 
+pub use crate::protocol::payload::Meta;
 pub use driver::Connect;
-pub use message::{Delivery, Ended, Event, Meta, Outgoing, SendId, State};
+pub use message::{Delivery, Ended, Event, Outgoing, SendId, State};
 
 use crate::{
     link::Connection,
@@ -21,7 +22,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use driver::{Account, Command, Driver};
 use platform::{endpoint::Endpoint, transport::Stream};
 use serde_json::value::RawValue;
-use session::{Identity, Session};
+use session::{Identity, Input, Session};
 use std::{
     fmt,
     sync::Arc,
@@ -194,16 +195,14 @@ impl Client {
     /// An at-least-once message is answered by [`Event::Accepted`] or [`Event::Refused`]; any other
     /// only if it can't be routed.
     pub fn send(&self, message: Outgoing) -> Result<SendId, ClientError> {
-        let weight = message.weight();
-        self.account.open(weight)?;
-        let id = new_id()?;
-        self.tell(Command::Send(id.clone(), message, weight))?;
+        let (id, input) = self.outgoing(message)?;
+        self.tell(Command::Tell(input))?;
         Ok(id)
     }
 
     /// Says that the delivery is done. Unknown ids, and those that need none, are ignored.
     pub fn acknowledge(&self, delivery_id: &str) {
-        self.tell_if_there(Command::Acknowledge(delivery_id.to_owned()));
+        self.tell_if_there(Command::Tell(Input::Acknowledge(delivery_id.to_owned())));
     }
 
     /// Gives the delivery back: again after `retry_after_ms`, or for good without it.
@@ -214,12 +213,8 @@ impl Client {
         message: &str,
         retry_after_ms: Option<u64>,
     ) {
-        self.tell_if_there(Command::GiveBack {
-            id: delivery_id.to_owned(),
-            code,
-            message: message.to_owned(),
-            retry_after_ms,
-        });
+        let nack = Nack { retry_after_ms, ..Nack::new(delivery_id, code, message) };
+        self.tell_if_there(Command::Tell(Input::GiveBack(nack)));
     }
 
     /// Asks for a topic, now and after every reconnect; returns once the daemon has answered.
@@ -231,7 +226,7 @@ impl Client {
 
     /// Takes a subscription back.
     pub fn unsubscribe(&self, pattern: &str) {
-        self.tell_if_there(Command::Unsubscribe(pattern.to_owned()));
+        self.tell_if_there(Command::Tell(Input::Unsubscribe(pattern.to_owned())));
     }
 
     /// Asks the daemon something (`status`, `agents` …) and waits for the answer.
@@ -245,11 +240,9 @@ impl Client {
             data: data.map(ToOwned::to_owned),
             ..Outgoing::default()
         };
-        let weight = message.weight();
-        self.account.open(weight)?;
+        let (id, input) = self.outgoing(message)?;
         let (reply, answer) = bounded(1);
-        let id = new_id()?;
-        self.tell(Command::Request(id.clone(), message, weight, reply))?;
+        self.tell(Command::Request(id.clone(), input, reply))?;
         let answer = self.wait(&answer, || format!("the request {body:?}"));
         if matches!(answer, Err(ClientError::TimedOut { .. })) {
             self.tell_if_there(Command::Forget(id));
@@ -259,6 +252,13 @@ impl Client {
 
     /// Says BYE, lets what was said leave, and ends every thread.
     pub fn close(self) {}
+
+    /// Gives a message its id and makes room for it.
+    fn outgoing(&self, message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {
+        let (id, weight) = (new_id()?, message.weight());
+        self.account.open(weight)?;
+        Ok((id.clone(), Input::Send(id, message, weight)))
+    }
 
     fn wait<T>(
         &self,

@@ -16,6 +16,9 @@ pub const FILE: &str = "config.toml";
 /// The file in which a daemon leaves its endpoint.
 pub const ENDPOINT_FILE: &str = "endpoint";
 
+/// The lock in the home directory that a daemon holds for life.
+pub const LOCK_FILE: &str = "daemon.lock";
+
 /// What a daemon may be told. Every key is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {

@@ -97,7 +97,9 @@ impl Connection {
             if reader.join().is_err() {
                 written_by.set(End::Failed("the reader thread panicked".into()));
             }
-        })?;
+        });
+        // Without a writer nobody would end the reader.
+        let threads = threads.inspect_err(|_| ending.hang_up())?;
         Ok(Self { incoming, outgoing, ending, threads: Some(threads) })
     }
 

@@ -2,11 +2,11 @@
 
 use super::{
     DONE, Failure,
-    ask::{agents_pages, guest, read},
+    ask::{each_agent, guest},
     place::Asked,
     print::{Colour, Out, duration, foreign_line, table},
 };
-use crate::protocol::relay;
+use crate::protocol::relay::AgentRow;
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;
 
@@ -28,18 +28,15 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let client = guest(&asked.place()?)?;
-        let pages = agents_pages(&client)?;
         let mut out = Out::new();
         let mut rows = Vec::new();
-        for json in &pages {
-            for agent in read::<relay::Agents<'_>>("agents", json)?.agents {
-                if self.json {
-                    out.json("agent", &agent)?;
-                } else {
-                    rows.push(row(&agent));
-                }
+        each_agent(&client, |agent| {
+            if self.json {
+                return out.json("agent", &agent);
             }
-        }
+            rows.push(row(&agent));
+            Ok(())
+        })?;
         if !self.json {
             show(&mut out, rows)?;
         }
@@ -47,7 +44,7 @@ impl Agents {
     }
 }
 
-fn row(agent: &relay::AgentRow<'_>) -> Vec<String> {
+fn row(agent: &AgentRow<'_>) -> Vec<String> {
     let state = if agent.here { "here" } else { "away" };
     let since = clock::unix_ms().saturating_sub(agent.since);
     vec![

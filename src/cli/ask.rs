@@ -9,7 +9,7 @@ use crate::{
     client::{Client, ClientError, Delivery, Event, Settings, State},
     protocol::{
         name::Name,
-        relay::{Agents, Page},
+        relay::{AgentRow, Agents, Page, Process, Status},
     },
 };
 use serde::Deserialize;
@@ -54,17 +54,34 @@ pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<
     })
 }
 
-/// All pages of the agents that the daemon knows, each as its JSON.
-pub(super) fn agents_pages(client: &Client) -> Result<Vec<String>, Failure> {
-    let mut pages = Vec::new();
+/// What the daemon says about its process; an older one says nothing.
+pub(super) fn about(client: &Client) -> Result<Option<Process<'static>>, Failure> {
+    let json = ask(client, "status", None)?;
+    let status: Status<'_> = read("status", &json)?;
+    let Some(daemon) = status.daemon else { return Ok(None) };
+    let it: Process<'_> = read("status", daemon.get())?;
+    Ok(Some(Process {
+        pid: it.pid,
+        endpoint: it.endpoint.into_owned().into(),
+        home: it.home.into_owned().into(),
+        left: it.left.map(|left| left.into_owned().into()),
+    }))
+}
+
+/// Shows `each` every agent that the daemon knows, page by page.
+pub(super) fn each_agent(
+    client: &Client,
+    mut each: impl FnMut(AgentRow<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut page = Page { cursor: None, limit: Some(ROWS) };
     loop {
         let data = serde_json::value::to_raw_value(&page).expect("a page is JSON");
         let json = ask(client, "agents", Some(&data))?;
-        let next = read::<Agents<'_>>("agents", &json)?.next_cursor.map(Into::into);
-        pages.push(json);
+        let Agents { agents, next_cursor } = read("agents", &json)?;
+        agents.into_iter().try_for_each(&mut each)?;
+        let next = next_cursor.map(Into::into);
         if next.is_none() || next == page.cursor {
-            return Ok(pages);
+            return Ok(());
         }
         page.cursor = next;
     }
@@ -106,11 +123,13 @@ impl Aside {
 
 /// The name that is here and looks most like one that nobody has.
 pub(super) fn nearest(wanted: &str, client: &Client) -> Option<String> {
+    let mut here = Vec::new();
+    let listed = each_agent(client, |agent| {
+        here.extend(agent.here.then(|| agent.name.into_owned()));
+        Ok(())
+    });
     // Without a list there is no advice, and the refusal itself is said anyway.
-    let pages = agents_pages(client).ok()?;
-    let names = pages.iter().filter_map(|json| read::<Agents<'_>>("agents", json).ok());
-    let here = names.flat_map(|page| page.agents).filter(|row| row.here);
-    closest(wanted, here.map(|row| row.name.into_owned()))
+    listed.ok().and_then(|()| closest(wanted, here.into_iter()))
 }
 
 pub(super) fn closest(wanted: &str, names: impl Iterator<Item = String>) -> Option<String> {

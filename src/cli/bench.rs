@@ -10,6 +10,7 @@ mod route;
 
 use super::{
     AS_AGENT_RELAY, DONE, Failure,
+    launch::join_or_start,
     place::Asked,
     print::{Out, say},
 };
@@ -65,11 +66,10 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let mut place = asked.place()?;
-        let client = place.join_or_start(&|endpoint| Settings::guest(endpoint))?;
+        let client = join_or_start(&mut asked.place()?, &|endpoint| Settings::guest(endpoint))?;
         let endpoint = parse(client.endpoint())?;
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
-        let scratch = Scratch::make().map_err(|error| Failure::failed(error.to_string()))?;
+        let scratch = Scratch::make().map_err(Failure::because)?;
         let report = measure(&endpoint, extent, &scratch.0, |what| say(format_args!("{what} …")))
             .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
         let mut out = Out::new();

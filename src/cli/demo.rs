@@ -7,10 +7,10 @@
 use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
     ask::{ask, guest},
-    down,
+    down, launch,
     place::{Asked, Place},
     print::{Colour, Out, say},
-    tap, up,
+    tap,
 };
 use crate::client::{Client, Event};
 use argh::{ArgsInfo, FromArgs};
@@ -84,7 +84,7 @@ impl Demo {
                 let _ = told.try_send(());
             }
         })
-        .map_err(system)?;
+        .map_err(Failure::because)?;
         let mut out = Out::new();
         self.tell(&mut out, "a daemon of its own is up")?;
         let client = guest(&stage.place)?;
@@ -149,7 +149,7 @@ impl Demo {
 fn both_ended(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
     let mut heard = 0;
     for agent in agents {
-        match agent.child.try_wait().map_err(system)? {
+        match agent.child.try_wait().map_err(Failure::because)? {
             None => return Ok(None),
             Some(status) if status.success() => {
                 heard += SCRIPT.iter().filter(|(from, _)| *from != agent.name).count();
@@ -170,15 +170,15 @@ struct Stage {
 impl Stage {
     fn set() -> Result<Self, Failure> {
         let directory = env::temp_dir().join(format!("agent-relay-demo-{}", process::id()));
-        paths::make_private_dir(&directory).map_err(system)?;
-        let endpoint = Endpoint::inside(&directory, "relay").map_err(system)?;
+        paths::make_private_dir(&directory).map_err(Failure::because)?;
+        let endpoint = Endpoint::inside(&directory, "relay").map_err(Failure::because)?;
         let asked = Asked {
             endpoint: Some(endpoint.as_text().to_owned()),
             home: Some(directory.join("home").display().to_string()),
         };
-        let exe = env::current_exe().map_err(system)?;
+        let exe = env::current_exe().map_err(Failure::because)?;
         let mut stage = Self { directory, place: asked.place()?, exe };
-        match up::start(&mut stage.place) {
+        match launch::start(&mut stage.place) {
             Ok(_) => Ok(stage),
             Err(failure) => {
                 stage.clear()?;
@@ -222,10 +222,6 @@ impl Stage {
     }
 }
 
-fn system(error: io::Error) -> Failure {
-    Failure::failed(error.to_string())
-}
-
 /// A wrapper with its agent, ended when dropped.
 struct Agent {
     name: &'static str,
@@ -244,7 +240,7 @@ impl Drop for Agent {
 /// One of the two: says its lines, hears the other's. This is what runs in the terminal, key by key
 /// as agents' programs do.
 pub(super) fn agent(name: &str) -> Result<i32, Failure> {
-    let _raw = RawMode::enter().map_err(system)?;
+    let _raw = RawMode::enter().map_err(Failure::because)?;
     let mut out = Out::new();
     let mut keys = BufReader::new(io::stdin());
     for (from, text) in SCRIPT {
@@ -253,7 +249,7 @@ pub(super) fn agent(name: &str) -> Result<i32, Failure> {
             print(&mut out, &format!("->relay:{other} <<<\n{text}>>>\n{name} waits.\n"))?;
             continue;
         }
-        let heard = hear(&mut keys).map_err(system)?;
+        let heard = hear(&mut keys).map_err(Failure::because)?;
         if heard.as_deref() != Some(text) {
             return Err(Failure::failed(format!("{name} heard {heard:?}, not {text:?}")));
         }

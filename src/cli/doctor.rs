@@ -1,7 +1,7 @@
 //! `doctor`: what may be in the way, and what to do about it. It changes nothing.
 
 use super::{
-    DONE, FAILED, Failure, VERSION, down,
+    DONE, FAILED, Failure, VERSION,
     place::{Asked, Place},
     print::{Colour, Out, foreign_line},
 };
@@ -12,7 +12,6 @@ use crate::{
 use argh::{ArgsInfo, FromArgs};
 use platform::{
     endpoint::Endpoint,
-    lock::Lock,
     paths,
     terminal::{self, Standard},
 };
@@ -111,8 +110,7 @@ fn examine(asked: &Asked) -> Vec<Check> {
     match asked.sources(&home, &config) {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            let lock = home.join(down::LOCK);
-            checks.push(daemon(&Place { home, config, sources }, &lock));
+            checks.push(daemon(&Place { home, config, sources }));
         }
         Err(failure) => {
             let detail = failure.words.unwrap_or_default();
@@ -203,7 +201,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
     }
 }
 
-fn daemon(place: &Place, lock: &Path) -> Check {
+fn daemon(place: &Place) -> Check {
     let id = "daemon";
     match place.try_join(&|endpoint| Settings::guest(endpoint)) {
         Ok(client) => {
@@ -214,7 +212,7 @@ fn daemon(place: &Place, lock: &Path) -> Check {
             let detail = format!("up, but version {version}; this is {VERSION}");
             Check::warn(id, detail, "`agent-relay up --replace` brings them together")
         }
-        Err(ClientError::NoDaemon { endpoint, .. }) => match Lock::is_held(lock) {
+        Err(ClientError::NoDaemon { endpoint, .. }) => match place.is_locked() {
             Ok(true) => Check::fail(
                 id,
                 format!("one runs for this home, but not at {endpoint}"),
@@ -225,7 +223,10 @@ fn daemon(place: &Place, lock: &Path) -> Check {
                 format!("none at {endpoint}"),
                 "`agent-relay up` starts one; run, send and listen do so by themselves",
             ),
-            Err(error) => Check::fail(id, error.to_string(), "make the home readable for yourself"),
+            Err(failure) => {
+                let detail = failure.words.unwrap_or_default();
+                Check::fail(id, detail, "make the home readable for yourself")
+            }
         },
         Err(error) => Check::fail(id, error.to_string(), "`agent-relay up --replace` starts anew"),
     }

@@ -2,22 +2,18 @@
 
 use super::{
     DONE, Failure, TIMED_OUT,
-    ask::{ask, read},
+    ask::{about, ask, read},
     place::{Asked, Place},
     print::{Out, foreign_line},
-    up,
 };
 use crate::{
     client::{Client, ClientError, Event, Settings, State},
     protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{clock, lock::Lock};
+use platform::clock;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
-
-/// The lock that a daemon holds for life.
-pub(super) const LOCK: &str = "daemon.lock";
 
 /// How long a daemon may take to go.
 const STOP_MS: u64 = 15_000;
@@ -59,7 +55,7 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
     let client = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
-            return if is_locked(place)? { Err(hidden(place, &endpoint)) } else { Ok(false) };
+            return if place.is_locked()? { Err(hidden(place, &endpoint)) } else { Ok(false) };
         }
         Err(error) => return Err(error.into()),
     };
@@ -93,7 +89,7 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
     if place.sources.asked_for().is_some() {
         return Ok(());
     }
-    let Some(about) = up::about(client)? else { return Ok(()) };
+    let Some(about) = about(client)? else { return Ok(()) };
     let (theirs, ours) = (Path::new(&*about.home), &place.home);
     let is_same = match (theirs.canonicalize(), ours.canonicalize()) {
         (Ok(theirs), Ok(ours)) => theirs == ours,
@@ -113,7 +109,7 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
 /// Nothing is there, or something that was started since.
 fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
     match Client::join(Settings::guest(endpoint)) {
-        Err(ClientError::NoDaemon { .. }) => Ok(!is_locked(place)?),
+        Err(ClientError::NoDaemon { .. }) => Ok(!place.is_locked()?),
         // One that is about to go may say so.
         Err(_) => Ok(false),
         Ok(client) => {
@@ -122,10 +118,6 @@ fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
             Ok(age < clock::monotonic_ms().saturating_sub(asked))
         }
     }
-}
-
-fn is_locked(place: &Place) -> Result<bool, Failure> {
-    Lock::is_held(&place.home.join(LOCK)).map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn hidden(place: &Place, endpoint: &str) -> Failure {

@@ -3,6 +3,7 @@
 use super::{
     DONE, Failure, argv,
     ask::{Aside, agent_name},
+    launch::join_or_start,
     place::Asked,
     print::{Colour, Out, foreign_line, indented},
 };
@@ -48,7 +49,7 @@ impl Listen {
         for pattern in &self.topic {
             Pattern::parse(pattern).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        let client = asked.place()?.join_or_start(&|endpoint| self.settings(endpoint))?;
+        let client = join_or_start(&mut asked.place()?, &|endpoint| self.settings(endpoint))?;
         for pattern in &self.topic {
             client.subscribe(pattern)?;
         }

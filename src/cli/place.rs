@@ -3,14 +3,13 @@
 use super::{
     Failure, VERSION,
     print::{foreign_line, say},
-    up,
 };
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
-    config::{Config, ENDPOINT_FILE, EndpointSources, is_absent},
+    config::{Config, ENDPOINT_FILE, EndpointSources, LOCK_FILE, is_absent},
     protocol::code::ErrorCode,
 };
-use platform::{endpoint::Endpoint, paths};
+use platform::{endpoint::Endpoint, lock::Lock, paths};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -37,7 +36,7 @@ impl Asked {
     /// Everything; a broken configuration ends it here.
     pub(super) fn place(&self) -> Result<Place, Failure> {
         let home = self.home()?;
-        let config = Config::load(&home).map_err(|error| Failure::failed(error.to_string()))?;
+        let config = Config::load(&home).map_err(Failure::because)?;
         let sources = self.sources(&home, &config)?;
         Ok(Place { home, config, sources })
     }
@@ -98,21 +97,13 @@ impl Place {
 
     /// The same as a command wants it: with a sentence where it fails.
     pub(super) fn join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
-        self.try_join(make).map(greet).map_err(|error| refused(&make(""), error))
+        judged(self.try_join(make), make)
     }
 
-    /// The same for commands that start a daemon where there is none.
-    pub(super) fn join_or_start(
-        &mut self,
-        make: &dyn Fn(&str) -> Settings,
-    ) -> Result<Client, Failure> {
-        match self.try_join(make) {
-            Err(ClientError::NoDaemon { .. }) => {
-                up::start(self)?;
-                self.join(make)
-            }
-            other => other.map(greet).map_err(|error| refused(&make(""), error)),
-        }
+    /// Whether a daemon runs with this home, wherever it listens.
+    pub(super) fn is_locked(&self) -> Result<bool, Failure> {
+        let lock = self.home.join(LOCK_FILE);
+        Lock::is_held(&lock).map_err(Failure::because)
     }
 
     /// Reads again what a daemon that was started since has left.
@@ -120,6 +111,14 @@ impl Place {
         self.sources.left = left_in(&self.home)?;
         Ok(())
     }
+}
+
+/// What a command makes of a try.
+pub(super) fn judged(
+    joined: Result<Client, ClientError>,
+    make: &dyn Fn(&str) -> Settings,
+) -> Result<Client, Failure> {
+    joined.map(greet).map_err(|error| refused(&make(""), error))
 }
 
 /// Says so where the daemon is another version's.

@@ -1,6 +1,7 @@
 //! What goes to the terminal: lines, JSON lines, colour, and other people's text made harmless.
 
 use super::Failure;
+use crate::protocol::text::is_hidden;
 use platform::terminal::{self, Standard};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,14 +25,15 @@ impl Out {
 
     /// One line, at once.
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
-        writeln!(self.stdout, "{line}")?;
-        Ok(self.stdout.flush()?)
+        writeln!(self.stdout, "{line}")
+            .and_then(|()| self.stdout.flush())
+            .map_err(Failure::unwritten)
     }
 
     /// Bytes that need no line's end.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), Failure> {
-        self.stdout.write_all(text.as_bytes())?;
-        Ok(self.stdout.flush()?)
+        let written = self.stdout.write_all(text.as_bytes());
+        written.and_then(|()| self.stdout.flush()).map_err(Failure::unwritten)
     }
 
     /// One JSON object on one line, its schema's name first.
@@ -119,10 +121,10 @@ impl<T: Display> Display for Painted<T> {
 pub(super) fn foreign(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match character {
-            '\n' | '\t' => shown.push(character),
-            _ if is_hidden(character) => shown.extend(character.escape_unicode()),
-            _ => shown.push(character),
+        if is_hidden(character) {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
         }
     }
     shown
@@ -143,22 +145,6 @@ pub(super) fn indented(body: &str) -> String {
         text.push_str(line);
     }
     text
-}
-
-/// Control characters, bidirectional controls, line separators and tags.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{61c}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{202a}'..='\u{202e}'
-                | '\u{2066}'..='\u{2069}'
-                | '\u{2028}'
-                | '\u{2029}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
 }
 
 /// Rows in columns that are as wide as they have to be, the first row a heading.
@@ -204,7 +190,7 @@ mod tests {
         assert_eq!(indented("one\n\nAnn: two\n"), "one\n\n    Ann: two");
         for code in (0..=0x10_ffff).filter_map(char::from_u32) {
             let shown = foreign(&code.to_string());
-            assert!(shown.chars().all(|c| c == '\n' || c == '\t' || !is_hidden(c)), "{shown:?}");
+            assert!(!shown.chars().any(is_hidden), "{shown:?}");
         }
     }
 

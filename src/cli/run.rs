@@ -1,22 +1,18 @@
 //! `run`: wrap an agent. `agent-relay-wrap` is the same under another name.
 
 use super::{
-    DONE, Failure, argv,
+    DONE, Failure, argv, input,
+    launch::join_or_start,
     place::{Asked, refused},
     print::{Out, foreign_line, say},
 };
 use crate::{
-    client::{self, Client, ClientError},
+    client::{self, ClientError},
     protocol::name::Name,
     wrap::{self, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
-use std::{
-    ffi::OsString,
-    fs,
-    io::{self, Read},
-    path::PathBuf,
-};
+use std::{ffi::OsString, io, path::PathBuf};
 
 /// The longest recording that `extract` reads.
 const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -71,12 +67,8 @@ impl Run {
 
 /// Where the daemon is, started if there is none.
 fn endpoint(asked: &Asked) -> Result<String, Failure> {
-    let mut place = asked.place()?;
-    place.join_or_start(&|endpoint| client::Settings::guest(endpoint)).map(at)
-}
-
-fn at(client: Client) -> String {
-    client.endpoint().to_owned()
+    let guest = |endpoint: &str| client::Settings::guest(endpoint);
+    Ok(join_or_start(&mut asked.place()?, &guest)?.endpoint().to_owned())
 }
 
 fn explain(error: WrapError) -> Failure {
@@ -116,7 +108,7 @@ impl Extract {
         if self.cols == 0 || self.rows == 0 {
             return Err(Failure::usage("a terminal has at least one column and one row"));
         }
-        let bytes = self.read()?;
+        let bytes = input::read(self.file.as_deref(), RECORDING_BYTES_MAX)?;
         let (messages, problems) = wrap::extract(&bytes, self.cols.into(), self.rows.into());
         for problem in problems {
             say(foreign_line(&problem));
@@ -126,24 +118,6 @@ impl Extract {
             out.line(message)?;
         }
         Ok(DONE)
-    }
-
-    fn read(&self) -> Result<Vec<u8>, Failure> {
-        let name = self.file.as_deref().filter(|name| *name != "-");
-        let source: Box<dyn Read> = match name {
-            Some(name) => Box::new(
-                fs::File::open(name)
-                    .map_err(|error| Failure::failed(format!("open {name}: {error}")))?,
-            ),
-            None => Box::new(io::stdin()),
-        };
-        let name = name.unwrap_or("standard input");
-        let mut bytes = Vec::new();
-        source
-            .take(RECORDING_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|error| Failure::failed(format!("read {name}: {error}")))?;
-        Ok(bytes)
     }
 }
 

@@ -3,6 +3,8 @@
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
     ask::{Aside, agent_name, ask, milliseconds, nearest},
+    input,
+    launch::join_or_start,
     place::Asked,
     print::{Out, foreign_line, say},
 };
@@ -19,11 +21,7 @@ use argh::{ArgsInfo, FromArgs};
 use crossbeam_channel::RecvTimeoutError;
 use platform::clock;
 use serde::Serialize;
-use std::{
-    fs,
-    io::{self, Read},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// The longest body that is read; the daemon's own limit is usually far below.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -103,7 +101,7 @@ impl Send {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
         let body = self.read_body()?;
-        let client = asked.place()?.join_or_start(&|endpoint| self.settings(endpoint))?;
+        let client = join_or_start(&mut asked.place()?, &|endpoint| self.settings(endpoint))?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
@@ -142,13 +140,9 @@ impl Send {
             (None, None) => {
                 Err(Failure::usage("no body: give a text, - for standard input, or --file PATH"))
             }
-            (None, Some(path)) if path != "-" => {
-                let file = fs::File::open(path)
-                    .map_err(|error| Failure::failed(format!("open {path}: {error}")))?;
-                read_text(path, file)
-            }
-            (Some("-"), None) | (None, Some(_)) => read_text("standard input", io::stdin()),
+            (Some("-"), None) => input::read_text(None, BODY_BYTES_MAX),
             (Some(body), None) => Ok(body.to_owned()),
+            (None, Some(path)) => input::read_text(Some(path), BODY_BYTES_MAX),
         }
     }
 
@@ -255,17 +249,4 @@ fn keep(earlier: Option<Failure>, failure: Failure) -> Failure {
         say(words);
     }
     failure
-}
-
-fn read_text(name: &str, source: impl Read) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    source
-        .take(BODY_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::failed(format!("read {name}: {error}")))?;
-    if bytes.len() as u64 > BODY_BYTES_MAX {
-        return Err(Failure::failed(format!("{name} is over {BODY_BYTES_MAX} bytes: send less")));
-    }
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::failed(format!("{name} is not UTF-8: only text can be sent")))
 }

@@ -61,8 +61,8 @@ impl Tap {
         }
         let topic = copy.topic.as_deref().map(foreign_line);
         let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-        let to = if copy.to.is_empty() { "*".to_owned() } else { foreign_line(&copy.to) };
-        let heading = format!("{} -> {to}{topic}", foreign_line(&copy.from));
+        let (from, to) = (foreign_line(&copy.from), foreign_line(&copy.to));
+        let heading = format!("{from} -> {to}{topic}");
         let heading = out.paint(Colour::Bold, heading);
         out.line(format_args!("{heading}: {}", words(&copy)))
     }

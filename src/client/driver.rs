@@ -6,12 +6,12 @@
 
 use super::{
     ClientError,
-    message::{Delivery, Ended, Event, Outgoing, SendId},
+    message::{Delivery, Ended, Event, SendId},
     session::{Input, Output, Session},
 };
 use crate::{
     link::{Connection, End},
-    protocol::{Moment, Now, code::NackCode, frame::Batch, name::RELAY},
+    protocol::{Moment, Now, frame::Batch, name::RELAY},
 };
 use crossbeam_channel::{
     Receiver, RecvTimeoutError, Select, SendTimeoutError, Sender, TryRecvError, TrySendError,
@@ -50,19 +50,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// What the application wants.
 #[derive(Debug)]
 pub(super) enum Command {
-    Send(SendId, Outgoing, usize),
-    Request(SendId, Outgoing, usize, Sender<Result<Delivery, ClientError>>),
+    /// Something for the machine, and nobody waits for what comes of it.
+    Tell(Input<'static>),
+    /// The machine is told to send what bears this id, and who asks waits for the answer.
+    Request(SendId, Input<'static>, Sender<Result<Delivery, ClientError>>),
     /// Nobody waits for the answer any more.
     Forget(SendId),
-    Acknowledge(String),
-    GiveBack {
-        id: String,
-        code: NackCode,
-        message: String,
-        retry_after_ms: Option<u64>,
-    },
     Subscribe(String, Sender<Result<(), ClientError>>),
-    Unsubscribe(String),
     Close,
 }
 
@@ -110,7 +104,7 @@ pub(super) struct Driver {
     unheard_bytes: usize,
     account: Arc<Account>,
     requests: HashMap<SendId, Sender<Result<Delivery, ClientError>>>,
-    subscribing: HashMap<String, Sender<Result<(), ClientError>>>,
+    subscribing: HashMap<String, Vec<Sender<Result<(), ClientError>>>>,
 }
 
 /// What is ready.
@@ -220,21 +214,16 @@ impl Driver {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Send(id, message, weight) => self.handle(Input::Send(id, message, weight)),
-            Command::Request(id, message, weight, reply) => {
-                self.requests.insert(id.clone(), reply);
-                self.handle(Input::Send(id, message, weight));
+            Command::Tell(input) => self.handle(input),
+            Command::Request(id, input, reply) => {
+                self.requests.insert(id, reply);
+                self.handle(input);
             }
             Command::Forget(id) => drop(self.requests.remove(&id)),
-            Command::Acknowledge(id) => self.handle(Input::Acknowledge(id)),
-            Command::GiveBack { id, code, message, retry_after_ms } => {
-                self.handle(Input::GiveBack { id, code, message, retry_after_ms });
-            }
             Command::Subscribe(pattern, reply) => {
-                self.subscribing.insert(pattern.clone(), reply);
+                self.subscribing.entry(pattern.clone()).or_default().push(reply);
                 self.handle(Input::Subscribe(pattern));
             }
-            Command::Unsubscribe(pattern) => self.handle(Input::Unsubscribe(pattern)),
             Command::Close => {}
         }
     }
@@ -328,11 +317,12 @@ impl Driver {
                 None => self.keep(Event::Refused { send_id, nack }),
             },
             Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
-                Some(reply) => {
-                    self.answer(
-                        &reply,
-                        refused.map_or(Ok(()), |nack| Err(ClientError::Refused(Box::new(nack)))),
-                    );
+                Some(replies) => {
+                    let nack = refused.map(Box::new);
+                    let answer = nack.map_or(Ok(()), |nack| Err(ClientError::Refused(nack)));
+                    for reply in replies {
+                        self.answer(&reply, answer.clone());
+                    }
                 }
                 None => self.keep(Event::Subscribed { pattern, refused }),
             },
@@ -341,7 +331,7 @@ impl Driver {
                 for (_, reply) in mem::take(&mut self.requests) {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
-                for (_, reply) in mem::take(&mut self.subscribing) {
+                for reply in mem::take(&mut self.subscribing).into_values().flatten() {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
                 self.keep(Event::Ended(ended));

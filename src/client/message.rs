@@ -4,9 +4,9 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{Fault, Nack, Server, Spoken, Sync, Welcome},
+    payload::{Fault, Meta, Nack, Spoken, Welcome},
+    relay::ReplyMeta,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{fmt, ops::Range};
 
@@ -61,29 +61,6 @@ impl Outgoing {
     }
 }
 
-/// A SEND's `payload_meta`, as our own clients write it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Meta {
-    /// At least once, rather than at most once.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub requires_ack: bool,
-    /// How long it may wait, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// The sender waits for an answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sync: Option<Sync>,
-    /// The id of the message that this one answers.
-    #[serde(rename = "replyTo", skip_serializing_if = "Option::is_none")]
-    pub reply_to: Option<String>,
-}
-
-impl Meta {
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// A message that arrived. Its payload was checked: [`spoken`](Self::spoken) always succeeds.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -117,14 +94,12 @@ impl Delivery {
     pub(super) fn read(envelope: &Envelope<'_>, json: &str) -> Result<Self, Violation> {
         let delivery = deliver::read(envelope)?;
         envelope.typed::<Spoken<'_>>(envelope.payload)?;
-        let meta: ReceivedMeta = match envelope.payload_meta {
+        let meta: ReplyMeta<'_> = match envelope.payload_meta {
             Some(meta) => envelope.typed(meta)?,
-            None => ReceivedMeta::default(),
+            None => ReplyMeta::default(),
         };
-        let missing = |what: &str| Violation {
-            reference: Some(envelope.id.clone().into_owned()),
-            ..Violation::new(ErrorCode::Invalid, format!("DELIVER has no `{what}`"))
-        };
+        let missing =
+            |what: &str| envelope.breaks(ErrorCode::Invalid, format!("DELIVER has no `{what}`"));
         Ok(Self {
             id: envelope.id.clone().into_owned(),
             from: envelope.from.as_deref().ok_or_else(|| missing("from"))?.to_owned(),
@@ -135,7 +110,7 @@ impl Delivery {
             attempt: delivery.attempt,
             requires_ack: delivery.requires_ack,
             auth: delivery.sender.map(|sender| sender.auth),
-            reply_to: meta.reply_to,
+            reply_to: meta.reply_to.map(Into::into),
             payload: place(json, envelope.payload),
             meta: envelope.payload_meta.map(|meta| place(json, meta)),
             json: json.to_owned(),
@@ -168,12 +143,6 @@ impl Delivery {
     pub fn spoken(&self) -> Spoken<'_> {
         serde_json::from_str(self.payload()).expect("it was read when it arrived")
     }
-}
-
-#[derive(Default, Deserialize)]
-struct ReceivedMeta {
-    #[serde(default, rename = "replyTo")]
-    reply_to: Option<String>,
 }
 
 /// Where `part`, which lies in `whole`, lies.
@@ -244,17 +213,6 @@ pub enum State {
         /// Because of this.
         why: String,
     },
-}
-
-impl State {
-    /// What the daemon said about itself, while connected.
-    #[must_use]
-    pub fn server(&self) -> Option<&Server> {
-        match self {
-            Self::Ready(welcome) => Some(&welcome.server),
-            _ => None,
-        }
-    }
 }
 
 /// Why a connection is over.

@@ -92,16 +92,7 @@ pub enum Input<'a> {
     /// The application is done with a delivery.
     Acknowledge(String),
     /// The application gives a delivery back.
-    GiveBack {
-        /// Which.
-        id: String,
-        /// Why.
-        code: NackCode,
-        /// Why, in words.
-        message: String,
-        /// When it may come again; never where absent.
-        retry_after_ms: Option<u64>,
-    },
+    GiveBack(Nack),
     /// The application wants to hear a topic.
     Subscribe(String),
     /// The application doesn't want to hear it any more.
@@ -195,16 +186,15 @@ impl Session {
             Input::Frame(json) => self.frame(now, json, out),
             Input::Send(id, message, weight) => self.hold.add(now, id, &message, weight, out),
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
-            Input::GiveBack { id, code, message, retry_after_ms } => {
-                if self.heard.give_back(&id) {
-                    let nack = Nack { retry_after_ms, ..Nack::new(id, code, message) };
+            Input::GiveBack(nack) => {
+                if self.heard.give_back(&nack.ack_id) {
                     self.say(now, Kind::Nack, &nack, out);
                 }
             }
             Input::Subscribe(pattern) => self.subscribe(now, pattern, out),
             Input::Unsubscribe(pattern) => {
-                if self.subscriptions.remove(&pattern) {
-                    self.say_on(now, Kind::Unsubscribe, &pattern, out);
+                if self.subscriptions.remove(&pattern) && self.is_ready() {
+                    self.write(now, Kind::Unsubscribe, Some(&pattern), &Empty {}, out);
                 }
             }
             Input::Close => self.close(now, out),
@@ -527,7 +517,7 @@ impl Session {
     }
 
     fn ask_for(&mut self, now: Now, pattern: String, out: &mut Vec<Output>) {
-        let id = self.say_on(now, Kind::Subscribe, &pattern, out);
+        let id = self.write(now, Kind::Subscribe, Some(&pattern), &Empty {}, out);
         self.asked.insert(id, pattern);
     }
 
@@ -542,14 +532,7 @@ impl Session {
         }
     }
 
-    /// Gives back the envelope's id, also where nobody is there to hear it.
-    fn say_on(&mut self, now: Now, kind: Kind, topic: &str, out: &mut Vec<Output>) -> String {
-        if self.is_ready() {
-            return self.write(now, kind, Some(topic), &Empty {}, out);
-        }
-        String::new()
-    }
-
+    /// Gives back the envelope's id.
     fn write(
         &mut self,
         now: Now,

@@ -3,6 +3,7 @@
 //! Liveness of a daemon is a lock held for life, never a ping or a process id.
 
 use super::DaemonError;
+use crate::config::{ENDPOINT_FILE, LOCK_FILE};
 use platform::{endpoint::Endpoint, lock::Lock, paths};
 use std::{
     io, mem,
@@ -25,7 +26,7 @@ impl Claim {
     /// Takes the home's lock and the endpoint's.
     pub(super) fn stake(home: &Path, wanted: Option<Endpoint>) -> Result<Self, DaemonError> {
         paths::make_private_dir(home)?;
-        let home_lock = Lock::take(&home.join("daemon.lock"))?
+        let home_lock = Lock::take(&home.join(LOCK_FILE))?
             .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
         let endpoint = wanted.map_or_else(default_endpoint, Ok)?;
         let endpoint_lock = lock_endpoint(&endpoint)?;
@@ -35,7 +36,10 @@ impl Claim {
 
     /// Writes the endpoint where this home's commands look for it.
     pub(super) fn announce(&self) -> io::Result<()> {
-        paths::write_private_file(&self.home.join("endpoint"), self.endpoint.as_text().as_bytes())
+        paths::write_private_file(
+            &self.home.join(ENDPOINT_FILE),
+            self.endpoint.as_text().as_bytes(),
+        )
     }
 
     /// Leaves an endpoint that somebody else took for the one with this user's name in it.

@@ -1,8 +1,8 @@
-//! One client of the daemon: its stream, its lane, and the two threads that wait for it.
+//! The two threads that wait for a client of the daemon.
 
-use super::event::Event;
+use super::{event::Event, hands::Client};
 use crate::{
-    link::{End, Gate, Held, Lane, Reading, STACK_BYTES, WriterWire, read_frames, write_batches},
+    link::{End, Held, Lane, Reading, STACK_BYTES, WriterWire, read_frames, write_batches},
     protocol::code::{ErrorCode, Violation},
     router::ClientId,
 };
@@ -17,21 +17,6 @@ use std::{
 
 /// Batches that may wait for a writer beside the one it writes: the next is gathered meanwhile.
 const WRITER_BATCHES: usize = 1;
-
-/// What the router's thread needs of a client.
-#[derive(Debug)]
-pub(super) struct Client {
-    /// To hang up.
-    pub(super) stream: Stream,
-    /// To write; gone once the client is being closed and everything was handed over.
-    pub(super) lane: Option<Lane<WriterWire>>,
-    /// To stop reading.
-    pub(super) gate: Arc<Gate>,
-    /// Whether it is to be closed once its lane has handed everything over.
-    pub(super) closing: bool,
-    /// Whether it is in the list of lanes to flush.
-    pub(super) dirty: bool,
-}
 
 /// What every client's threads share.
 #[derive(Clone, Debug)]
@@ -52,12 +37,10 @@ pub(super) fn start(
     let (batches, to_write) = bounded(WRITER_BATCHES);
     let (write_stream, inbox) = (stream.clone(), all.inbox.clone());
     let writer = named(format!("writer-{}", id.0)).spawn(move || {
-        let guard = HangUpOnPanic(&write_stream);
         write_batches(&write_stream, &to_write, |buffer| {
             // Without an inbox the daemon is at its end, and nobody counts any more.
             drop(inbox.send(Event::Written(id, buffer)));
         });
-        std::mem::forget(guard);
     })?;
     let wire = WriterWire { stream: stream.clone(), writer: batches };
     let all = all.clone();
@@ -68,13 +51,7 @@ pub(super) fn start(
             held: all.held.clone(),
             half_read_bytes_max: all.half_read_bytes_max,
         };
-        let client = Client {
-            stream: stream.clone(),
-            lane: Some(Lane::new(wire)),
-            gate: Arc::clone(&reading.gate),
-            closing: false,
-            dirty: false,
-        };
+        let client = Client::new(stream.clone(), Lane::new(wire), Arc::clone(&reading.gate));
         {
             let last = LastWord { id, inbox: &all.inbox };
             last.say(Event::Accepted(id, Box::new(client)));
@@ -159,14 +136,5 @@ impl Drop for LastWord<'_> {
             self.say(Event::Violated(self.id, violation));
         }
         self.say(Event::Ended(self.id));
-    }
-}
-
-/// A writer that panics costs its client: the reader finds the end.
-struct HangUpOnPanic<'a>(&'a Stream);
-
-impl Drop for HangUpOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.hang_up();
     }
 }

@@ -96,7 +96,7 @@ impl Core {
                     if let Some(lane) = &mut client.lane {
                         lane.written(buffer);
                     }
-                    self.hands.mark_dirty(id);
+                    client.mark_dirty(id, &mut self.hands.dirty);
                     self.handle(now, Input::Written(id, bytes));
                 }
             }

@@ -1,6 +1,6 @@
 //! What reaches the router's inbox.
 
-use super::client::Client;
+use super::hands::Client;
 use crate::{
     protocol::{code::Violation, frame::Batch},
     router::ClientId,

@@ -1,7 +1,39 @@
 //! What the router's thread has in its hands: clients, their lanes, and what is to be sent off.
 
-use super::client::Client;
-use crate::router::{ClientId, FastMap, Frame, Output};
+use crate::{
+    link::{Gate, Lane, WriterWire},
+    router::{ClientId, FastMap, Frame, Output},
+};
+use platform::transport::Stream;
+use std::{mem, sync::Arc};
+
+/// What the router's thread needs of a client.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// To hang up.
+    pub(super) stream: Stream,
+    /// To write; gone once the client is being closed and everything was handed over.
+    pub(super) lane: Option<Lane<WriterWire>>,
+    /// To stop reading.
+    gate: Arc<Gate>,
+    /// Whether it is to be closed once its lane has handed everything over.
+    pub(super) closing: bool,
+    /// Whether it is in the list of lanes to flush.
+    pub(super) dirty: bool,
+}
+
+impl Client {
+    pub(super) const fn new(stream: Stream, lane: Lane<WriterWire>, gate: Arc<Gate>) -> Self {
+        Self { stream, lane: Some(lane), gate, closing: false, dirty: false }
+    }
+
+    /// Puts its lane into the list of those to flush, once.
+    pub(super) fn mark_dirty(&mut self, id: ClientId, dirty: &mut Vec<ClientId>) {
+        if !mem::replace(&mut self.dirty, true) {
+            dirty.push(id);
+        }
+    }
+}
 
 /// All clients, and whose lanes have something to send off.
 #[derive(Debug, Default)]
@@ -31,7 +63,7 @@ impl Hands {
                     client.closing = true;
                     // A gated reader has to find the end.
                     client.gate.set_open(true);
-                    self.mark_dirty(id);
+                    client.mark_dirty(id, &mut self.dirty);
                 }
             }
             Output::HangUp(id) => {
@@ -54,18 +86,6 @@ impl Hands {
         if let Some(shared) = &frame.shared {
             waiting.extend_from_slice(shared);
         }
-        if !client.dirty {
-            client.dirty = true;
-            self.dirty.push(id);
-        }
-    }
-
-    pub(super) fn mark_dirty(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id)
-            && !client.dirty
-        {
-            client.dirty = true;
-            self.dirty.push(id);
-        }
+        client.mark_dirty(id, &mut self.dirty);
     }
 }

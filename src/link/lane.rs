@@ -53,11 +53,13 @@ impl Wire for WriterWire {
     }
 }
 
-/// One client's way out of the daemon.
+/// One client's way out of the daemon. Dropping it closes the writer's channel, so that the writer ends
+/// when it has written what it holds.
 #[derive(Debug)]
 pub struct Lane<W> {
     wire: W,
     waiting: Vec<u8>,
+    /// Bytes that the writer thread was given and has not reported.
     in_hand: usize,
 }
 
@@ -70,18 +72,6 @@ impl<W: Wire> Lane<W> {
     /// Where the next frames are appended; [`flush`](Self::flush) sends them off.
     pub const fn waiting(&mut self) -> &mut Vec<u8> {
         &mut self.waiting
-    }
-
-    /// Whether everything has left for the system.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.in_hand == 0
-    }
-
-    /// Whether the writer thread has anything, or must have.
-    #[must_use]
-    pub const fn in_hand(&self) -> usize {
-        self.in_hand
     }
 
     /// Sends off what waits. Gives back the bytes that the system took at once.
@@ -114,25 +104,27 @@ impl<W: Wire> Lane<W> {
             self.waiting = buffer;
         }
     }
-
-    /// Gives up the wire: with it the writer's channel closes, so that the writer ends when it has
-    /// written what it holds.
-    pub fn into_wire(self) -> W {
-        self.wire
-    }
 }
 
-/// The writer thread: writes each batch and reports it. Ends politely when the lane is gone.
+/// The writer thread: writes each batch and reports it, until the lane is gone or nothing more can be
+/// written. Then the stream is hung up; also where it panics, which costs its client and nobody else.
 pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl Fn(Vec<u8>)) {
+    let _end = HangUp(stream);
     while let Ok(bytes) = batches.recv() {
         if (&*stream).write_all(&bytes).is_err() {
-            // The reader finds the same end and reports it; nothing more can be written.
-            stream.hang_up();
+            // The reader finds the same end and reports it.
             return;
         }
         report(bytes);
     }
-    stream.hang_up();
+}
+
+struct HangUp<'a>(&'a Stream);
+
+impl Drop for HangUp<'_> {
+    fn drop(&mut self) {
+        self.0.hang_up();
+    }
 }
 
 #[cfg(test)]
@@ -223,6 +215,10 @@ mod tests {
         (0..FRAMES).flat_map(|frame| [frame; FRAME_BYTES]).collect()
     }
 
+    fn is_idle<W>(lane: &Lane<W>) -> bool {
+        lane.waiting.is_empty() && lane.in_hand == 0
+    }
+
     /// Flushes as it should, or as if nothing had been handed over.
     fn flush(lane: &mut Lane<ModelWire>, counts: bool) {
         let in_hand = lane.in_hand;
@@ -259,14 +255,14 @@ mod tests {
                 lane.written(buffer);
             }
         }
-        while !lane.is_empty() {
+        while !is_idle(&lane) {
             flush(&mut lane, counts);
-            if lane.in_hand() > 0 {
+            if lane.in_hand > 0 {
                 lane.written(reports.recv().unwrap());
             }
             thread::yield_now();
         }
-        drop(lane.into_wire());
+        drop(lane);
         writer_thread.join().unwrap();
         reader_thread.join().unwrap();
         let state = socket.state.lock().unwrap();
@@ -301,12 +297,12 @@ mod tests {
         for bytes in [HAND_OVER_BYTES, HAND_OVER_BYTES, 5] {
             lane.flush().unwrap();
             lane.flush().unwrap();
-            assert_eq!(lane.in_hand(), bytes);
+            assert_eq!(lane.in_hand, bytes);
             let batch = lane.wire.0.take().unwrap();
             written.extend_from_slice(&batch);
             lane.written(batch);
         }
-        assert!(lane.is_empty() && written == all);
+        assert!(is_idle(&lane) && written == all);
     }
 
     #[test]

@@ -123,17 +123,16 @@ pub fn read_frames(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return End::Failed(error.to_string()),
         }
-        match decoder.batch() {
-            Ok(Some(batch)) => {
-                if let ControlFlow::Break(end) = take(batch) {
-                    return end;
+        loop {
+            match decoder.batch() {
+                Ok(Some(batch)) => {
+                    if let ControlFlow::Break(end) = take(batch) {
+                        return end;
+                    }
                 }
-                if let Err(violation) = decoder.batch() {
-                    return End::Violated(violation);
-                }
+                Ok(None) => break,
+                Err(violation) => return End::Violated(violation),
             }
-            Ok(None) => {}
-            Err(violation) => return End::Violated(violation),
         }
         counted.set(decoder.pending());
         let most = reading.half_read_bytes_max;

@@ -98,11 +98,16 @@ impl<'a> Envelope<'a> {
 
     /// Types a raw member. What doesn't fit is `INVALID`, naming this envelope.
     pub fn typed<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
-        serde_json::from_str(json).map_err(|error| Violation {
-            code: ErrorCode::Invalid,
-            message: format!("{}: {}", self.kind.as_str(), sentence(&error)),
-            reference: Some(self.id.clone().into_owned()),
+        serde_json::from_str(json).map_err(|error| {
+            self.breaks(ErrorCode::Invalid, format!("{}: {}", self.kind, sentence(&error)))
         })
+    }
+
+    /// A violation that names this envelope.
+    #[must_use]
+    pub fn breaks(&self, code: ErrorCode, message: impl Into<String>) -> Violation {
+        let reference = Some(self.id.clone().into_owned());
+        Violation { reference, ..Violation::new(code, message) }
     }
 }
 
@@ -206,7 +211,18 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn set(&mut self, key: &'a str, value: &'a str) {
+    fn set(&mut self, key: &str, value: &'a str) {
+        // A key with escapes may still be one that means something.
+        if !self.set_plain(key, value)
+            && key.contains('\\')
+            && let Ok(key) = serde_json::from_str::<String>(&format!("\"{key}\""))
+        {
+            self.set_plain(&key, value);
+        }
+    }
+
+    /// Whether the key means something as it stands.
+    fn set_plain(&mut self, key: &str, value: &'a str) -> bool {
         let (member, name) = match key {
             "v" => (&mut self.version, "v"),
             "type" => (&mut self.kind, "type"),
@@ -218,23 +234,12 @@ impl<'a> Members<'a> {
             "payload" => (&mut self.payload, "payload"),
             "payload_meta" => (&mut self.payload_meta, "payload_meta"),
             "delivery" => (&mut self.delivery, "delivery"),
-            _ => return self.set_escaped(key, value),
+            _ => return false,
         };
         if member.replace(value).is_some() {
             self.twice = Some(name);
         }
-    }
-
-    /// A key with escapes may still be one that means something.
-    fn set_escaped(&mut self, key: &'a str, value: &'a str) {
-        const NAMES: [&str; 10] =
-            ["v", "type", "id", "ts", "from", "to", "topic", "payload", "payload_meta", "delivery"];
-        if key.contains('\\')
-            && let Ok(key) = serde_json::from_str::<String>(&format!("\"{key}\""))
-            && let Some(name) = NAMES.into_iter().find(|name| *name == key)
-        {
-            self.set(name, value);
-        }
+        true
     }
 
     fn judge(self) -> Result<Envelope<'a>, Violation> {

@@ -191,7 +191,7 @@ pub struct Nack {
 }
 
 impl Nack {
-    /// A NACK of the daemon's.
+    /// A NACK that says no more than which, what and why.
     #[must_use]
     pub fn new(ack_id: impl Into<String>, code: NackCode, message: impl Into<String>) -> Self {
         Self {
@@ -349,6 +349,31 @@ pub struct Spoken<'a> {
     /// A label for a conversation; at most 256 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
+}
+
+/// How our own clients fill a SEND's `payload_meta`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Meta {
+    /// At least once, rather than at most once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub requires_ack: bool,
+    /// How long it may wait, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// The sender waits for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// The id of the message that this one answers.
+    #[serde(rename = "replyTo", skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+}
+
+impl Meta {
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The empty object, for kinds that carry nothing.

@@ -24,12 +24,13 @@ pub struct Page {
     pub limit: Option<usize>,
 }
 
-/// A response's `payload_meta`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A response's `payload_meta`, and what our own clients read of any other's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplyMeta<'a> {
-    /// The id of the SEND that asked.
-    pub reply_to: Cow<'a, str>,
+    /// The id of the SEND that asked; a response always has it.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<Cow<'a, str>>,
 }
 
 /// The answer to `status`.

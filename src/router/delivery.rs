@@ -4,7 +4,7 @@ use super::{
     AgentKey, ClientId, Frame, MessageKey, Router, StreamKey,
     alarm::Alarm,
     client::What,
-    message::{Body, FAILURES_MAX, Kept, Message, REST_MS_MIN, State},
+    message::{Body, FAILURES_MAX, HEAD_BYTES, Kept, Message, REST_MS_MIN, State},
     outbox::Turn,
 };
 use crate::protocol::{
@@ -69,7 +69,8 @@ impl Router {
     }
 
     /// An at-least-once message as it goes to this connection, this time.
-    fn frame_of(&self, key: MessageKey, client: ClientId) -> Option<Frame> {
+    fn frame_of(&mut self, key: MessageKey, client: ClientId) -> Option<Frame> {
+        let mut head = self.room(HEAD_BYTES);
         let message = &self.messages[key];
         let (kept, session) = (message.kept()?, self.session(client)?);
         let Kept { id, shared, speaker, .. } = kept;
@@ -84,7 +85,6 @@ impl Router {
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);
         let to = self.roster[message.to].name.as_str();
-        let mut head = Vec::with_capacity(super::message::HEAD_BYTES);
         Head { id, ts: self.now.unix_ms, to, delivery }.append(&mut head, shared.len());
         Some(Frame { head, shared: Some(shared.clone()) })
     }

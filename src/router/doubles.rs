@@ -39,6 +39,8 @@ pub(super) enum Standing {
     Taken {
         /// How many, of a broadcast.
         recipients: Option<u64>,
+        /// Its one recipient was not here.
+        away: bool,
     },
     /// Some had no room: the same SEND goes to them alone.
     Partly {
@@ -127,7 +129,7 @@ impl Doubles {
 mod tests {
     use super::*;
 
-    const TAKEN: Standing = Standing::Taken { recipients: None };
+    const TAKEN: Standing = Standing::Taken { recipients: None, away: false };
 
     #[test]
     fn the_last_ones_and_all_that_are_open_are_remembered() {

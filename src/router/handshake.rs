@@ -16,6 +16,9 @@ use crate::protocol::{
 };
 use std::mem;
 
+/// Why a connection gets no session.
+type Refusal = (ErrorCode, String);
+
 impl Router {
     pub(super) fn connected(&mut self, id: ClientId) {
         let since = self.now.monotonic;
@@ -48,25 +51,24 @@ impl Router {
 
     /// A frame of a connection that has no session yet.
     pub(super) fn frame_of_stranger(&mut self, id: ClientId, json: &[u8]) {
-        let required = |reference| Violation {
-            code: ErrorCode::HandshakeRequired,
-            message: "the first frame is HELLO or RESUME".to_owned(),
-            reference,
-        };
+        const REQUIRED: &str = "the first frame is HELLO or RESUME";
         match Envelope::read(json) {
             Ok(envelope) => match envelope.kind {
                 Kind::Hello => {
-                    if let Err(violation) = self.hello(id, &envelope) {
-                        self.violated(id, violation);
+                    if let Err((code, message)) = self.hello(id, &envelope) {
+                        self.violated(id, envelope.breaks(code, message));
                     }
                 }
                 Kind::Resume => self.resume(id, &envelope),
-                _ => self.violated(id, required(Some(envelope.id.into_owned()))),
+                _ => self.violated(id, envelope.breaks(ErrorCode::HandshakeRequired, REQUIRED)),
             },
             Err(violation) if violation.code.is_fatal() => self.violated(id, violation),
             Err(violation) => match envelope::stated_kind(json) {
                 Some(Kind::Hello | Kind::Resume) => self.violated(id, violation),
-                _ => self.violated(id, required(violation.reference)),
+                _ => {
+                    let required = Violation::new(ErrorCode::HandshakeRequired, REQUIRED);
+                    self.violated(id, Violation { reference: violation.reference, ..required });
+                }
             },
         }
     }
@@ -84,52 +86,40 @@ impl Router {
         }
     }
 
-    fn hello(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Violation> {
-        let hello: Hello = envelope.typed(envelope.payload)?;
-        let refused = |code, message: String| Violation {
-            code,
-            message,
-            reference: Some(envelope.id.clone().into_owned()),
-        };
+    fn hello(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Refusal> {
+        let hello: Hello = envelope
+            .typed(envelope.payload)
+            .map_err(|violation| (violation.code, violation.message))?;
         match hello.mode.as_deref() {
             None => {}
-            Some("guest") => return self.welcome_guest(id, &refused),
+            Some("guest") => return self.welcome_guest(id),
             Some(mode @ ("companion" | "operator")) => {
                 let message = format!("this daemon doesn't serve {mode} connections yet");
-                return Err(refused(ErrorCode::Unauthorized, message));
+                return Err((ErrorCode::Unauthorized, message));
             }
             Some(mode) => {
                 let message = format!("HELLO: mode {mode:.40?} is not known");
-                return Err(refused(ErrorCode::Invalid, message));
+                return Err((ErrorCode::Invalid, message));
             }
         }
         let Some(text) = hello.agent else {
-            return Err(refused(ErrorCode::Invalid, "HELLO: the payload has no `agent`".into()));
+            return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));
         };
         let name = Name::parse(&text)
-            .map_err(|why| refused(ErrorCode::InvalidName, format!("{text:.80?}: {why}")))?;
+            .map_err(|why| (ErrorCode::InvalidName, format!("{text:.80?}: {why}")))?;
         if hello.session.is_some_and(|session| session.resume_token.is_some()) {
-            self.violated(
-                id,
-                refused(
-                    ErrorCode::ResumeRejected,
-                    "this daemon can't resume sessions yet; this is a fresh one".into(),
-                ),
-            );
+            let why = "this daemon can't resume sessions yet; this is a fresh one";
+            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
         }
         let agent = self.roster.find(name.as_str());
         match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
             Some((agent, older)) => self.contend(id, name, hello.capabilities, agent, older),
-            None => self.seat(id, name, hello.capabilities, Proof::Claim, &refused)?,
+            None => self.seat(id, name, hello.capabilities, Proof::Claim)?,
         }
         Ok(())
     }
 
-    fn welcome_guest(
-        &mut self,
-        id: ClientId,
-        refused: &impl Fn(ErrorCode, String) -> Violation,
-    ) -> Result<(), Violation> {
+    fn welcome_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
         let name = loop {
             let text = format!("@guest-{}", self.random_hex(4));
             if self.roster.find(&text).is_none() {
@@ -139,7 +129,7 @@ impl Router {
         // A guest has no mailbox, so that nothing that needs one can be meant for it.
         let capabilities =
             Capabilities { ack: false, resume: false, max_inflight: 0, supports_topics: false };
-        self.seat(id, name, capabilities, Proof::Guest, refused)
+        self.seat(id, name, capabilities, Proof::Guest)
     }
 
     /// Somebody has the name: that connection is given a moment to prove closed.
@@ -196,9 +186,8 @@ impl Router {
             };
             let Contender { name, capabilities, frames, frame_bytes, .. } = *contender;
             self.memory.inside -= frame_bytes;
-            if let Err(violation) = self.seat(id, name, capabilities, Proof::Claim, &Violation::new)
-            {
-                self.violated(id, violation);
+            if let Err((code, message)) = self.seat(id, name, capabilities, Proof::Claim) {
+                self.violated(id, Violation::new(code, message));
             }
             self.gate(id, true);
             for frame in frames {
@@ -214,16 +203,17 @@ impl Router {
         name: Name,
         capabilities: Capabilities,
         proof: Proof,
-        refused: &impl Fn(ErrorCode, String) -> Violation,
-    ) -> Result<(), Violation> {
-        let too_many = |message: String| refused(ErrorCode::TooManyClients, message);
+    ) -> Result<(), Refusal> {
+        let too_many = |count: usize, what: &str| {
+            (ErrorCode::TooManyClients, format!("{count} {what} already"))
+        };
         if self.members >= self.limits.clients_max {
-            return Err(too_many(format!("{} clients are connected already", self.members)));
+            return Err(too_many(self.members, "clients are connected"));
         }
         let agent = match self.roster.find(name.as_str()) {
             Some(agent) => agent,
             None if self.roster.len() >= self.limits.names_max => {
-                return Err(too_many(format!("{} names are known already", self.roster.len())));
+                return Err(too_many(self.roster.len(), "names are known"));
             }
             None => self.roster.add(name.clone()),
         };

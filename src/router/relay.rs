@@ -10,7 +10,8 @@ use crate::protocol::{
     PROTOCOL,
     code::NackCode,
     deliver::{Delivery, Head, Proof, Sender, append_shared},
-    name::RELAY,
+    frame,
+    name::{EVERYONE, RELAY},
     payload::{Empty, Spoken},
     relay::{AgentRow, Agents, Page, REQUEST, RESPONSE, ReplyMeta, Status, TAP, TapCopy},
 };
@@ -171,15 +172,14 @@ impl Router {
             requires_ack: false,
             sender: Some(Sender { session: SESSION.into(), auth: Proof::Operator }),
         };
-        let (mut shared, mut head) = (Vec::new(), Vec::with_capacity(HEAD_BYTES));
-        let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: reply_to.into() }));
-        append_shared(&mut shared, RELAY, None, payload.get(), Some(meta.get()));
+        let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: Some(reply_to.into()) }));
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.get().len() + meta.get().len());
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);
-        Head { id, ts: self.now.unix_ms, to: to.as_str(), delivery }
-            .append(&mut head, shared.len());
-        head.extend_from_slice(&shared);
-        Some(Frame { head, shared: None })
+        Head { id, ts: self.now.unix_ms, to: to.as_str(), delivery }.append(&mut bytes, 0);
+        append_shared(&mut bytes, RELAY, None, payload.get(), Some(meta.get()));
+        frame::seal(&mut bytes, 0, 0);
+        Some(Frame { head: bytes, shared: None })
     }
 
     /// Shows a SEND that was taken to everyone who taps. Who is too slow loses it, and will be told.
@@ -218,7 +218,7 @@ impl Router {
             id: one.map(|taken| taken.id.to_string().into()),
             send_id: (&*envelope.id).into(),
             from: self.roster[said.from].name.as_str().into(),
-            to: envelope.to.as_deref().unwrap_or(crate::protocol::name::EVERYONE).into(),
+            to: envelope.to.as_deref().unwrap_or(EVERYONE).into(),
             topic: envelope.topic.as_deref().map(Into::into),
             seq: one.map(|taken| taken.seq),
             recipients,

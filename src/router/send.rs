@@ -132,8 +132,9 @@ impl Router {
             Verdict::Take(stream) => {
                 self.counts.taken += 1;
                 if let Some(content) = content {
-                    self.note(said, content, Standing::Taken { recipients: None }, 1);
-                    self.accept(said, None, self.roster[to].client.is_none());
+                    let away = self.roster[to].client.is_none();
+                    self.note(said, content, Standing::Taken { recipients: None, away }, 1);
+                    self.accept(said, None, away);
                 }
                 let taken = self.take(said, to, stream, content, None);
                 self.copy_to_taps(said, 1, Some(taken));
@@ -174,26 +175,35 @@ impl Router {
             self.counts.taken += u64::from(had == 0);
             self.copy_to_taps(said, new, None);
         }
-        self.conclude(said, had + new, new, busy, depth);
+        self.conclude(said, content, (had + new, new), busy, depth);
     }
 
-    /// Answers a SEND to many, and remembers who has it.
-    fn conclude(&mut self, said: &Said<'_>, had: u64, new: u64, busy: Vec<AgentKey>, depth: usize) {
+    /// Answers a SEND to many, and remembers who has it: so many have it, so many of them since now.
+    fn conclude(
+        &mut self,
+        said: &Said<'_>,
+        content: Option<Content>,
+        (had, new): (u64, u64),
+        busy: Vec<AgentKey>,
+        depth: usize,
+    ) {
         let opened = if said.requires_ack { new as u32 } else { 0 };
         if busy.is_empty() {
-            let content = Content::of(said.envelope);
-            if said.requires_ack {
-                let recipients = Some(had);
-                self.note(said, content, Standing::Taken { recipients }, opened);
-                self.accept(said, recipients, false);
-            } else if !self.roster[said.from].doubles.is_empty() {
-                self.roster[said.from].doubles.forget(content);
+            match content {
+                Some(content) if said.requires_ack => {
+                    let recipients = Some(had);
+                    let standing = Standing::Taken { recipients, away: false };
+                    self.note(said, content, standing, opened);
+                    self.accept(said, recipients, false);
+                }
+                Some(content) => self.roster[said.from].doubles.forget(content),
+                None => {}
             }
             return;
         }
         self.say_busy(said, depth, &busy);
         if had > 0 {
-            let content = Content::of(said.envelope);
+            let content = content.unwrap_or_else(|| Content::of(said.envelope));
             self.note(said, content, Standing::Partly { recipients: had, left: busy }, opened);
         }
     }
@@ -391,8 +401,8 @@ impl Router {
     /// A SEND that came before: what was said to it then, said again.
     fn repeat_answer(&mut self, said: &Said<'_>, content: Content) -> Option<Standing> {
         let standing = self.roster[said.from].doubles.standing(content)?.clone();
-        if let Standing::Taken { recipients } = standing {
-            self.accept(said, recipients, false);
+        if let Standing::Taken { recipients, away } = standing {
+            self.accept(said, recipients, away);
         }
         Some(standing)
     }

@@ -7,7 +7,7 @@ use super::{
     message::State,
 };
 use crate::protocol::{
-    code::{ErrorCode, NackCode, Violation},
+    code::{ErrorCode, NackCode},
     envelope::{Envelope, Kind},
     payload::{Bye, Heartbeat},
     topic::Pattern,
@@ -57,12 +57,13 @@ impl Router {
                 self.resume(id, envelope);
                 Ok(())
             }
-            Kind::Hello => Err(misplaced(envelope, "this connection has said HELLO already")),
+            Kind::Hello => {
+                let why = "this connection has said HELLO already";
+                Err(envelope.breaks(ErrorCode::Invalid, why))
+            }
             Kind::Welcome | Kind::Deliver | Kind::Ping | Kind::Error | Kind::Busy | Kind::Sync => {
-                Err(misplaced(
-                    envelope,
-                    &format!("{} is the daemon's to say", envelope.kind.as_str()),
-                ))
+                let why = format!("{} is the daemon's to say", envelope.kind);
+                Err(envelope.breaks(ErrorCode::Invalid, why))
             }
         };
         if let Err(violation) = done {
@@ -179,7 +180,7 @@ impl Router {
         }
     }
 
-    /// An at-most-once message is out of its queue.
+    /// A message is out of its queue.
     pub(super) fn release(&mut self, agent: Option<AgentKey>, from: AgentKey, bytes: usize) {
         if let Some(agent) = agent.and_then(|agent| self.roster.get_mut(agent)) {
             agent.outbox.release(from, bytes);
@@ -359,13 +360,5 @@ impl Router {
             }
             self.streams.close(key);
         }
-    }
-}
-
-fn misplaced(envelope: &Envelope<'_>, message: &str) -> Violation {
-    Violation {
-        code: ErrorCode::Invalid,
-        message: message.to_owned(),
-        reference: Some(envelope.id.clone().into_owned()),
     }
 }

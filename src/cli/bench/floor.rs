@@ -9,7 +9,7 @@ use platform::{
     transport::{Listener, Stream},
 };
 use std::{
-    io::{self, Read, Write},
+    io::{Read, Write},
     thread,
 };
 
@@ -21,14 +21,14 @@ pub(super) fn serve(
     endpoint: &Endpoint,
     ready: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::failed(error.to_string());
-    let listener = Listener::bind(endpoint).map_err(failed)?;
+    let listener = Listener::bind(endpoint).map_err(Failure::because)?;
     ready()?;
-    let left = listener.accept().map_err(failed)?;
-    let right = listener.accept().map_err(failed)?;
+    let left = listener.accept().map_err(Failure::because)?;
+    let right = listener.accept().map_err(Failure::because)?;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("there".into());
-        let there = builder.spawn_scoped(scope, || copy(&left, &right)).map_err(failed)?;
+        let there =
+            builder.spawn_scoped(scope, || copy(&left, &right)).map_err(Failure::because)?;
         copy(&right, &left);
         there.join().map_err(|_| Failure::failed("a copying thread panicked"))
     })

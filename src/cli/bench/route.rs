@@ -3,7 +3,7 @@
 use crate::protocol::{
     envelope::{Envelope, Header, Kind},
     frame::{Decoder, FRAME_BYTES_MAX, Frames},
-    payload::{Auth, Empty, Fault, Heartbeat, Hello, Spoken},
+    payload::{Empty, Fault, Heartbeat, Hello, Spoken},
 };
 use platform::{endpoint::Endpoint, transport::Stream};
 use std::io::{self, Read, Write};
@@ -27,7 +27,7 @@ impl End {
     /// Connects and joins a daemon as an agent.
     pub(super) fn join(endpoint: &Endpoint, name: &str) -> io::Result<Self> {
         let mut end = Self::connect(endpoint)?;
-        let hello = Hello { agent: Some(name.to_owned()), auth: None::<Auth>, ..Hello::default() };
+        let hello = Hello { agent: Some(name.to_owned()), ..Hello::default() };
         end.say(&Header::new(Kind::Hello, "hello", 0), &hello)?;
         end.await_kind(Kind::Welcome)?;
         Ok(end)

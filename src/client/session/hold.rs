@@ -178,17 +178,14 @@ impl Hold {
     /// Not taken: again, later.
     pub(super) fn busy(&mut self, now: Now, busy: Busy, dice: &mut Dice, out: &mut Vec<Output>) {
         let Some(mut held) = self.take(&busy.ack_id) else {
-            return out.push(Output::Event(Event::Refused {
-                nack: Nack {
-                    code: "BUSY".to_owned(),
-                    ..Nack::new(
-                        busy.ack_id.clone(),
-                        NackCode::Limit,
-                        "the recipient had no room for it",
-                    )
-                },
-                send_id: SendId(busy.ack_id),
-            }));
+            let nack = Nack {
+                ack_id: busy.ack_id.clone(),
+                code: Kind::Busy.to_string(),
+                message: "the recipient had no room for it".to_owned(),
+                ..Nack::default()
+            };
+            let send_id = SendId(busy.ack_id);
+            return out.push(Output::Event(Event::Refused { send_id, nack }));
         };
         if !busy.busy.is_empty() && !matches!(held.target, Target::One(_)) {
             held.target =
@@ -288,8 +285,10 @@ impl Hold {
 
     /// Whether it was held.
     fn let_go(&mut self, id: &str, out: &mut Vec<Output>) -> bool {
-        let waits = self.waiting.iter().position(|held| held.id.0 == id);
-        let held = self.take(id).or_else(|| self.waiting.remove(waits?));
+        let held = self.take(id).or_else(|| {
+            let waits = self.waiting.iter().position(|held| held.id.0 == id)?;
+            self.waiting.remove(waits)
+        });
         if let Some(weight) = held.as_ref().map(|held| held.weight).filter(|weight| *weight > 0) {
             out.push(Output::Released(weight));
         }

@@ -1,7 +1,7 @@
 //! Transcripts: what happens on the left, what the machine does about it below.
 
 use super::*;
-use crate::client::message::Meta;
+use crate::protocol::payload::Meta;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
@@ -77,12 +77,10 @@ impl Script {
                 ["send", id, to] => self.send(id, to, true),
                 ["toss", id, to] => self.send(id, to, false),
                 ["ack", id] => self.input(Input::Acknowledge(id.to_owned())),
-                ["give-back", id] => self.input(Input::GiveBack {
-                    id: id.to_owned(),
-                    code: NackCode::Refused,
-                    message: "no".to_owned(),
-                    retry_after_ms: Some(70),
-                }),
+                ["give-back", id] => {
+                    let nack = Nack::new(id, NackCode::Refused, "no");
+                    self.input(Input::GiveBack(Nack { retry_after_ms: Some(70), ..nack }));
+                }
                 ["subscribe", pattern] => self.input(Input::Subscribe(pattern.to_owned())),
                 ["unsubscribe", pattern] => self.input(Input::Unsubscribe(pattern.to_owned())),
                 ["daemon>", kind, payload] => {

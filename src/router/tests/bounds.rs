@@ -12,9 +12,7 @@ fn small() -> Limits {
 fn one_sender_has_half_of_a_queue() {
     check_with(
         small(),
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          bob stalls
          ann> Bob: 1
          ann> Bob: 2
@@ -26,12 +24,7 @@ fn one_sender_has_half_of_a_queue() {
          ann again
          bob acks d5",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             bob stalls
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
@@ -59,8 +52,7 @@ fn an_empty_queue_takes_any_one_message() {
     check_with(
         Limits { queue_bytes_max: 600, ..Limits::default() },
         &format!(
-            "ann joins
-             bob joins
+            "here: ann bob
              bob stalls
              ann> Bob: {0}
              ann> Bob: x
@@ -69,10 +61,7 @@ fn an_empty_queue_takes_any_one_message() {
             "x".repeat(700)
         ),
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob stalls
             ann> Bob: x*700
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*700"}
@@ -89,17 +78,13 @@ fn an_empty_queue_takes_any_one_message() {
 fn a_mailbox_is_bounded_like_a_queue() {
     check_with(
         small(),
-        "ann joins
-         bob joins
+        "here: ann bob
          bob goes
          ann>> Bob: 1
          ann>> Bob: 2
          ann>> Bob: 3",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob goes
             ann>> Bob: 1
                 ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
@@ -115,9 +100,7 @@ fn a_mailbox_is_bounded_like_a_queue() {
 fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
     check_with(
         small(),
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          bob stalls
          ann> Bob: 1
          ann> Bob: 2
@@ -127,12 +110,7 @@ fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
          ann again
          ann again",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             bob stalls
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
@@ -157,9 +135,7 @@ fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
 fn an_at_most_once_broadcast_too() {
     check_with(
         small(),
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          bob stalls
          ann> Bob: 1
          ann> Bob: 2
@@ -168,12 +144,7 @@ fn an_at_most_once_broadcast_too() {
          ann again
          ann again",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             bob stalls
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
@@ -196,8 +167,7 @@ fn an_at_most_once_broadcast_too() {
 fn a_broadcast_that_nobody_can_take_is_not_taken() {
     check_with(
         small(),
-        "ann joins
-         bob joins
+        "here: ann bob
          bob stalls
          ann> Bob: 1
          ann> Bob: 2
@@ -206,10 +176,7 @@ fn a_broadcast_that_nobody_can_take_is_not_taken() {
          cid joins
          ann again",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob stalls
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
@@ -232,8 +199,7 @@ fn a_broadcast_that_nobody_can_take_is_not_taken() {
 fn everything_together_is_bounded() {
     check_with(
         Limits { memory_bytes_max: 2_000, ..Limits::default() },
-        "ann joins
-         bob joins
+        "here: ann bob
          outside 1000
          bob stalls
          ann> Bob: 1
@@ -246,10 +212,7 @@ fn everything_together_is_bounded() {
          outside 0
          ann again",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             outside 1000
             bob stalls
             ann> Bob: 1
@@ -276,9 +239,7 @@ fn everything_together_is_bounded() {
 fn a_window_keeps_the_order_of_what_waits() {
     check_with(
         Limits { window_bytes: 1, ..Limits::default() },
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          bob stalls
          ann> Bob: 1
          cid>> Bob: 2
@@ -286,12 +247,7 @@ fn a_window_keeps_the_order_of_what_waits() {
          cid> Bob #t: 4
          bob reads",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             bob stalls
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
@@ -383,48 +339,41 @@ fn who_is_not_read_from_lives_as_long_as_it_reads() {
 
 #[test]
 fn a_client_that_does_not_read_is_closed_and_its_mail_stays() {
-    let script = "ann joins
-         bob joins
-         bob stalls
-         ann>> Bob: kept
-         ann> Bob: lost
-         wait 5000
-         ann says PONG {}
-         wait 10000
-         wait 1000
-         bob goes
-         bob joins";
-    let quick = Limits { heartbeat_ms: 5_000, ..Limits::default() };
-    check_with(
-        quick,
-        &script.replace("PONG {}", "PONG {\"nonce\":\"n\"}"),
+    check(
+        r#"here: ann bob
+           bob stalls
+           ann>> Bob: kept
+           ann> Bob: lost
+           wait 5000
+           ann says PONG {"nonce":"n"}
+           wait 10000
+           wait 1000
+           bob goes
+           bob joins"#,
         expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
-        bob stalls
-        ann>> Bob: kept
-            ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
-        ann> Bob: lost
-            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
-        wait 5000
-            ann < PING {}
-            bob < PING {}
-        ann says PONG {"nonce":"n"}
-        wait 10000
-            ann < PING {}
-            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-            bob close Fault(HeartbeatTimeout)
-        wait 1000
-            bob hang up
-        bob goes
-            ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
-            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
-    "#]],
+            here: ann bob
+            bob stalls
+            ann>> Bob: kept
+                ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
+            ann> Bob: lost
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
+            wait 5000
+                ann < PING {}
+                bob < PING {}
+            ann says PONG {"nonce":"n"}
+            wait 10000
+                ann < PING {}
+                bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                bob close Fault(HeartbeatTimeout)
+            wait 1000
+                bob hang up
+            bob goes
+                ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
+        "#]],
     );
 }
 

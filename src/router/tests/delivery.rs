@@ -7,8 +7,7 @@ use expect_test::expect;
 #[test]
 fn a_message_is_accepted_delivered_and_acknowledged() {
     check(
-        r#"ann joins
-           bob joins
+        r#"here: ann bob
            ann>> Bob: one
            bob acks d1
            bob acks d1
@@ -17,10 +16,7 @@ fn a_message_is_accepted_delivered_and_acknowledged() {
            bob goes
            bob joins"#,
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann>> Bob: one
                 ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
@@ -38,8 +34,7 @@ fn a_message_is_accepted_delivered_and_acknowledged() {
 #[test]
 fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          bob goes
          ann>> Bob: one
          ann>> Bob: two
@@ -53,10 +48,7 @@ fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
          bob goes
          bob joins",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob goes
             ann>> Bob: one
                 ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
@@ -220,8 +212,7 @@ fn what_is_given_back_comes_again_and_what_was_not_sent_waits_for_it() {
 #[test]
 fn what_is_refused_is_told_to_its_sender() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          ann>> Bob: 1
          ann>> Bob: 2
          bob nacks d1
@@ -229,10 +220,7 @@ fn what_is_refused_is_told_to_its_sender() {
          ann nacks d2
          bob acks d2",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann>> Bob: 1
                 ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
@@ -367,17 +355,13 @@ fn a_message_lives_as_long_as_it_says() {
 fn the_usual_life_is_a_day() {
     check_with(
         Limits { heartbeat_ms: 1 << 40, ..Limits::default() },
-        "ann joins
-         bob joins
+        "here: ann bob
          bob goes
          ann>> Bob: one
          wait 86399999
          wait 1",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob goes
             ann>> Bob: one
                 ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
@@ -391,8 +375,7 @@ fn the_usual_life_is_a_day() {
 #[test]
 fn a_double_is_answered_again_and_not_taken_again() {
     check(
-        r#"ann joins
-           bob joins
+        r#"here: ann bob
            ann>> Bob: one
            ann again
            bob acks d1
@@ -403,10 +386,7 @@ fn a_double_is_answered_again_and_not_taken_again() {
            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"two"}
            bob says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}"#,
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann>> Bob: one
                 ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
@@ -431,17 +411,31 @@ fn a_double_is_answered_again_and_not_taken_again() {
 }
 
 #[test]
+fn an_answer_that_said_away_says_so_again() {
+    check(
+        "here: ann bob
+         bob goes
+         ann>> Bob: one
+         ann again",
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+            ann again
+                ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}
+        "#]],
+    );
+}
+
+#[test]
 fn at_most_once_messages_have_no_doubles() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          ann> Bob: one
          ann again",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann> Bob: one
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"one"}
             ann again
@@ -454,18 +448,14 @@ fn at_most_once_messages_have_no_doubles() {
 fn a_double_is_forgotten_after_enough_others() {
     check_with(
         Limits { doubles_max: 1, ..Limits::default() },
-        r#"ann joins
-           bob joins
+        r#"here: ann bob
            ann>> Bob: one
            ann>> Bob: two
            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
            bob acks d1
            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}"#,
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann>> Bob: one
                 ann < ACK {"ack_id":"a1","durability":"memory","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
@@ -528,18 +518,14 @@ fn where_too_many_doubles_are_remembered_each_name_keeps_a_few() {
 #[test]
 fn what_is_queued_for_a_connection_that_ends_is_told_to_its_sender() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          bob stalls
          ann> Bob: handed out, not written
          ann>> Bob: kept
          bob goes
          bob joins",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob stalls
             ann> Bob: handed out, not written
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"handed out, not written"}

@@ -7,16 +7,12 @@ use expect_test::expect;
 #[test]
 fn a_direct_message_reaches_its_recipient_and_needs_no_reply() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          ann> bob: hi
          bob> ANN: hi yourself
          ann> Ann: to myself",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann> bob: hi
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"hi"}
             bob> ANN: hi yourself
@@ -30,9 +26,7 @@ fn a_direct_message_reaches_its_recipient_and_needs_no_reply() {
 #[test]
 fn each_sender_recipient_and_topic_is_a_stream_of_its_own() {
     check(
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          ann> Bob: 1
          ann> Bob #t: other topic
          ann> *: 2 for Bob, 1 for Cid
@@ -40,12 +34,7 @@ fn each_sender_recipient_and_topic_is_a_stream_of_its_own() {
          ann> Bob: 3
          ann> Cid: 2",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             ann> Bob #t: other topic
@@ -66,18 +55,14 @@ fn each_sender_recipient_and_topic_is_a_stream_of_its_own() {
 #[test]
 fn numbers_go_on_over_sessions() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          ann> Bob: 1
          bob goes
          ann> Bob: takes no number
          bob joins
          ann> Bob: 2",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             bob goes
@@ -125,9 +110,7 @@ fn a_broadcast_reaches_everyone_but_its_sender() {
 #[test]
 fn a_topic_reaches_its_subscribers_once_each() {
     check(
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          bob says SUBSCRIBE topic=build.* {}
          bob says SUBSCRIBE topic=build.> {}
          bob says SUBSCRIBE topic=build.linux {}
@@ -144,12 +127,7 @@ fn a_topic_reaches_its_subscribers_once_each() {
          bob joins
          ann>> #build.linux: gone with the session",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             bob says SUBSCRIBE topic=build.* {}
                 bob < ACK {"ack_id":"x"}
             bob says SUBSCRIBE topic=build.> {}
@@ -236,8 +214,7 @@ fn subscriptions_are_judged_and_bounded() {
 #[test]
 fn a_send_that_breaks_a_rule_is_refused_and_takes_no_number() {
     check(
-        r#"ann joins
-           bob joins
+        r#"here: ann bob
            ann says SEND to=Bob from=Bob {}
            ann says SEND to=Bob from=ann {"in":"her own name, in her own case"}
            ann says SEND {}
@@ -250,10 +227,7 @@ fn a_send_that_breaks_a_rule_is_refused_and_takes_no_number() {
            ann says SEND to=-x {}
            ann says SEND to=Bob meta={"other":[1,2]} {"n":2}"#,
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann says SEND to=Bob from=Bob {}
                 ann < NACK {"ack_id":"x","code":"FORBIDDEN","message":"you are Ann and can't send as \"Bob\""}
             ann says SEND to=Bob from=ann {"in":"her own name, in her own case"}
@@ -283,18 +257,14 @@ fn a_send_that_breaks_a_rule_is_refused_and_takes_no_number() {
 #[test]
 fn a_recipient_that_is_not_here_is_told() {
     check(
-        "ann joins
-         bob joins
+        "here: ann bob
          ann> Zoe: never seen
          ann>> Zoe: never seen
          ann> @guest-00000000: never seen
          bob goes
          ann> Bob: away",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             ann> Zoe: never seen
                 ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
             ann>> Zoe: never seen
@@ -376,21 +346,14 @@ fn a_broadcast_too_large_to_deliver_is_told_for_each_recipient() {
 fn streams_are_bounded() {
     check_with(
         Limits { streams_max: 2, ..Limits::default() },
-        "ann joins
-         bob joins
-         cid joins
+        "here: ann bob cid
          ann> Bob: 1
          ann> Bob #t: 2
          ann> Cid: 3
          ann>> *: 4
          ann> Bob: 5",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
+            here: ann bob cid
             ann> Bob: 1
                 bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             ann> Bob #t: 2
@@ -411,18 +374,14 @@ fn streams_are_bounded() {
 fn names_are_forgotten_with_their_mailbox() {
     check_with(
         Limits { mailbox_days: 1, ttl_ms: u64::MAX, heartbeat_ms: 1 << 40, ..Limits::default() },
-        "ann joins
-         bob joins
+        "here: ann bob
          bob goes
          ann>> Bob: kept
          wait 86399999
          wait 1
          ann> Bob: who?",
         expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
+            here: ann bob
             bob goes
             ann>> Bob: kept
                 ann < ACK {"ack_id":"a1","away":true,"durability":"memory","state":"accepted"}

@@ -3,6 +3,7 @@
 //! A script's lines, where NAME stands for a connection and is made at its first `connects` or `joins`:
 //!
 //! ```text
+//! here: ann bob                     all of them have joined, of which nothing is written down
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
@@ -105,6 +106,7 @@ impl World {
     fn line(&mut self, line: &str) {
         let (subject, rest) = line.split_once(' ').unwrap_or((line, ""));
         match subject {
+            "here:" => rest.split(' ').for_each(|who| self.seat(who)),
             "wait" => self.wait(rest.parse().unwrap()),
             "sleep" => {
                 self.now += rest.parse::<u64>().unwrap();
@@ -178,6 +180,14 @@ impl World {
             }
             _ => panic!("no such line: {who} {line}"),
         }
+    }
+
+    /// Joins in the usual way, for a transcript that is about what follows.
+    fn seat(&mut self, who: &str) {
+        let before = self.transcript.len();
+        self.act(who, "joins");
+        let said = self.transcript.split_off(before);
+        assert_eq!(said.trim(), format!("{who} < WELCOME {{\"agent\":\"{}\"}}", capitalized(who)));
     }
 
     fn connect(&mut self, who: &str) {
