@@ -10,7 +10,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+        unix::fs::PermissionsExt as _,
     },
     path::{Path, PathBuf},
     process,
@@ -20,7 +20,7 @@ use std::{
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use super::{has_directory, io_error, not_found};
-use crate::{locked, poll::Stop, refusal};
+use crate::{locked, poll::Stop, process::exit_code, refusal};
 
 /// What [`super::Pty::end`] tries before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
@@ -121,8 +121,7 @@ impl Pty {
                 self.signal_group(libc::SIGKILL)?;
             }
             let Some(status) = child.try_wait()? else { return Ok(None) };
-            let code = status.code().or(status.signal().map(|signal| 128 + signal));
-            *state = State::Ended(code.unwrap_or(1));
+            *state = State::Ended(exit_code(status));
         }
         match *state {
             State::Ended(code) => Ok(Some(code)),
