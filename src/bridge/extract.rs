@@ -150,9 +150,10 @@ impl Extractor {
     fn new(columns: usize, rows: usize, live: bool, injected: Injected) -> Self {
         let screen = Screen::new(columns, rows);
         let (columns, rows) = screen.size();
+        let rules = Rules { columns: Some(columns), inline: false, injected };
         Self {
             screen,
-            reader: Reader { columns, rows, live, injected, ..Reader::default() },
+            reader: Reader { rules, rows, live, ..Reader::default() },
             live,
             fed: 0,
             sampled: 0,
@@ -166,7 +167,7 @@ impl Extractor {
     /// The one-line form `->relay:Bob hello` counts as well. It is off by default: it matches ordinary
     /// output too easily.
     pub fn allow_inline(&mut self) {
-        self.reader.inline = true;
+        self.reader.rules.inline = true;
     }
 
     /// The child wrote `bytes`.
@@ -231,7 +232,7 @@ impl Extractor {
     /// `body` is being typed into the agent, in a frame with these six digits: what the screen shows of
     /// it is no message.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
-        self.reader.injected.remember(hex, body);
+        self.reader.rules.injected.remember(hex, body);
     }
 
     /// The screen, for who has to know what stands on it.
@@ -294,8 +295,7 @@ pub fn extract_recording(
 
 /// All messages and problems of text that stood on no screen, as a transcript has it: one turn of it.
 pub fn extract_text(text: &str) -> (Vec<Message>, Vec<Problem>) {
-    let injected = Injected::by_form();
-    let rules = Rules { columns: None, inline: false, injected: &injected };
+    let rules = Rules { columns: None, inline: false, injected: Injected::by_form() };
     let (mut scanner, mut items) = (Scanner::default(), Vec::new());
     for (number, line) in (0..).zip(text.lines()) {
         scanner.line(Line::plain(line, number), &rules, &mut items);
@@ -318,11 +318,9 @@ fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {
 /// What reads along with the screen.
 #[derive(Default)]
 struct Reader {
-    columns: usize,
+    rules: Rules,
     rows: usize,
     live: bool,
-    inline: bool,
-    injected: Injected,
     /// No more bytes come.
     finishing: bool,
     /// The screen that is shown, and the primary one while it isn't.
@@ -376,10 +374,8 @@ struct Look {
 impl Watch for Reader {
     fn scrolled_off(&mut self, row: &Row) {
         self.still.scroll();
-        let rules =
-            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
         let mut items = Vec::new();
-        self.page.row(row, &rules, &mut items);
+        self.page.row(row, &self.rules, &mut items);
         for item in items {
             self.settle(item);
         }
@@ -390,14 +386,12 @@ impl Watch for Reader {
         if self.live && !self.finishing {
             return;
         }
-        let rules =
-            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
         let (mut page, mut items, mut row) = (self.page.clone(), Vec::new(), Row::default());
         for index in 0..view.rows() {
             view.read(index, &mut row);
-            page.row(&row, &rules, &mut items);
+            page.row(&row, &self.rules, &mut items);
         }
-        page.end_turn(&rules, &mut items);
+        page.end_turn(&self.rules, &mut items);
         let said = items.into_iter().filter_map(|item| self.said(item)).collect();
         self.judge_picture(said);
     }
@@ -418,7 +412,8 @@ impl Watch for Reader {
             Break::HistoryCleared if self.primary.is_some() => return self.new_picture(),
             Break::HistoryCleared | Break::Reset => self.page.forget(),
             Break::Resized { columns, rows } => {
-                (self.columns, self.rows) = (columns, rows);
+                self.rules.columns = Some(columns);
+                self.rows = rows;
                 self.page.tear();
                 if self.primary.is_some() {
                     self.new_picture();
@@ -510,15 +505,13 @@ impl Reader {
 
     /// Reads the visible rows, and takes what is new of what is final.
     fn look(&mut self, look: Look) {
-        let rules =
-            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
         let (mut page, mut items) = (self.page.clone(), Vec::new());
         for row in self.still.rows() {
-            page.row(row, &rules, &mut items);
+            page.row(row, &self.rules, &mut items);
         }
         let opened = page.open_since();
         if look.all {
-            page.end_turn(&rules, &mut items);
+            page.end_turn(&self.rules, &mut items);
         }
         let top = self.page.top();
         let is_message = |item: &Item| matches!(item.what, Extracted::Found(_));

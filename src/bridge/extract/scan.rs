@@ -21,14 +21,14 @@ const HOW: &str =
     "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
 
 /// What holds for all lines of a source.
-#[derive(Clone, Copy)]
-pub(super) struct Rules<'a> {
+#[derive(Default)]
+pub(super) struct Rules {
     /// The terminal's columns, where the lines were rows of one.
     pub(super) columns: Option<usize>,
     /// The one-line form counts.
     pub(super) inline: bool,
     /// What was injected lately.
-    pub(super) injected: &'a Injected,
+    pub(super) injected: Injected,
 }
 
 /// Something found, and the rows it stood on.
@@ -85,7 +85,7 @@ impl Scanner {
     }
 
     /// Reads a line.
-    pub(super) fn line(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    pub(super) fn line(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if self.is_idle() {
             self.opened = line.first;
         }
@@ -123,7 +123,7 @@ impl Scanner {
         }
     }
 
-    fn in_frame(&mut self, line: &str, rules: &Rules<'_>) -> bool {
+    fn in_frame(&mut self, line: &str, rules: &Rules) -> bool {
         match self.frame.take().or_else(|| rules.injected.frame(line)) {
             None => false,
             Some(mut frame) => {
@@ -135,7 +135,7 @@ impl Scanner {
         }
     }
 
-    fn text(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    fn text(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if let Some(fence) = Fence::opened_by(&line.text) {
             self.state = State::Fence(fence);
         } else if let Some(at) = block::begins(&line.text) {
@@ -155,7 +155,7 @@ impl Scanner {
         }
     }
 
-    fn open(&mut self, opener: Opener, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    fn open(&mut self, opener: Opener, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         self.opened = line.first;
         let ends = opener.inline || closes(&line.text[opener.body_at..]);
         let mut gathered = Gathered::default();
@@ -167,7 +167,7 @@ impl Scanner {
     }
 
     /// Takes a line of an open message or block; an opener begins another one instead.
-    fn gather(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    fn gather(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if let Reading::Opener(opener) = Reading::of(&line.text, false) {
             if let State::Body(_, gathered) | State::Block(_, gathered) =
                 std::mem::take(&mut self.state)
@@ -247,7 +247,7 @@ impl Gathered {
         message: Message,
         closed: bool,
         source: &str,
-        rules: &Rules<'_>,
+        rules: &Rules,
         out: &mut Vec<Item>,
     ) {
         if json_bytes(&message.body) > BODY_BYTES_MAX {
@@ -276,7 +276,7 @@ impl Item {
 }
 
 /// A closed message; none where it says nothing.
-fn message(opener: &Opener, gathered: &Gathered, rules: &Rules<'_>, out: &mut Vec<Item>) {
+fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<Item>) {
     if gathered.too_large() {
         return gathered.said_too_much(out);
     }
@@ -315,7 +315,7 @@ fn message(opener: &Opener, gathered: &Gathered, rules: &Rules<'_>, out: &mut Ve
 }
 
 /// A closed block.
-fn block_message(at: usize, gathered: &Gathered, rules: &Rules<'_>, out: &mut Vec<Item>) {
+fn block_message(at: usize, gathered: &Gathered, rules: &Rules, out: &mut Vec<Item>) {
     if gathered.too_large() {
         return gathered.said_too_much(out);
     }
