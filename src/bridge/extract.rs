@@ -121,7 +121,6 @@ pub enum Extracted {
 pub struct Extractor {
     screen: Screen,
     reader: Reader,
-    live: bool,
     /// When the last bytes came.
     fed: Moment,
     /// When the rows were last looked at, and whether bytes came since.
@@ -154,7 +153,6 @@ impl Extractor {
         Self {
             screen,
             reader: Reader { rules, rows, live, ..Reader::default() },
-            live,
             fed: 0,
             sampled: 0,
             changed: false,
@@ -172,7 +170,7 @@ impl Extractor {
 
     /// The child wrote `bytes`.
     pub fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
-        if self.live {
+        if self.reader.live {
             self.tick(now, out);
             let sample = self.changed && !self.screen.synchronizing();
             if sample && now >= self.sampled.saturating_add(SAMPLE_MS) {
@@ -186,9 +184,7 @@ impl Extractor {
 
     /// The terminal has another size (clamped to what is sane).
     pub fn resize(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Extracted>) {
-        if self.live {
-            self.tick(now, out);
-        }
+        self.tick(now, out);
         self.screen.resize(columns, rows, &mut self.reader);
         self.touched(now);
         out.append(&mut self.reader.found);
@@ -196,7 +192,7 @@ impl Extractor {
 
     /// Time passed; there is something to do at `deadline`.
     pub fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
-        if !self.live {
+        if !self.reader.live {
             return;
         }
         if self.due.is_some_and(|due| due <= now) {
@@ -226,7 +222,7 @@ impl Extractor {
     /// When `tick` has something to do.
     pub fn deadline(&self) -> Option<Moment> {
         let silence = self.turn_open.then(|| self.fed.saturating_add(SILENCE_MS));
-        [self.due, silence].into_iter().flatten().min().filter(|_| self.live)
+        [self.due, silence].into_iter().flatten().min().filter(|_| self.reader.live)
     }
 
     /// `body` is being typed into the agent, in a frame with these six digits: what the screen shows of
