@@ -31,18 +31,16 @@ use self::scan::{Item, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
 use self::taken::{Replay, Taken};
 use super::screen::{Break, Row, Screen, View, Watch};
-
-/// Milliseconds of the caller's clock.
-pub type Moment = u64;
+use crate::protocol::Moment;
 
 /// Without a byte for this long the turn is over.
-const SILENCE_MS: u64 = 60_000;
+pub(super) const SILENCE_MS: u64 = 60_000;
 
 /// How often the rows are looked at while bytes flow.
 const SAMPLE_MS: u64 = 50;
 
 /// A picture that a program began and did not end within this time is taken as it is.
-const PICTURE_MS: u64 = 1_000;
+pub(super) const PICTURE_MS: u64 = 1_000;
 
 /// How many problems are remembered, so that each is told once however often it is painted.
 const TOLD_MAX: usize = 64;
@@ -153,8 +151,8 @@ impl Extractor {
         Self {
             screen,
             reader: Reader { rules, rows, live, ..Reader::default() },
-            fed: 0,
-            sampled: 0,
+            fed: Moment::default(),
+            sampled: Moment::default(),
             changed: false,
             due: None,
             held: None,
@@ -173,7 +171,7 @@ impl Extractor {
         if self.reader.live {
             self.tick(now, out);
             let sample = self.changed && !self.screen.synchronizing();
-            if sample && now >= self.sampled.saturating_add(SAMPLE_MS) {
+            if sample && now >= self.sampled.plus(SAMPLE_MS) {
                 self.sample(now);
             }
         }
@@ -198,7 +196,7 @@ impl Extractor {
         if self.due.is_some_and(|due| due <= now) {
             self.look(now);
         }
-        if self.turn_open && now >= self.fed.saturating_add(SILENCE_MS) {
+        if self.turn_open && now >= self.fed.plus(SILENCE_MS) {
             self.end_turn(now);
         }
         out.append(&mut self.reader.found);
@@ -221,7 +219,7 @@ impl Extractor {
 
     /// When `tick` has something to do.
     pub fn deadline(&self) -> Option<Moment> {
-        let silence = self.turn_open.then(|| self.fed.saturating_add(SILENCE_MS));
+        let silence = self.turn_open.then(|| self.fed.plus(SILENCE_MS));
         [self.due, silence].into_iter().flatten().min().filter(|_| self.reader.live)
     }
 
@@ -245,7 +243,7 @@ impl Extractor {
         self.fed = now;
         self.changed = true;
         self.turn_open = true;
-        self.due = self.due.or_else(|| Some(now.saturating_add(STILL_MS)));
+        self.due = self.due.or_else(|| Some(now.plus(STILL_MS)));
     }
 
     /// What changed did so by the last bytes.
@@ -257,9 +255,9 @@ impl Extractor {
 
     fn look(&mut self, now: Moment) {
         if self.screen.synchronizing() {
-            let end = self.held.get_or_insert(now).saturating_add(PICTURE_MS);
+            let end = self.held.get_or_insert(now).plus(PICTURE_MS);
             if now < end {
-                self.due = Some(end.min(self.fed.saturating_add(STILL_MS).max(now + 1)));
+                self.due = Some(end.min(self.fed.plus(STILL_MS).max(now.plus(1))));
                 return;
             }
         }
@@ -284,8 +282,8 @@ pub fn extract_recording(
 ) -> (Vec<Message>, Vec<Problem>) {
     let mut extractor = Extractor::offline(columns, rows);
     let mut found = Vec::new();
-    extractor.feed(0, bytes, &mut found);
-    extractor.finish(0, &mut found);
+    extractor.feed(Moment::default(), bytes, &mut found);
+    extractor.finish(Moment::default(), &mut found);
     sorted(found)
 }
 

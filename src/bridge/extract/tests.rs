@@ -47,8 +47,8 @@ fn check(bytes: &str, expected: Expect) {
     let mut extractor = Extractor::offline(80, 24);
     let mut found = Vec::new();
     // What a terminal driver does to a program's newlines.
-    extractor.feed(0, bytes.replace('\n', "\r\n").as_bytes(), &mut found);
-    extractor.finish(0, &mut found);
+    extractor.feed(Moment::default(), bytes.replace('\n', "\r\n").as_bytes(), &mut found);
+    extractor.finish(Moment::default(), &mut found);
     expected.assert_eq(&shown(&found));
 }
 
@@ -61,7 +61,7 @@ struct Live {
 
 impl Live {
     fn new() -> Self {
-        Self { extractor: Extractor::live(80, 24), now: 1_000, found: Vec::new() }
+        Self { extractor: Extractor::live(80, 24), now: Moment(1_000), found: Vec::new() }
     }
 
     fn writes(&mut self, bytes: &str) -> &mut Self {
@@ -70,10 +70,10 @@ impl Live {
     }
 
     /// Time passes, and the extractor is woken when it asked for it.
-    fn waits(&mut self, ms: Moment) -> &mut Self {
-        let end = self.now + ms;
+    fn waits(&mut self, ms: u64) -> &mut Self {
+        let end = self.now.plus(ms);
         while let Some(due) = self.extractor.deadline().filter(|&due| due <= end) {
-            assert!(due > self.now || self.now == 1_000, "woken twice for the same moment");
+            assert!(due > self.now || self.now == Moment(1_000), "woken twice for the same moment");
             self.now = due.max(self.now);
             self.extractor.tick(self.now, &mut self.found);
         }
@@ -779,11 +779,11 @@ fn rows_that_the_terminal_wrapped_are_joined_with_nothing() {
     let mut found = Vec::new();
     let mut extractor = Extractor::offline(80, 24);
     extractor.feed(
-        0,
+        Moment::default(),
         format!("->relay:Bob <<<\n{long}").replace('\n', "\r\n").as_bytes(),
         &mut found,
     );
-    extractor.finish(0, &mut found);
+    extractor.finish(Moment::default(), &mut found);
     let [Extracted::Found(message)] = &found[..] else { panic!("{}", shown(&found)) };
     assert_eq!(message.body.lines().count(), 3);
     assert!(message.body.starts_with(&("word ".repeat(60) + "xxx")), "{}", message.body);
@@ -985,8 +985,8 @@ fn the_one_line_form_is_off_unless_allowed() {
     assert_eq!(extract_recording(bytes, 80, 24), (vec![], vec![]));
     let (mut extractor, mut found) = (Extractor::offline(80, 24), Vec::new());
     extractor.allow_inline();
-    extractor.feed(0, bytes, &mut found);
-    extractor.finish(0, &mut found);
+    extractor.feed(Moment::default(), bytes, &mut found);
+    extractor.finish(Moment::default(), &mut found);
     expect![[r#"
         Bob: "hello there"
         Bob thread=t: "hi"
