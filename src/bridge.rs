@@ -13,8 +13,8 @@ pub mod recipe;
 pub mod screen;
 mod typing;
 
-use crate::protocol::{Moment, deliver::Proof, name::EVERYONE};
-use extract::{Extracted, Extractor, Message, SILENCE_MS, Target};
+use crate::protocol::{Moment, deliver::Proof};
+use extract::{Extracted, Extractor, Message, SILENCE_MS};
 use keys::Line;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -492,19 +492,14 @@ impl Bridge {
     }
 
     fn say(&mut self, message: Message, out: &mut Vec<Output>) {
-        let (to, topic) = match message.to {
-            Target::Agent(name) => (name, message.topic),
-            Target::Everyone => (EVERYONE.to_owned(), message.topic),
-            Target::Topic(topic) => (EVERYONE.to_owned(), Some(topic)),
-        };
+        let Message { to, topic, thread, kind, body, data, meta, reply } = message;
         let number = Number(self.next);
         self.next += 1;
         if self.unanswered.len() == UNANSWERED_MAX {
             self.unanswered.pop_front();
         }
         self.unanswered.push_back((number, to.clone()));
-        let reply_to = message.reply.and_then(|reply| self.find_reply(&reply));
-        let Message { thread, kind, body, data, meta, .. } = message;
+        let reply_to = reply.and_then(|reply| self.find_reply(&reply));
         out.push(Output::Send(
             number,
             Said { to, topic, thread, kind, body, data, meta, reply_to },

@@ -48,29 +48,18 @@ const TOLD_MAX: usize = 64;
 /// How many messages that scrolled off an alternate screen belong to the picture they were part of.
 const PICTURE_MESSAGES_MAX: usize = 256;
 
-/// Whom a message is for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// One agent, by name.
-    Agent(String),
-    /// `*`.
-    Everyone,
-    /// `#topic`: its subscribers.
-    Topic(String),
-}
-
 /// What an agent said to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// For whom.
-    pub to: Target,
+    /// An agent's name, or `*`.
+    pub to: String,
     /// The payload's kind: `message`, or a block's `type`.
     pub kind: String,
     /// The text.
     pub body: String,
     /// `[thread:ID]`.
     pub thread: Option<String>,
-    /// `[topic:T]`; none where `to` is a topic itself.
+    /// `[topic:T]`, or the `#T` that it is for.
     pub topic: Option<String>,
     /// `[reply:ID]`, the first characters of the id of a delivery.
     pub reply: Option<String>,

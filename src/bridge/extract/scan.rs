@@ -8,7 +8,7 @@ use super::fence::Fence;
 use super::injected::{Frame, Injected};
 use super::line::Line;
 use super::opener::{Opener, Reading};
-use super::target::shown;
+use super::target::{Target, shown};
 use super::{Extracted, Fault, Message, Problem, block};
 
 /// What a message may take in an envelope of 1 MiB, as JSON text.
@@ -299,13 +299,13 @@ fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<It
     if body.is_empty() {
         return;
     }
-    let topic = opener.topic.clone().filter(|_| !matches!(opener.to, super::Target::Topic(_)));
+    let Target { to, topic } = opener.target.clone();
     let found = Message {
-        to: opener.to.clone(),
+        to,
         kind: "message".to_owned(),
         body,
         thread: opener.thread.clone(),
-        topic,
+        topic: topic.or_else(|| opener.topic.clone()),
         reply: opener.reply.clone(),
         data: None,
         meta: None,

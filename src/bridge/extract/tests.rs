@@ -18,12 +18,7 @@ fn shown(found: &[Extracted]) -> String {
 }
 
 fn told(message: &Message) -> String {
-    let to = match &message.to {
-        Target::Agent(name) => name.clone(),
-        Target::Everyone => "*".to_owned(),
-        Target::Topic(topic) => format!("#{topic}"),
-    };
-    let mut text = to;
+    let mut text = message.to.clone();
     for (key, value) in [
         ("thread", &message.thread),
         ("topic", &message.topic),
@@ -540,7 +535,7 @@ fn targets_are_agents_everyone_and_topics() {
         expect![[r#"
             codex-1: "a"
             *: "b"
-            #build.linux: "c"
+            * topic=build.linux: "c"
         "#]],
     );
     check(
@@ -554,7 +549,7 @@ fn targets_are_agents_everyone_and_topics() {
     check(
         "->relay:#build [topic:chat] <<<a>>>\n->relay:* [topic:chat] <<<b>>>\n",
         expect![[r##"
-        #build: "a"
+        * topic=build: "a"
         * topic=chat: "b"
     "##]],
     );
@@ -917,7 +912,7 @@ fn a_block_is_json_between_its_marks() {
     check(
         "● [[RELAY]]{\"to\":\"#a\",\"type\":\"message\",\"body\":\"x\",\"topic\":\"b\"}[[/RELAY]] and on\n",
         expect![[r##"
-            #a: "x"
+            * topic=a: "x"
         "##]],
     );
     check(
