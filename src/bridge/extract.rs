@@ -25,7 +25,7 @@ mod target;
 use std::collections::VecDeque;
 
 use self::injected::Injected;
-use self::line::Line;
+use self::line::{BULLETS, Line};
 use self::page::{Page, digest};
 use self::scan::{Item, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
@@ -285,6 +285,13 @@ pub fn extract_text(text: &str) -> (Vec<Message>, Vec<Problem>) {
     }
     scanner.end_turn(&mut items);
     sorted(items.into_iter().map(|item| item.what).collect())
+}
+
+/// Where an arrow or a block stands in a line that has only blanks and bullets before it.
+pub(super) fn mark_at(line: &str) -> Option<usize> {
+    let text = line.trim_start_matches(|c| c == ' ' || BULLETS.contains(&c));
+    let marked = text.starts_with(opener::ARROW) || text.starts_with(block::BEGIN);
+    marked.then_some(line.len() - text.len())
 }
 
 fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {

@@ -8,7 +8,7 @@ use super::line::Start;
 use super::target::{Target, shown};
 use crate::protocol::topic;
 
-const BEGIN: &str = "[[RELAY]]";
+pub(super) const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
 
 /// A thread is at most as long as a topic.

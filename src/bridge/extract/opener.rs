@@ -4,7 +4,7 @@ use super::line::Start;
 use super::target::{Target, shown};
 use crate::protocol::topic;
 
-const ARROW: &str = "->relay:";
+pub(super) const ARROW: &str = "->relay:";
 const OPEN: &str = "<<<";
 
 /// Bytes of a thread; an id of a delivery is shorter.
