@@ -194,10 +194,11 @@ impl Screen {
         if (size.columns, size.rows) == self.size() {
             return;
         }
-        self.forget_history();
-        self.term.resize(size);
-        watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
-        Painter { term: &mut self.term, notes: &mut self.notes, watch }.read_history();
+        let mut painter = Painter { term: &mut self.term, notes: &mut self.notes, watch };
+        painter.forget_history();
+        painter.term.resize(size);
+        painter.watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
+        painter.read_history();
     }
 
     /// Leaves the alternate screen, as a terminal does when its program is gone.
@@ -305,11 +306,6 @@ impl Screen {
     /// nothing that stood on the screen. Only for a wrapper without a real terminal, which answers itself.
     pub fn take_answers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.notes.answers)
-    }
-
-    fn forget_history(&mut self) {
-        self.term.grid_mut().clear_history();
-        self.notes.seen = 0;
     }
 }
 
@@ -516,12 +512,12 @@ impl<W: Watch> Painter<'_, W> {
         }
         self.notes.seen = size;
         if size > HISTORY_ROWS_KEPT {
-            self.skip_history();
+            self.forget_history();
         }
     }
 
-    /// What went into the history did not scroll off: it was deleted.
-    fn skip_history(&mut self) {
+    /// What is in the history was read, or has not scrolled off but was deleted.
+    fn forget_history(&mut self) {
         self.term.grid_mut().clear_history();
         self.notes.seen = 0;
     }
@@ -530,7 +526,7 @@ impl<W: Watch> Painter<'_, W> {
         if self.term.mode().contains(TermMode::ALT_SCREEN) {
             return;
         }
-        self.skip_history();
+        self.forget_history();
         self.term.swap_alt();
         // The alternate grid has no history of its own; it gets one so that its rows, too, are seen to leave.
         self.term.grid_mut().update_history(HISTORY_ROWS_MAX);
@@ -542,7 +538,7 @@ impl<W: Watch> Painter<'_, W> {
             return;
         }
         self.watch.leaving_alternate(View(self.term));
-        self.skip_history();
+        self.forget_history();
         self.term.swap_alt();
         self.watch.broken(Break::PrimaryShown);
         self.read_history();
@@ -620,7 +616,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn delete_lines(&mut self, lines: usize) {
         self.term.delete_lines(lines);
         if self.term.grid().history_size() != self.notes.seen {
-            self.skip_history();
+            self.forget_history();
         }
     }
 
@@ -664,7 +660,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
                 self.watch.broken(Break::ScreenCleared);
             }
             ClearMode::Saved => {
-                self.skip_history();
+                self.forget_history();
                 self.watch.broken(Break::HistoryCleared);
             }
             ClearMode::Above => {
