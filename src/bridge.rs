@@ -13,8 +13,8 @@ pub mod recipe;
 pub mod screen;
 mod typing;
 
-use crate::protocol::{Moment, deliver::Proof, name::EVERYONE};
-use extract::{Extracted, Extractor, Message, Target};
+use crate::protocol::{Moment, deliver::Proof};
+use extract::{Extracted, Extractor, Message, SILENCE_MS};
 use keys::Line;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -37,12 +37,8 @@ const SENDERS_MAX: usize = 256;
 const UNANSWERED_MAX: usize = 4096;
 /// What the agent is told at a time.
 const COMPLAINTS_MAX: usize = 3;
-/// A turn is over after so long without output.
-const SILENCE_MS: u64 = 60_000;
-/// And where the recipe sees its end, after so long.
+/// Where the recipe sees the end of a turn, it is over after so long without output.
 const IDLE_MS: u64 = 350;
-/// A picture that a program began and doesn't finish is taken for finished after this time.
-const PICTURE_MS: u64 = 1000;
 /// How often something is tried that no input need announce.
 const RETRY_MS: u64 = 1000;
 
@@ -309,7 +305,7 @@ impl Bridge {
             Stage::Guard(since) => Some(self.enter_at(since)),
             Stage::Text | Stage::Submit => None,
         });
-        let extractor = self.extractor.deadline().map(Moment);
+        let extractor = self.extractor.deadline();
         [enter, extractor, self.turn_ends_at(), self.inject_at()].into_iter().flatten().min()
     }
 
@@ -349,7 +345,7 @@ impl Bridge {
         self.turn.open = true;
         self.turn.looked_at = false;
         let mut found = Vec::new();
-        self.extractor.feed(now.0, bytes, &mut found);
+        self.extractor.feed(now, bytes, &mut found);
         let answers = self.extractor.screen_mut().take_answers();
         if !self.attached && !answers.is_empty() {
             self.write(answers, out);
@@ -381,7 +377,7 @@ impl Bridge {
 
     fn resized(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Output>) {
         let mut found = Vec::new();
-        self.extractor.resize(now.0, columns, rows, &mut found);
+        self.extractor.resize(now, columns, rows, &mut found);
         self.extracted(found, out);
     }
 
@@ -450,7 +446,7 @@ impl Bridge {
             return;
         }
         let mut found = Vec::new();
-        self.extractor.finish(now.0, &mut found);
+        self.extractor.finish(now, &mut found);
         self.extracted(found, out);
         let current = self.injection.take().and_then(|injection| match injection.item {
             Item::Mail(mail) => Some(mail),
@@ -465,14 +461,12 @@ impl Bridge {
             return;
         }
         let mut found = Vec::new();
-        if self.extractor.deadline().is_some_and(|due| due <= now.0) {
-            self.extractor.tick(now.0, &mut found);
-        }
+        self.extractor.tick(now, &mut found);
         let spot = Spot::of(self.extractor.screen());
         if self.turn_is_over(now, &spot, foreground) {
             self.turn.open = false;
             self.turn.told = false;
-            self.extractor.turn_over(now.0, &mut found);
+            self.extractor.turn_over(now, &mut found);
         }
         self.extracted(found, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
@@ -498,19 +492,14 @@ impl Bridge {
     }
 
     fn say(&mut self, message: Message, out: &mut Vec<Output>) {
-        let (to, topic) = match message.to {
-            Target::Agent(name) => (name, message.topic),
-            Target::Everyone => (EVERYONE.to_owned(), message.topic),
-            Target::Topic(topic) => (EVERYONE.to_owned(), Some(topic)),
-        };
+        let Message { to, topic, thread, kind, body, data, meta, reply } = message;
         let number = Number(self.next);
         self.next += 1;
         if self.unanswered.len() == UNANSWERED_MAX {
             self.unanswered.pop_front();
         }
         self.unanswered.push_back((number, to.clone()));
-        let reply_to = message.reply.and_then(|reply| self.find_reply(&reply));
-        let Message { thread, kind, body, data, meta, .. } = message;
+        let reply_to = reply.and_then(|reply| self.find_reply(&reply));
         out.push(Output::Send(
             number,
             Said { to, topic, thread, kind, body, data, meta, reply_to },

@@ -208,8 +208,10 @@ fn whole(digits: &str, radix: u32) -> Option<u64> {
 }
 
 fn unknown(key: &str) -> String {
-    let keys: Vec<_> =
-        ["endpoint", "durability"].into_iter().chain(NUMBERS.iter().map(|(name, ..)| *name)).collect();
+    let keys: Vec<_> = ["endpoint", "durability"]
+        .into_iter()
+        .chain(NUMBERS.iter().map(|(name, ..)| *name))
+        .collect();
     format!("unknown key {key:?}; the keys are {}", keys.join(", "))
 }
 

@@ -11,12 +11,12 @@ mod threads;
 use crate::{
     bridge::{
         self,
-        extract::{Message, Target, extract_recording},
+        extract::{Message, extract_recording},
         recipe::Recipe,
     },
     client::{self, Client, ClientError},
     protocol::{
-        name::{EVERYONE, Name, NameError},
+        name::{Name, NameError},
         payload::Capabilities,
     },
 };
@@ -147,16 +147,11 @@ pub fn extract(bytes: &[u8], columns: usize, rows: usize) -> (Vec<String>, Vec<S
 }
 
 fn json(message: Message) -> String {
-    let (to, topic) = match message.to {
-        Target::Agent(name) => (name, message.topic),
-        Target::Everyone => (EVERYONE.to_owned(), message.topic),
-        Target::Topic(topic) => (EVERYONE.to_owned(), Some(topic)),
-    };
     let mut line = serde_json::Map::new();
     let all = [
-        ("to", Some(to)),
+        ("to", Some(message.to)),
         ("body", Some(message.body)),
-        ("topic", topic),
+        ("topic", message.topic),
         ("thread", message.thread),
         ("reply", message.reply),
     ];

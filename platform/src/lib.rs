@@ -28,7 +28,11 @@ pub mod stop;
 pub mod terminal;
 pub mod transport;
 
-use std::{fmt::Display, io};
+use std::{
+    fmt::Display,
+    io,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// Puts what was tried, and on what, in front of the system's words. Keeps the kind.
 pub(crate) fn naming(what: impl Display) -> impl FnOnce(io::Error) -> io::Error {
@@ -38,4 +42,9 @@ pub(crate) fn naming(what: impl Display) -> impl FnOnce(io::Error) -> io::Error 
 /// An error of our own, as one sentence.
 pub(crate) fn refusal(kind: io::ErrorKind, sentence: impl Into<String>) -> io::Error {
     io::Error::new(kind, sentence.into())
+}
+
+/// For what nobody can leave half done, so that a panic while it was held has left it whole.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,7 +40,7 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
             format!("{} is not a directory: choose another, or move it away", path.display()),
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            imp::make_dir(path).map_err(naming(format!("make {}", path.display())))?;
+            make_with_parents(path).map_err(naming(format!("make {}", path.display())))?;
             check_private(path)
         }
         Err(error) => Err(naming(path.display())(error)),
@@ -96,4 +96,18 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// `PermissionDenied` with a sentence that says how to make it so; or if it is not there.
 pub fn check_private(path: &Path) -> io::Result<()> {
     imp::check_private(path)
+}
+
+fn make_with_parents(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent()
+        && !parent.as_os_str().is_empty()
+        && !parent.exists()
+    {
+        make_with_parents(parent)?;
+    }
+    match imp::make_dir(path) {
+        // Another made it meanwhile, which is as good; the caller checks it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }

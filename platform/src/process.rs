@@ -12,7 +12,7 @@ use std::{
     fs::File,
     io,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use crate::{naming, paths};
@@ -33,7 +33,7 @@ impl Detached {
     /// If the system does not say.
     pub fn exited(&mut self) -> io::Result<Option<i32>> {
         let status = self.0.try_wait().map_err(naming("look after the process"))?;
-        Ok(status.map(imp::code))
+        Ok(status.map(exit_code))
     }
 }
 
@@ -62,4 +62,9 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
         command.current_dir(directory);
     }
     imp::spawn(&mut command).map(Detached).map_err(naming(format!("start {}", exe.display())))
+}
+
+/// The exit code as shells have it: 128 + n if signal n ended the process (Unix).
+pub(crate) fn exit_code(status: ExitStatus) -> i32 {
+    imp::exit_code(status)
 }

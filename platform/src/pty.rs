@@ -217,6 +217,15 @@ fn has_directory(name: &OsStr) -> bool {
     Path::new(name).components().count() > 1 || Path::new(name).is_absolute()
 }
 
+/// The error of portable-pty, which often is the system's own in a wrapping.
+fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    let error = error.into();
+    match error.downcast::<io::Error>() {
+        Ok(error) => *error,
+        Err(error) => io::Error::other(error),
+    }
+}
+
 fn not_found(name: &OsStr) -> io::Error {
     refusal(
         io::ErrorKind::NotFound,

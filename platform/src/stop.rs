@@ -10,10 +10,10 @@ mod imp;
 
 use std::{
     io,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Mutex, OnceLock},
 };
 
-use crate::refusal;
+use crate::{locked, refusal};
 
 /// What was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Listening {
 /// `AlreadyExists` if somebody listens; and what the system says.
 pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
     {
-        let mut listener = lock();
+        let mut listener = locked(&LISTENER);
         if listener.is_some() {
             return Err(refusal(
                 io::ErrorKind::AlreadyExists,
@@ -59,7 +59,7 @@ pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
     match catch_ctrl_c().and_then(|()| imp::watch()) {
         Ok(watch) => Ok(Listening { _watch: watch }),
         Err(error) => {
-            *lock() = None;
+            *locked(&LISTENER) = None;
             Err(error)
         }
     }
@@ -67,13 +67,13 @@ pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        *lock() = None;
+        *locked(&LISTENER) = None;
     }
 }
 
 /// Called by the watches.
 fn tell(signal: Signal) {
-    if let Some(listener) = &*lock() {
+    if let Some(listener) = &*locked(&LISTENER) {
         listener(signal);
     }
 }
@@ -86,8 +86,4 @@ fn catch_ctrl_c() -> io::Result<()> {
             .map_err(|error| format!("listen for Ctrl-C: {error}"))
     });
     caught.clone().map_err(io::Error::other)
-}
-
-fn lock() -> MutexGuard<'static, Option<Listener>> {
-    LISTENER.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,11 +10,11 @@ mod imp;
 use std::{
     io::{self, IsTerminal as _, Read, Write},
     panic,
-    sync::{Mutex, MutexGuard, Once, PoisonError},
+    sync::{Mutex, Once},
 };
 
 pub use crate::pty::Size;
-use crate::refusal;
+use crate::{locked, refusal};
 
 /// One of the three standard streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl RawMode {
         if !is_terminal(Standard::Input) {
             return Err(refusal(io::ErrorKind::Unsupported, "standard input is not a terminal"));
         }
-        let mut before = lock();
+        let mut before = locked(&BEFORE);
         if before.is_some() {
             return Err(refusal(
                 io::ErrorKind::AlreadyExists,
@@ -143,7 +143,7 @@ impl Drop for RawMode {
 }
 
 fn restore() {
-    if let Some(modes) = lock().take() {
+    if let Some(modes) = locked(&BEFORE).take() {
         imp::set(&modes);
     }
 }
@@ -157,9 +157,4 @@ fn restore_on_panic() {
             next(panic);
         }));
     });
-}
-
-/// A panic while it was held has left the value whole: it is one assignment.
-fn lock() -> MutexGuard<'static, Option<imp::Modes>> {
-    BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,24 +25,22 @@ mod target;
 use std::collections::VecDeque;
 
 use self::injected::Injected;
-use self::line::Line;
+use self::line::{BULLETS, Line};
 use self::page::{Page, digest};
 use self::scan::{Item, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
 use self::taken::{Replay, Taken};
 use super::screen::{Break, Row, Screen, View, Watch};
-
-/// Milliseconds of the caller's clock.
-pub type Moment = u64;
+use crate::protocol::Moment;
 
 /// Without a byte for this long the turn is over.
-const SILENCE_MS: u64 = 60_000;
+pub(super) const SILENCE_MS: u64 = 60_000;
 
 /// How often the rows are looked at while bytes flow.
 const SAMPLE_MS: u64 = 50;
 
 /// A picture that a program began and did not end within this time is taken as it is.
-const PICTURE_MS: u64 = 1_000;
+pub(super) const PICTURE_MS: u64 = 1_000;
 
 /// How many problems are remembered, so that each is told once however often it is painted.
 const TOLD_MAX: usize = 64;
@@ -50,29 +48,18 @@ const TOLD_MAX: usize = 64;
 /// How many messages that scrolled off an alternate screen belong to the picture they were part of.
 const PICTURE_MESSAGES_MAX: usize = 256;
 
-/// Whom a message is for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// One agent, by name.
-    Agent(String),
-    /// `*`.
-    Everyone,
-    /// `#topic`: its subscribers.
-    Topic(String),
-}
-
 /// What an agent said to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// For whom.
-    pub to: Target,
+    /// An agent's name, or `*`.
+    pub to: String,
     /// The payload's kind: `message`, or a block's `type`.
     pub kind: String,
     /// The text.
     pub body: String,
     /// `[thread:ID]`.
     pub thread: Option<String>,
-    /// `[topic:T]`; none where `to` is a topic itself.
+    /// `[topic:T]`, or the `#T` that it is for.
     pub topic: Option<String>,
     /// `[reply:ID]`, the first characters of the id of a delivery.
     pub reply: Option<String>,
@@ -121,7 +108,6 @@ pub enum Extracted {
 pub struct Extractor {
     screen: Screen,
     reader: Reader,
-    live: bool,
     /// When the last bytes came.
     fed: Moment,
     /// When the rows were last looked at, and whether bytes came since.
@@ -150,12 +136,12 @@ impl Extractor {
     fn new(columns: usize, rows: usize, live: bool, injected: Injected) -> Self {
         let screen = Screen::new(columns, rows);
         let (columns, rows) = screen.size();
+        let rules = Rules { columns: Some(columns), inline: false, injected };
         Self {
             screen,
-            reader: Reader { columns, rows, live, injected, ..Reader::default() },
-            live,
-            fed: 0,
-            sampled: 0,
+            reader: Reader { rules, rows, live, ..Reader::default() },
+            fed: Moment::default(),
+            sampled: Moment::default(),
             changed: false,
             due: None,
             held: None,
@@ -166,15 +152,15 @@ impl Extractor {
     /// The one-line form `->relay:Bob hello` counts as well. It is off by default: it matches ordinary
     /// output too easily.
     pub fn allow_inline(&mut self) {
-        self.reader.inline = true;
+        self.reader.rules.inline = true;
     }
 
     /// The child wrote `bytes`.
     pub fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
-        if self.live {
+        if self.reader.live {
             self.tick(now, out);
             let sample = self.changed && !self.screen.synchronizing();
-            if sample && now >= self.sampled.saturating_add(SAMPLE_MS) {
+            if sample && now >= self.sampled.plus(SAMPLE_MS) {
                 self.sample(now);
             }
         }
@@ -185,9 +171,7 @@ impl Extractor {
 
     /// The terminal has another size (clamped to what is sane).
     pub fn resize(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Extracted>) {
-        if self.live {
-            self.tick(now, out);
-        }
+        self.tick(now, out);
         self.screen.resize(columns, rows, &mut self.reader);
         self.touched(now);
         out.append(&mut self.reader.found);
@@ -195,13 +179,13 @@ impl Extractor {
 
     /// Time passed; there is something to do at `deadline`.
     pub fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
-        if !self.live {
+        if !self.reader.live {
             return;
         }
         if self.due.is_some_and(|due| due <= now) {
             self.look(now);
         }
-        if self.turn_open && now >= self.fed.saturating_add(SILENCE_MS) {
+        if self.turn_open && now >= self.fed.plus(SILENCE_MS) {
             self.end_turn(now);
         }
         out.append(&mut self.reader.found);
@@ -224,14 +208,14 @@ impl Extractor {
 
     /// When `tick` has something to do.
     pub fn deadline(&self) -> Option<Moment> {
-        let silence = self.turn_open.then(|| self.fed.saturating_add(SILENCE_MS));
-        [self.due, silence].into_iter().flatten().min().filter(|_| self.live)
+        let silence = self.turn_open.then(|| self.fed.plus(SILENCE_MS));
+        [self.due, silence].into_iter().flatten().min().filter(|_| self.reader.live)
     }
 
     /// `body` is being typed into the agent, in a frame with these six digits: what the screen shows of
     /// it is no message.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
-        self.reader.injected.remember(hex, body);
+        self.reader.rules.injected.remember(hex, body);
     }
 
     /// The screen, for who has to know what stands on it.
@@ -248,7 +232,7 @@ impl Extractor {
         self.fed = now;
         self.changed = true;
         self.turn_open = true;
-        self.due = self.due.or_else(|| Some(now.saturating_add(STILL_MS)));
+        self.due = self.due.or_else(|| Some(now.plus(STILL_MS)));
     }
 
     /// What changed did so by the last bytes.
@@ -260,9 +244,9 @@ impl Extractor {
 
     fn look(&mut self, now: Moment) {
         if self.screen.synchronizing() {
-            let end = self.held.get_or_insert(now).saturating_add(PICTURE_MS);
+            let end = self.held.get_or_insert(now).plus(PICTURE_MS);
             if now < end {
-                self.due = Some(end.min(self.fed.saturating_add(STILL_MS).max(now + 1)));
+                self.due = Some(end.min(self.fed.plus(STILL_MS).max(now.plus(1))));
                 return;
             }
         }
@@ -287,21 +271,27 @@ pub fn extract_recording(
 ) -> (Vec<Message>, Vec<Problem>) {
     let mut extractor = Extractor::offline(columns, rows);
     let mut found = Vec::new();
-    extractor.feed(0, bytes, &mut found);
-    extractor.finish(0, &mut found);
+    extractor.feed(Moment::default(), bytes, &mut found);
+    extractor.finish(Moment::default(), &mut found);
     sorted(found)
 }
 
 /// All messages and problems of text that stood on no screen, as a transcript has it: one turn of it.
 pub fn extract_text(text: &str) -> (Vec<Message>, Vec<Problem>) {
-    let injected = Injected::by_form();
-    let rules = Rules { columns: None, inline: false, injected: &injected };
+    let rules = Rules { columns: None, inline: false, injected: Injected::by_form() };
     let (mut scanner, mut items) = (Scanner::default(), Vec::new());
     for (number, line) in (0..).zip(text.lines()) {
         scanner.line(Line::plain(line, number), &rules, &mut items);
     }
     scanner.end_turn(&mut items);
     sorted(items.into_iter().map(|item| item.what).collect())
+}
+
+/// Where an arrow or a block stands in a line that has only blanks and bullets before it.
+pub(super) fn mark_at(line: &str) -> Option<usize> {
+    let text = line.trim_start_matches(|c| c == ' ' || BULLETS.contains(&c));
+    let marked = text.starts_with(opener::ARROW) || text.starts_with(block::BEGIN);
+    marked.then_some(line.len() - text.len())
 }
 
 fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {
@@ -318,11 +308,9 @@ fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {
 /// What reads along with the screen.
 #[derive(Default)]
 struct Reader {
-    columns: usize,
+    rules: Rules,
     rows: usize,
     live: bool,
-    inline: bool,
-    injected: Injected,
     /// No more bytes come.
     finishing: bool,
     /// The screen that is shown, and the primary one while it isn't.
@@ -376,10 +364,8 @@ struct Look {
 impl Watch for Reader {
     fn scrolled_off(&mut self, row: &Row) {
         self.still.scroll();
-        let rules =
-            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
         let mut items = Vec::new();
-        self.page.row(row, &rules, &mut items);
+        self.page.row(row, &self.rules, &mut items);
         for item in items {
             self.settle(item);
         }
@@ -390,14 +376,12 @@ impl Watch for Reader {
         if self.live && !self.finishing {
             return;
         }
-        let rules =
-            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
         let (mut page, mut items, mut row) = (self.page.clone(), Vec::new(), Row::default());
         for index in 0..view.rows() {
             view.read(index, &mut row);
-            page.row(&row, &rules, &mut items);
+            page.row(&row, &self.rules, &mut items);
         }
-        page.end_turn(&rules, &mut items);
+        page.end_turn(&self.rules, &mut items);
         let said = items.into_iter().filter_map(|item| self.said(item)).collect();
         self.judge_picture(said);
     }
@@ -418,7 +402,8 @@ impl Watch for Reader {
             Break::HistoryCleared if self.primary.is_some() => return self.new_picture(),
             Break::HistoryCleared | Break::Reset => self.page.forget(),
             Break::Resized { columns, rows } => {
-                (self.columns, self.rows) = (columns, rows);
+                self.rules.columns = Some(columns);
+                self.rows = rows;
                 self.page.tear();
                 if self.primary.is_some() {
                     self.new_picture();
@@ -510,15 +495,13 @@ impl Reader {
 
     /// Reads the visible rows, and takes what is new of what is final.
     fn look(&mut self, look: Look) {
-        let rules =
-            Rules { columns: Some(self.columns), inline: self.inline, injected: &self.injected };
         let (mut page, mut items) = (self.page.clone(), Vec::new());
         for row in self.still.rows() {
-            page.row(row, &rules, &mut items);
+            page.row(row, &self.rules, &mut items);
         }
         let opened = page.open_since();
         if look.all {
-            page.end_turn(&rules, &mut items);
+            page.end_turn(&self.rules, &mut items);
         }
         let top = self.page.top();
         let is_message = |item: &Item| matches!(item.what, Extracted::Found(_));

@@ -5,6 +5,7 @@
 //! look like a frame's first or last. Where what is typed would be run, the frame is put into
 //! something that a shell or an interpreter only reads.
 
+use super::extract;
 use crate::protocol::{deliver::Proof, text::is_hidden};
 use rand_core::Rng;
 
@@ -160,12 +161,10 @@ fn escape(line: &str, form: Form, entry: Entry) -> String {
     if looks_like_ours || (alone && line.starts_with(['/', '!', '@'])) {
         return format!("\\{line}");
     }
-    let text = line.trim_start_matches([' ', '⏺', '●', '•', '✦', '◆', '○']);
-    if alone && (text.starts_with("->relay:") || text.starts_with("[[RELAY]]")) {
-        let before = &line[..line.len() - text.len()];
-        return format!("{before}\\{text}");
+    match extract::mark_at(line).filter(|_| alone) {
+        Some(at) => format!("{}\\{}", &line[..at], &line[at..]),
+        None => line.to_owned(),
     }
-    line.to_owned()
 }
 
 /// Cuts a line into pieces that a terminal in line mode can take, at blanks where there are any.

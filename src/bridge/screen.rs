@@ -5,46 +5,23 @@
 //! thread of the text. So nothing depends on how the bytes were cut, and no row is read twice.
 //! Everything a program can make grow is bounded: size, history, control strings, marks on a cell, answers.
 
-use std::io::Write;
-use std::time::Duration;
+mod bytes;
+mod painter;
 
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::{Dimensions, Grid};
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, Term, TermMode};
-use alacritty_terminal::vte::ansi::{
-    Attr, CharsetIndex, ClearMode, Handler, KeyboardModes, LineClearMode, Mode, ModifyOtherKeys,
-    NamedPrivateMode, PrivateMode, Processor, StandardCharset, TabulationClearMode, Timeout,
-};
-use unicode_width::UnicodeWidthChar;
+use alacritty_terminal::vte::ansi::Processor;
+
+use self::bytes::{Limit, Unbuffered, WholeCharacters};
+use self::painter::{HISTORY_ROWS_MAX, Keyboard, Notes, Painter};
 
 /// Sizes beyond these are clamped: nobody reads such a terminal, and its cells cost memory.
 const COLUMNS_MIN: usize = 2;
 const COLUMNS_MAX: usize = 600;
 const ROWS_MAX: usize = 250;
-
-/// Rows of history after which it is emptied; they are read at once, so this only says how often.
-const HISTORY_ROWS_KEPT: usize = 64;
-
-/// Rows of history there is room for: what one operation can scroll off, a narrower screen's rows included.
-const HISTORY_ROWS_MAX: usize = 4096;
-
-/// Bytes of a control string that reach the parser, which keeps them all. No string means anything here.
-const STRING_BYTES_MAX: usize = 256;
-
-/// Digits of a control sequence's number that reach the parser: who repeats a character more often than
-/// 999 times only wants to keep it busy.
-const NUMBER_DIGITS_MAX: usize = 3;
-
-/// Combining characters on one cell.
-const MARKS_MAX: usize = 16;
-
-/// Keyboard modes that a terminal keeps for a program, at most.
-const KEYBOARD_MODES_MAX: u16 = 99;
-
-/// Bytes of answers that wait; later questions go unanswered until they are taken.
-const ANSWER_BYTES_MAX: usize = 1024;
 
 /// No reports of the mouse, in whichever way.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
@@ -143,28 +120,6 @@ pub struct Screen {
     notes: Notes,
 }
 
-/// What the painter keeps beside the grid.
-#[derive(Default)]
-struct Notes {
-    /// How many rows of the grid's history were handed to the watch.
-    seen: usize,
-    synchronizing: bool,
-    keyboard: Keyboard,
-    answers: Vec<u8>,
-    row: Row,
-}
-
-/// What a program asked of the keyboard, which the grid knows nothing of.
-#[derive(Clone, Copy, Default)]
-struct Keyboard {
-    /// Modes pushed on the primary screen and not taken back.
-    primary: u16,
-    /// And on the alternate one.
-    alternate: u16,
-    /// Keys with modifiers are spelled out.
-    other_keys: bool,
-}
-
 impl Screen {
     /// An empty screen of this size, clamped to what is sane.
     pub fn new(columns: usize, rows: usize) -> Self {
@@ -194,10 +149,11 @@ impl Screen {
         if (size.columns, size.rows) == self.size() {
             return;
         }
-        self.forget_history();
-        self.term.resize(size);
-        watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
-        Painter { term: &mut self.term, notes: &mut self.notes, watch }.read_history();
+        let mut painter = Painter { term: &mut self.term, notes: &mut self.notes, watch };
+        painter.forget_history();
+        painter.term.resize(size);
+        painter.watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
+        painter.read_history();
     }
 
     /// Leaves the alternate screen, as a terminal does when its program is gone.
@@ -306,11 +262,6 @@ impl Screen {
     pub fn take_answers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.notes.answers)
     }
-
-    fn forget_history(&mut self) {
-        self.term.grid_mut().clear_history();
-        self.notes.seen = 0;
-    }
 }
 
 /// A sane size.
@@ -337,129 +288,6 @@ impl Dimensions for Size {
 
     fn columns(&self) -> usize {
         self.columns
-    }
-}
-
-/// Synchronized updates are painted as they come: holding bytes back would make what is seen depend on
-/// how they were cut. Who judges rows waits for the end of the picture instead.
-#[derive(Default)]
-struct Unbuffered;
-
-impl Timeout for Unbuffered {
-    fn set_timeout(&mut self, _: Duration) {}
-
-    fn clear_timeout(&mut self) {}
-
-    fn pending_timeout(&self) -> bool {
-        false
-    }
-}
-
-/// Keeps a character that was cut in two until it is whole. The parser has a way of its own for that,
-/// which swallows what follows where another one is cut within the next four bytes.
-#[derive(Default)]
-struct WholeCharacters {
-    bytes: [u8; 4],
-    length: usize,
-}
-
-impl WholeCharacters {
-    fn pass(&mut self, mut bytes: &[u8], mut parse: impl FnMut(&[u8])) {
-        while self.length > 0 {
-            let Some((&next, rest)) = bytes.split_first() else { return };
-            self.bytes[self.length] = next;
-            match std::str::from_utf8(&self.bytes[..=self.length]) {
-                Ok(character) => parse(character.as_bytes()),
-                Err(error) if error.error_len().is_none() => {
-                    self.length += 1;
-                    bytes = rest;
-                    continue;
-                }
-                Err(_) => {
-                    parse("\u{fffd}".as_bytes());
-                    self.length = 0;
-                    continue;
-                }
-            }
-            self.length = 0;
-            bytes = rest;
-        }
-        let (whole, cut) = bytes.split_at(bytes.len() - Self::cut(bytes));
-        self.bytes[..cut.len()].copy_from_slice(cut);
-        self.length = cut.len();
-        parse(whole);
-    }
-
-    /// How many bytes at the end begin a character and do not end it.
-    fn cut(bytes: &[u8]) -> usize {
-        let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
-        (1..=bytes.len().min(3))
-            .find(begins)
-            .filter(|&length| {
-                std::str::from_utf8(&bytes[bytes.len() - length..])
-                    .is_err_and(|error| error.error_len().is_none())
-            })
-            .unwrap_or(0)
-    }
-}
-
-/// Cuts what a program may make as long as it likes before it reaches the parser: operating system
-/// commands, and the numbers of control sequences (not those that name a private mode).
-#[derive(Default)]
-enum Limit {
-    #[default]
-    Text,
-    Escape,
-    String(usize),
-    Number(usize),
-    Private,
-}
-
-impl Limit {
-    fn pass(&mut self, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
-        let (mut start, mut at) = (0, 0);
-        while at < bytes.len() {
-            if matches!(self, Self::Text) {
-                match bytes[at..].iter().position(|&byte| byte == 0x1b) {
-                    Some(offset) => at += offset,
-                    None => break,
-                }
-            }
-            let (next, keeps) = self.after(bytes[at]);
-            *self = next;
-            if !keeps {
-                parse(&bytes[start..at]);
-                start = at + 1;
-            }
-            at += 1;
-        }
-        parse(&bytes[start..]);
-    }
-
-    /// What comes after a byte, and whether the parser gets it.
-    fn after(&self, byte: u8) -> (Self, bool) {
-        match (self, byte) {
-            (_, 0x1b) => (Self::Escape, true),
-            (_, 0x18 | 0x1a) | (Self::Text, _) => (Self::Text, true),
-            (Self::Escape, b']') => (Self::String(0), true),
-            (Self::Escape, b'[') => (Self::Number(0), true),
-            (Self::Escape, 0x20..=0x7e) => (Self::Text, true),
-            (Self::Escape, _) => (Self::Escape, true),
-            (Self::String(_), 0x07) => (Self::Text, true),
-            (&Self::String(length), _) => {
-                (Self::String(length.saturating_add(1)), length < STRING_BYTES_MAX)
-            }
-            (Self::Number(_) | Self::Private, 0x40..=0x7e) => (Self::Text, true),
-            (Self::Number(_) | Self::Private, 0x3c..=0x3f) | (Self::Private, _) => {
-                (Self::Private, true)
-            }
-            (Self::Number(0), b'0') => (Self::Number(0), true),
-            (&Self::Number(digits), b'0'..=b'9') => {
-                (Self::Number(digits.saturating_add(1)), digits < NUMBER_DIGITS_MAX)
-            }
-            (Self::Number(_), b':' | b';') => (Self::Number(0), true),
-            (&Self::Number(digits), _) => (Self::Number(digits), true),
-        }
     }
 }
 
@@ -495,377 +323,11 @@ fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
     }
 }
 
-/// Paints for the parser, and watches what the grid does.
-struct Painter<'a, W> {
-    term: &'a mut Term<VoidListener>,
-    notes: &'a mut Notes,
-    watch: &'a mut W,
-}
-
-impl<W: Watch> Painter<'_, W> {
-    /// Hands over the rows that went into the grid's history, and keeps room for a screenful more.
-    #[inline]
-    fn read_history(&mut self) {
-        let size = self.term.grid().history_size();
-        if size == self.notes.seen {
-            return;
-        }
-        for line in (1..=(size - self.notes.seen) as i32).rev() {
-            read_row(self.term.grid(), Line(-line), &mut self.notes.row);
-            self.watch.scrolled_off(&self.notes.row);
-        }
-        self.notes.seen = size;
-        if size > HISTORY_ROWS_KEPT {
-            self.skip_history();
-        }
-    }
-
-    /// What went into the history did not scroll off: it was deleted.
-    fn skip_history(&mut self) {
-        self.term.grid_mut().clear_history();
-        self.notes.seen = 0;
-    }
-
-    fn show_alternate(&mut self) {
-        if self.term.mode().contains(TermMode::ALT_SCREEN) {
-            return;
-        }
-        self.skip_history();
-        self.term.swap_alt();
-        // The alternate grid has no history of its own; it gets one so that its rows, too, are seen to leave.
-        self.term.grid_mut().update_history(HISTORY_ROWS_MAX);
-        self.watch.broken(Break::AlternateShown);
-    }
-
-    fn show_primary(&mut self) {
-        if !self.term.mode().contains(TermMode::ALT_SCREEN) {
-            return;
-        }
-        self.watch.leaving_alternate(View(self.term));
-        self.skip_history();
-        self.term.swap_alt();
-        self.watch.broken(Break::PrimaryShown);
-        self.read_history();
-    }
-
-    /// An alternate screen that is written from the top again shows a new picture.
-    fn top_painted(&mut self) {
-        if self.term.mode().contains(TermMode::ALT_SCREEN)
-            && self.term.grid().cursor.point.line == Line(0)
-        {
-            self.watch.broken(Break::TopPainted);
-        }
-    }
-
-    /// The count of keyboard modes that the shown screen has.
-    fn pushed(&mut self) -> &mut u16 {
-        match self.term.mode().contains(TermMode::ALT_SCREEN) {
-            true => &mut self.notes.keyboard.alternate,
-            false => &mut self.notes.keyboard.primary,
-        }
-    }
-
-    fn answer(&mut self, answer: std::fmt::Arguments<'_>) {
-        if self.notes.answers.len() < ANSWER_BYTES_MAX {
-            self.notes.answers.write_fmt(answer).expect("writing to memory cannot fail");
-        }
-    }
-
-    /// Whether `c` only adds to a cell that has enough of such.
-    fn one_mark_too_many(&self, c: char) -> bool {
-        if c.is_ascii() || c.width() != Some(0) {
-            return false;
-        }
-        let cursor = &self.term.grid().cursor;
-        let row = &self.term.grid()[cursor.point.line];
-        let full = |back: usize| {
-            let column = Column(cursor.point.column.0.saturating_sub(back));
-            row[column].zerowidth().is_some_and(|marks| marks.len() >= MARKS_MAX)
-        };
-        full(0) || full(1) || full(2)
-    }
-}
-
-/// Everything that paints goes on to the grid. Left out, as it would only grow or answer with text of
-/// the screen's own: titles, clipboard, colours, hyperlinks, keyboard modes, mode reports, pixel sizes.
-impl<W: Watch> Handler for Painter<'_, W> {
-    #[inline]
-    fn input(&mut self, c: char) {
-        if self.one_mark_too_many(c) {
-            return;
-        }
-        self.term.input(c);
-        // Only a character that began a row can have scrolled.
-        if self.term.grid().cursor.point.column.0 <= 2 {
-            self.read_history();
-        }
-    }
-
-    #[inline]
-    fn linefeed(&mut self) {
-        self.term.linefeed();
-        self.read_history();
-    }
-
-    fn newline(&mut self) {
-        self.term.newline();
-        self.read_history();
-    }
-
-    fn scroll_up(&mut self, lines: usize) {
-        self.term.scroll_up(lines);
-        self.read_history();
-    }
-
-    fn delete_lines(&mut self, lines: usize) {
-        self.term.delete_lines(lines);
-        if self.term.grid().history_size() != self.notes.seen {
-            self.skip_history();
-        }
-    }
-
-    fn scroll_down(&mut self, lines: usize) {
-        self.term.scroll_down(lines);
-        if self.term.mode().contains(TermMode::ALT_SCREEN) {
-            self.watch.broken(Break::TopPainted);
-        }
-    }
-
-    fn reverse_index(&mut self) {
-        self.top_painted();
-        self.term.reverse_index();
-    }
-
-    fn insert_blank_lines(&mut self, lines: usize) {
-        self.top_painted();
-        self.term.insert_blank_lines(lines);
-    }
-
-    fn goto(&mut self, line: i32, column: usize) {
-        self.term.goto(line, column);
-        self.top_painted();
-    }
-
-    fn goto_line(&mut self, line: i32) {
-        self.term.goto_line(line);
-        self.top_painted();
-    }
-
-    fn put_tab(&mut self, count: u16) {
-        self.term.put_tab(count);
-        self.read_history();
-    }
-
-    fn clear_screen(&mut self, mode: ClearMode) {
-        match mode {
-            // The grid's own way would push the rows into the history, where they'd look like final ones.
-            ClearMode::All => {
-                self.term.grid_mut().reset_region(..);
-                self.watch.broken(Break::ScreenCleared);
-            }
-            ClearMode::Saved => {
-                self.skip_history();
-                self.watch.broken(Break::HistoryCleared);
-            }
-            ClearMode::Above => {
-                let line = self.term.grid().cursor.point.line;
-                if line > Line(0) {
-                    self.term.grid_mut().reset_region(..line);
-                }
-                self.term.clear_screen(mode);
-            }
-            ClearMode::Below => {
-                let point = self.term.grid().cursor.point;
-                self.term.clear_screen(mode);
-                if point.line == Line(0) && point.column == Column(0) {
-                    self.watch.broken(Break::ScreenCleared);
-                }
-            }
-        }
-    }
-
-    fn reset_state(&mut self) {
-        self.show_primary();
-        self.term.reset_state();
-        self.notes.seen = 0;
-        self.notes.synchronizing = false;
-        self.notes.keyboard = Keyboard::default();
-        self.watch.broken(Break::Reset);
-    }
-
-    fn set_private_mode(&mut self, mode: PrivateMode) {
-        match mode {
-            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
-            | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = true,
-            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
-        }
-    }
-
-    fn unset_private_mode(&mut self, mode: PrivateMode) {
-        match mode {
-            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
-            | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = false,
-            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
-        }
-    }
-
-    fn identify_terminal(&mut self, intermediate: Option<char>) {
-        if intermediate.is_none() {
-            self.answer(format_args!("\x1b[?6c"));
-        }
-    }
-
-    fn device_status(&mut self, what: usize) {
-        if what == 6 {
-            let point = self.term.grid().cursor.point;
-            self.answer(format_args!("\x1b[{};{}R", point.line + 1, point.column + 1));
-        }
-    }
-
-    fn text_area_size_chars(&mut self) {
-        let (rows, columns) = (self.term.screen_lines(), self.term.columns());
-        self.answer(format_args!("\x1b[8;{rows};{columns}t"));
-    }
-
-    fn push_keyboard_mode(&mut self, _: KeyboardModes) {
-        let pushed = self.pushed();
-        *pushed = pushed.saturating_add(1).min(KEYBOARD_MODES_MAX);
-    }
-
-    fn pop_keyboard_modes(&mut self, count: u16) {
-        let pushed = self.pushed();
-        *pushed = pushed.saturating_sub(count);
-    }
-
-    fn set_modify_other_keys(&mut self, mode: ModifyOtherKeys) {
-        self.notes.keyboard.other_keys = mode != ModifyOtherKeys::Reset;
-    }
-
-    fn goto_col(&mut self, column: usize) {
-        self.term.goto_col(column);
-    }
-
-    fn insert_blank(&mut self, count: usize) {
-        self.term.insert_blank(count);
-    }
-
-    fn move_up(&mut self, rows: usize) {
-        self.term.move_up(rows);
-    }
-
-    fn move_down(&mut self, rows: usize) {
-        self.term.move_down(rows);
-    }
-
-    fn move_forward(&mut self, columns: usize) {
-        self.term.move_forward(columns);
-    }
-
-    fn move_backward(&mut self, columns: usize) {
-        self.term.move_backward(columns);
-    }
-
-    fn move_down_and_cr(&mut self, rows: usize) {
-        self.term.move_down_and_cr(rows);
-    }
-
-    fn move_up_and_cr(&mut self, rows: usize) {
-        self.term.move_up_and_cr(rows);
-    }
-
-    fn backspace(&mut self) {
-        self.term.backspace();
-    }
-
-    fn carriage_return(&mut self) {
-        self.term.carriage_return();
-    }
-
-    fn set_horizontal_tabstop(&mut self) {
-        self.term.set_horizontal_tabstop();
-    }
-
-    fn erase_chars(&mut self, count: usize) {
-        self.term.erase_chars(count);
-    }
-
-    fn delete_chars(&mut self, count: usize) {
-        self.term.delete_chars(count);
-    }
-
-    fn move_backward_tabs(&mut self, count: u16) {
-        self.term.move_backward_tabs(count);
-    }
-
-    fn move_forward_tabs(&mut self, count: u16) {
-        self.term.move_forward_tabs(count);
-    }
-
-    fn save_cursor_position(&mut self) {
-        self.term.save_cursor_position();
-    }
-
-    fn restore_cursor_position(&mut self) {
-        self.term.restore_cursor_position();
-    }
-
-    fn clear_line(&mut self, mode: LineClearMode) {
-        self.term.clear_line(mode);
-    }
-
-    fn clear_tabs(&mut self, mode: TabulationClearMode) {
-        self.term.clear_tabs(mode);
-    }
-
-    fn set_tabs(&mut self, interval: u16) {
-        self.term.set_tabs(interval);
-    }
-
-    #[inline]
-    fn terminal_attribute(&mut self, attribute: Attr) {
-        self.term.terminal_attribute(attribute);
-    }
-
-    fn set_mode(&mut self, mode: Mode) {
-        self.term.set_mode(mode);
-    }
-
-    fn unset_mode(&mut self, mode: Mode) {
-        self.term.unset_mode(mode);
-    }
-
-    fn set_scrolling_region(&mut self, top: usize, bottom: Option<usize>) {
-        self.term.set_scrolling_region(top, bottom);
-    }
-
-    fn set_keypad_application_mode(&mut self) {
-        self.term.set_keypad_application_mode();
-    }
-
-    fn unset_keypad_application_mode(&mut self) {
-        self.term.unset_keypad_application_mode();
-    }
-
-    fn set_active_charset(&mut self, index: CharsetIndex) {
-        self.term.set_active_charset(index);
-    }
-
-    fn configure_charset(&mut self, index: CharsetIndex, charset: StandardCharset) {
-        self.term.configure_charset(index, charset);
-    }
-
-    fn decaln(&mut self) {
-        // A screen full of E, for adjusting a tube, costs too much to paint.
-        self.clear_screen(ClearMode::All);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::painter::ANSWER_BYTES_MAX;
     use super::*;
 
     /// Writes down what happens.

@@ -1,7 +1,9 @@
 //! The machine's transcripts, and what must hold whatever happens.
 
 use super::{
-    Bridge, Input, Mail, Output, Settings, inject, keys::Line, recipe::Recipe, transcript::play,
+    Bridge, Input, Mail, Output, Settings, inject,
+    keys::Line,
+    transcript::{play, settings},
 };
 use crate::protocol::{Moment, text::is_hidden};
 use expect_test::{Expect, expect};
@@ -391,14 +393,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
 
 #[test]
 fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
-    let settings = Settings {
-        recipe: Recipe::choose(&["fish".to_owned()]),
-        attached: true,
-        columns: 80,
-        rows: 24,
-        inline: false,
-        seed: [7; 32],
-    };
+    let settings = settings("fish");
     for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
         let (mut bridge, mut out) = (Bridge::new(&settings), Vec::new());
         for n in 0..=count {
@@ -795,14 +790,7 @@ struct Judge {
 
 impl Judge {
     fn new(command: &str, attached: bool) -> Self {
-        let bridge = Bridge::new(&Settings {
-            recipe: Recipe::choose(&[command.to_owned()]),
-            attached,
-            columns: 80,
-            rows: 24,
-            inline: false,
-            seed: [1; 32],
-        });
+        let bridge = Bridge::new(&Settings { attached, ..settings(command) });
         let (now, mail, keys) = (Moment(0), HashMap::new(), Vec::new());
         Self {
             bridge,

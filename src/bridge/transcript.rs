@@ -10,22 +10,20 @@ use std::fmt::Write as _;
 /// `refused N WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
 /// (it takes everything again), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
-    let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-    let settings = Settings {
-        recipe: Recipe::choose(&command),
-        attached: true,
-        columns: 80,
-        rows: 24,
-        inline: false,
-        seed: [7; 32],
-    };
-    let mut stage = Stage::new(&settings);
+    let mut stage = Stage::new(&settings(command));
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (time, rest) = line.split_once(' ').expect("a time and a verb");
         stage.pass(Moment(time.parse().expect("a time")));
         stage.act(rest);
     }
     stage.transcript
+}
+
+/// For a command in a person's terminal.
+pub(super) fn settings(command: &str) -> Settings {
+    let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
+    let recipe = Recipe::choose(&command);
+    Settings { recipe, attached: true, columns: 80, rows: 24, inline: false, seed: [7; 32] }
 }
 
 struct Stage {

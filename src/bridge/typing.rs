@@ -1,7 +1,8 @@
 //! When and how what waits for the agent is typed.
 
 use super::{
-    Bridge, Injection, Item, Mail, Output, PICTURE_MS, RETRY_MS, SENDERS_MAX, Stage, TYPED_MAX,
+    Bridge, Injection, Item, Mail, Output, RETRY_MS, SENDERS_MAX, Stage, TYPED_MAX,
+    extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
 };

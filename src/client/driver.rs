@@ -104,7 +104,7 @@ pub(super) struct Driver {
     unheard_bytes: usize,
     account: Arc<Account>,
     requests: HashMap<SendId, Sender<Result<Delivery, ClientError>>>,
-    subscribing: HashMap<String, Sender<Result<(), ClientError>>>,
+    subscribing: HashMap<String, Vec<Sender<Result<(), ClientError>>>>,
 }
 
 /// What is ready.
@@ -221,7 +221,7 @@ impl Driver {
             }
             Command::Forget(id) => drop(self.requests.remove(&id)),
             Command::Subscribe(pattern, reply) => {
-                self.subscribing.insert(pattern.clone(), reply);
+                self.subscribing.entry(pattern.clone()).or_default().push(reply);
                 self.handle(Input::Subscribe(pattern));
             }
             Command::Close => {}
@@ -317,11 +317,12 @@ impl Driver {
                 None => self.keep(Event::Refused { send_id, nack }),
             },
             Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
-                Some(reply) => {
-                    self.answer(
-                        &reply,
-                        refused.map_or(Ok(()), |nack| Err(ClientError::Refused(Box::new(nack)))),
-                    );
+                Some(replies) => {
+                    let nack = refused.map(Box::new);
+                    let answer = nack.map_or(Ok(()), |nack| Err(ClientError::Refused(nack)));
+                    for reply in replies {
+                        self.answer(&reply, answer.clone());
+                    }
                 }
                 None => self.keep(Event::Subscribed { pattern, refused }),
             },
@@ -330,7 +331,7 @@ impl Driver {
                 for (_, reply) in mem::take(&mut self.requests) {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
-                for (_, reply) in mem::take(&mut self.subscribing) {
+                for reply in mem::take(&mut self.subscribing).into_values().flatten() {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
                 self.keep(Event::Ended(ended));

@@ -242,6 +242,21 @@ fn subscribing_waits_for_the_answer() {
 }
 
 #[test]
+fn all_who_subscribe_to_the_same_are_answered() {
+    let (client, mut daemon, _daemons) = joined();
+    thread::scope(|scope| {
+        let both = [(); 2].map(|()| scope.spawn(|| client.subscribe("build")));
+        let ids = [(); 2].map(|()| daemon.hear(Kind::Subscribe).0);
+        for id in &ids {
+            daemon.say(Kind::Ack, &Ack { ack_id: Cow::Borrowed(id), ..Ack::default() });
+        }
+        for one in both {
+            assert_eq!(one.join().unwrap(), Ok(()));
+        }
+    });
+}
+
+#[test]
 fn too_much_is_refused_and_room_comes_back() {
     let (client, mut daemon, _daemons) = joined();
     let mut ids = Vec::new();

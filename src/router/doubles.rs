@@ -49,6 +49,8 @@ pub(super) enum Standing {
     Taken {
         /// How many, of a broadcast.
         recipients: Option<u64>,
+        /// Its one recipient was not here.
+        away: bool,
         /// The message's number, in records.
         number: u64,
         /// The change that has to be kept before it may be said.
@@ -150,7 +152,7 @@ impl Doubles {
 mod tests {
     use super::*;
 
-    const TAKEN: Standing = Standing::Taken { recipients: None, number: 1, ticket: 1 };
+    const TAKEN: Standing = Standing::Taken { recipients: None, away: false, number: 1, ticket: 1 };
 
     #[test]
     fn the_last_ones_and_all_that_are_open_are_remembered() {

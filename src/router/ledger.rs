@@ -317,7 +317,7 @@ impl Router {
         let Some(sender) = self.roster.get_mut(pending.sender) else { return };
         let Some(standing) = sender.doubles.standing(pending.content).cloned() else { return };
         let (had, number) = match standing {
-            Standing::Taken { recipients, number, ticket } => {
+            Standing::Taken { recipients, number, ticket, .. } => {
                 for (other, waiting) in &mut self.ledger.line {
                     if let Waiting::Taken(later) = waiting
                         && *other == ticket

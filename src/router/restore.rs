@@ -15,7 +15,10 @@ use crate::protocol::{
         StreamRecord,
     },
 };
-use std::{collections::BTreeMap, mem};
+use std::{
+    collections::{BTreeMap, HashSet},
+    mem,
+};
 
 /// Answers of `@relay` to one agent in a millisecond, at most: its numbers go on over restarts by time.
 const RELAY_SEQS_PER_MS: u64 = 1_024;
@@ -31,6 +34,8 @@ struct Places {
     contents: FastMap<u64, Content>,
     /// Open deliveries of messages.
     open: FastMap<u64, u32>,
+    /// Messages whose recipient was away.
+    away: HashSet<u64>,
 }
 
 impl Places {
@@ -156,6 +161,9 @@ impl Router {
         self.roster[to].outbox.charge(from, bytes);
         self.memory.inside += bytes;
         *places.open.entry(record.message).or_default() += 1;
+        if record.attempts == 0 {
+            places.away.insert(record.message);
+        }
     }
 
     /// What belongs to nothing that is known can't be delivered.
@@ -170,7 +178,8 @@ impl Router {
         let Some(sender) = places.agents.get(&record.sender).copied() else { return };
         let number = record.message;
         let standing = if record.left.is_empty() {
-            Standing::Taken { recipients: record.recipients, number, ticket: 0 }
+            let away = record.recipients.is_none() && places.away.contains(&number);
+            Standing::Taken { recipients: record.recipients, away, number, ticket: 0 }
         } else {
             let left = record.left.iter().filter_map(|agent| places.sender(*agent)).collect();
             Standing::Partly { recipients: record.recipients.unwrap_or(0), left, number }

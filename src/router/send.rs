@@ -150,7 +150,8 @@ impl Router {
                 self.counts.taken += 1;
                 let taken = self.take(said, to, stream, content, None);
                 if let (Some(content), Some(key)) = (content, taken.key) {
-                    let promise = self.promise(said, None, self.roster[to].client.is_none());
+                    let away = self.roster[to].client.is_none();
+                    let promise = self.promise(said, None, away);
                     let (ticket, number) = self.keep_taken(
                         said,
                         (content, None),
@@ -158,7 +159,7 @@ impl Router {
                         (None, &[]),
                         Some(promise),
                     );
-                    let standing = Standing::Taken { recipients: None, number, ticket };
+                    let standing = Standing::Taken { recipients: None, away, number, ticket };
                     self.note(said, content, standing, 1);
                 }
                 self.copy_to_taps(said, 1, Some(taken));
@@ -238,7 +239,7 @@ impl Router {
         let have = (Some(recipients), &*busy);
         let (ticket, number) = self.keep_taken(said, (content, number), kept, have, promise);
         let standing = if is_done {
-            Standing::Taken { recipients: Some(recipients), number, ticket }
+            Standing::Taken { recipients: Some(recipients), away: false, number, ticket }
         } else {
             Standing::Partly { recipients, left: busy, number }
         };
@@ -450,8 +451,8 @@ impl Router {
     /// A SEND that came before: what was said to it then, said again.
     fn repeat_answer(&mut self, said: &Said<'_>, content: Content) -> Option<Standing> {
         let standing = self.roster[said.from].doubles.standing(content)?.clone();
-        if let Standing::Taken { recipients, ticket, .. } = standing {
-            let promise = self.promise(said, recipients, false);
+        if let Standing::Taken { recipients, away, ticket, .. } = standing {
+            let promise = self.promise(said, recipients, away);
             if self.ledger.is_kept(ticket) {
                 self.accept(&promise);
             } else {

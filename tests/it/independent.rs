@@ -219,14 +219,9 @@ fn publish(from: &mut Raw, id: &str, topic: &str) -> u64 {
 
 /// Who is known, and how much waits for each.
 fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
-    asker.say(&json!({
-        "v": 1, "type": "SEND", "id": "agents", "ts": 0, "to": "@relay",
-        "payload": {"kind": "request", "body": "agents"},
-    }));
-    let answer = asker.expect("DELIVER");
-    assert_eq!(answer["payload_meta"]["replyTo"], "agents");
-    let rows = answer["payload"]["data"]["agents"].as_array().expect("rows");
-    rows.iter()
+    asker
+        .agents()
+        .iter()
         .map(|row| (row["name"].as_str().unwrap().to_owned(), row["queued"].as_u64().unwrap()))
         .collect()
 }

@@ -143,6 +143,25 @@ impl Raw {
         }
     }
 
+    /// Who is known to the daemon, a row each.
+    #[track_caller]
+    pub(crate) fn agents(&mut self) -> Vec<Value> {
+        self.say(&json!({
+            "v": 1, "type": "SEND", "id": "agents", "ts": 0, "to": "@relay",
+            "payload": {"kind": "request", "body": "agents"},
+        }));
+        let mut answer = self.expect("DELIVER");
+        assert_eq!(answer["payload_meta"]["replyTo"], "agents");
+        serde_json::from_value(answer["payload"]["data"]["agents"].take()).expect("rows")
+    }
+
+    /// Says BYE, and waits until the daemon has let it go.
+    #[track_caller]
+    pub(crate) fn leave(mut self) {
+        self.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
+        self.expect_end();
+    }
+
     pub(crate) fn hang_up(&self) {
         self.stream.hang_up();
     }

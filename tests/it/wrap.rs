@@ -11,6 +11,22 @@ use std::{env, fs, path::PathBuf, thread, time::Duration};
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
+/// A shell at its prompt.
+#[track_caller]
+fn shell(sandbox: &Sandbox, name: &str) -> Terminal {
+    let shell = Terminal::wrap(sandbox, name, &BASH);
+    shell.wait_for_row("$");
+    shell
+}
+
+/// Ann as a script that has said "ready".
+#[track_caller]
+fn running(sandbox: &Sandbox, script: &str) -> Terminal {
+    let ann = Terminal::wrap(sandbox, "Ann", &["sh", "-c", script]);
+    ann.wait_for("ready");
+    ann
+}
+
 /// Sends at least once, and waits until the daemon answers for it.
 #[track_caller]
 fn send(from: &mut Raw, to: &str, body: &str) {
@@ -41,8 +57,7 @@ fn all_is_typed(sandbox: &Sandbox) {
     until("everything is acknowledged", || {
         ann(&mut asking).is_some_and(|ann| ann["queued"] == 0 && ann["in_flight"] == 0)
     });
-    asking.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
-    asking.expect_end();
+    asking.leave();
 }
 
 /// Waits until Ann is here, or gone.
@@ -50,19 +65,12 @@ fn all_is_typed(sandbox: &Sandbox) {
 fn ann_is_here(sandbox: &Sandbox, here: bool) {
     let mut asking = sandbox.join("Asking");
     until("Ann comes or goes", || ann(&mut asking).is_some_and(|ann| ann["here"] == true) == here);
-    asking.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
-    asking.expect_end();
+    asking.leave();
 }
 
 /// What the daemon knows of Ann.
 fn ann(asking: &mut Raw) -> Option<Value> {
-    asking.say(&json!({
-        "v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
-        "payload": {"kind": "request", "body": "agents"},
-    }));
-    let answer = asking.expect("DELIVER");
-    let agents = answer["payload"]["data"]["agents"].as_array().expect("a list").clone();
-    agents.into_iter().find(|agent| agent["name"] == "Ann")
+    asking.agents().into_iter().find(|agent| agent["name"] == "Ann")
 }
 
 /// For what tells nobody that it has come: looks again and again.
@@ -88,10 +96,7 @@ fn signal(sandbox: &Sandbox, signal: &str, terminal: &Terminal) {
 #[test]
 fn two_shells_talk_both_ways() {
     let sandbox = Sandbox::new();
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    let mut bob = Terminal::wrap(&sandbox, "Bob", &BASH);
-    ann.wait_for_row("$");
-    bob.wait_for_row("$");
+    let (mut ann, mut bob) = (shell(&sandbox, "Ann"), shell(&sandbox, "Bob"));
     ann.press("printf -- '->relay:Bob <<<\\nYour turn\\nto play>>>\\n'\r");
     bob.wait_until("Ann's message, and a prompt below it", |screen| {
         let rows: Vec<_> = screen.lines().collect();
@@ -260,8 +265,7 @@ fn what_goes_wrong_before_the_start_is_one_sentence() {
 #[test]
 fn keys_and_sizes_pass_through() {
     let sandbox = Sandbox::new();
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    ann.wait_for_row("$");
+    let mut ann = shell(&sandbox, "Ann");
     // Readline has them all: insert, to the beginning, delete, recall, interrupt.
     ann.press("echo  one\u{1}\u{6}\u{6}\u{6}\u{6}\u{6}\u{4}\r");
     ann.wait_for("\none\n");
@@ -348,8 +352,7 @@ fn without_a_terminal_it_works_all_the_same() {
 #[test]
 fn the_agent_is_told_what_was_not_delivered() {
     let sandbox = Sandbox::new();
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    ann.wait_for_row("$");
+    let mut ann = shell(&sandbox, "Ann");
     ann.press("printf -- '->relay:Nobody <<<\\nhello>>>\\n'\r");
     ann.wait_for(" from @relay] The relay wrote this, not your user.");
     ann.wait_for("Your message to Nobody was not delivered");
@@ -358,8 +361,7 @@ fn the_agent_is_told_what_was_not_delivered() {
 #[test]
 fn a_daemon_that_comes_back_finds_the_agent_again() {
     let mut sandbox = Sandbox::new();
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &BASH);
-    ann.wait_for_row("$");
+    let mut ann = shell(&sandbox, "Ann");
     sandbox.kill();
     ann.press("printf -- '->relay:Bob <<<\\nsaid while nobody heard>>>\\n'\r");
     ann.wait_for("\nsaid while nobody heard>>>\n");
@@ -374,8 +376,7 @@ fn a_daemon_that_comes_back_finds_the_agent_again() {
 fn a_terminal_that_hangs_up_ends_all() {
     let sandbox = Sandbox::new();
     let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
-    ann.wait_for("ready");
+    let ann = running(&sandbox, script);
     signal(&sandbox, "-HUP", &ann);
     ann.finish();
     assert_eq!(fs::read_to_string(sandbox.directory().join("told")).unwrap(), "told\n");
@@ -386,8 +387,7 @@ fn a_terminal_that_hangs_up_ends_all() {
 fn a_command_that_ignores_requests_is_ended_by_force() {
     let sandbox = Sandbox::new();
     let script = "trap '' HUP TERM INT; echo ready; while :; do sleep 0.05; done";
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
-    ann.wait_for("ready");
+    let ann = running(&sandbox, script);
     signal(&sandbox, "-TERM", &ann);
     assert_eq!(ann.finish(), 137);
 }
@@ -397,9 +397,7 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let body = "a line that nobody reads\n".repeat(20_000);
-    let ann =
-        Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "stty -icanon; echo ready; sleep 1000"]);
-    ann.wait_for("ready");
+    let ann = running(&sandbox, "stty -icanon; echo ready; sleep 1000");
     send(&mut bob, "Ann", &body);
     ann.wait_for("a line that nobody reads");
     signal(&sandbox, "-TERM", &ann);

@@ -32,19 +32,9 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
 }
 
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent()
-        && !parent.as_os_str().is_empty()
-        && !parent.exists()
-    {
-        make_dir(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(path) {
-        // The umask can only take away from the mode; this gives the owner his due.
-        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o700)),
-        // Another made it meanwhile, which is as good; the caller checks it.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
+    DirBuilder::new().mode(0o700).create(path)?;
+    // The umask can only take away from the mode; this gives the owner his due.
+    fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {

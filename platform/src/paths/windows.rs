@@ -40,20 +40,9 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
 }
 
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent()
-        && !parent.as_os_str().is_empty()
-        && !parent.exists()
-    {
-        make_dir(parent)?;
-    }
     let (name, descriptor) = (wide(path), Descriptor::private()?);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
-    let made = checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) });
-    match made {
-        // Another made it meanwhile, which is as good; the caller checks it.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
-    }
+    checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
 }
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {

@@ -14,11 +14,6 @@ use windows_sys::Win32::{
     },
 };
 
-/// Pipes are bounded by memory alone.
-pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
-    Ok(u64::MAX)
-}
-
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
     let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
@@ -31,7 +26,12 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-pub(crate) fn code(status: ExitStatus) -> i32 {
+/// Pipes are bounded by memory alone.
+pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
+    Ok(u64::MAX)
+}
+
+pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(1)
 }
 

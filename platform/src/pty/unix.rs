@@ -10,17 +10,17 @@ use std::{
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+        unix::fs::PermissionsExt as _,
     },
     path::{Path, PathBuf},
     process,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-use super::{has_directory, not_found};
-use crate::{poll::Stop, refusal};
+use super::{has_directory, io_error, not_found};
+use crate::{locked, poll::Stop, process::exit_code, refusal};
 
 /// What [`super::Pty::end`] tries before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
@@ -78,7 +78,7 @@ impl Pty {
     }
 
     pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
-        lock(&self.master).resize(size).map_err(io_error)
+        locked(&self.master).resize(size).map_err(io_error)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -86,12 +86,12 @@ impl Pty {
     }
 
     pub(crate) fn in_foreground(&self) -> Option<bool> {
-        lock(&self.master).process_group_leader().map(|group| group == self.pid)
+        locked(&self.master).process_group_leader().map(|group| group == self.pid)
     }
 
     pub(crate) fn wait(&self) -> io::Result<i32> {
         loop {
-            if let State::Ended(code) = *lock(&self.child) {
+            if let State::Ended(code) = *locked(&self.child) {
                 return Ok(code);
             }
             match self.look(0) {
@@ -104,14 +104,14 @@ impl Pty {
                 // No such child: another thread has just waited for it.
                 Err(error)
                     if error.raw_os_error() == Some(libc::ECHILD)
-                        && matches!(*lock(&self.child), State::Ended(_)) => {}
+                        && matches!(*locked(&self.child), State::Ended(_)) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
     pub(crate) fn try_wait(&self) -> io::Result<Option<i32>> {
-        let mut state = lock(&self.child);
+        let mut state = locked(&self.child);
         if let State::Running { child, ending } = &mut *state {
             if *ending {
                 if !self.has_ended()? {
@@ -121,8 +121,7 @@ impl Pty {
                 self.signal_group(libc::SIGKILL)?;
             }
             let Some(status) = child.try_wait()? else { return Ok(None) };
-            let code = status.code().or(status.signal().map(|signal| 128 + signal));
-            *state = State::Ended(code.unwrap_or(1));
+            *state = State::Ended(exit_code(status));
         }
         match *state {
             State::Ended(code) => Ok(Some(code)),
@@ -139,7 +138,7 @@ impl Pty {
     }
 
     fn hang_up(&self) -> io::Result<()> {
-        if let State::Running { ending, .. } = &mut *lock(&self.child) {
+        if let State::Running { ending, .. } = &mut *locked(&self.child) {
             *ending = true;
         }
         self.signal(libc::SIGHUP)
@@ -152,7 +151,7 @@ impl Pty {
     /// To the whole process group, which the child leads. When the leader ends, the kernel hangs up
     /// on the terminal's foreground group by itself.
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
-        let state = lock(&self.child);
+        let state = locked(&self.child);
         match *state {
             State::Ended(_) => Ok(()),
             State::Running { .. } => self.signal_group(signal),
@@ -191,7 +190,7 @@ impl Pty {
 
     /// A handle of its own to the terminal.
     fn master(&self) -> io::Result<File> {
-        let master = lock(&self.master);
+        let master = locked(&self.master);
         let fd = master.as_raw_fd().ok_or(io::ErrorKind::Unsupported)?;
         // SAFETY: the descriptor is the master's, which the lock keeps open while it is borrowed.
         let fd: OwnedFd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
@@ -279,17 +278,4 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
         ),
         None => not_found(name),
     })
-}
-
-fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    let error = error.into();
-    match error.downcast::<io::Error>() {
-        Ok(error) => *error,
-        Err(error) => io::Error::other(error),
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds it can leave it half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

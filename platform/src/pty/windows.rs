@@ -7,7 +7,7 @@ use std::{
     os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
     path::{Path, PathBuf},
     ptr::null,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
@@ -23,9 +23,9 @@ use windows_sys::Win32::{
     },
 };
 
-use super::{handshake::Handshake, has_directory, not_found};
+use super::{handshake::Handshake, has_directory, io_error, not_found};
 use crate::{
-    refusal,
+    locked, refusal,
     security::{self, checked},
 };
 
@@ -75,10 +75,10 @@ impl Pty {
     }
 
     pub(crate) fn reader(&self) -> io::Result<Reader> {
-        let master = lock(&self.master);
+        let master = locked(&self.master);
         let master = master.as_ref().ok_or_else(closed)?;
         let console = master.try_clone_reader().map_err(io_error)?;
-        let handshake = lock(&self.reader).take();
+        let handshake = locked(&self.reader).take();
         Ok(Reader { console, writer: self.writer.clone(), handshake })
     }
 
@@ -87,7 +87,7 @@ impl Pty {
     }
 
     pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
-        lock(&self.master).as_ref().ok_or_else(closed)?.resize(size).map_err(io_error)
+        locked(&self.master).as_ref().ok_or_else(closed)?.resize(size).map_err(io_error)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -117,9 +117,9 @@ impl Pty {
     /// Closing the console ends what is attached to it, and lets readers have the end; on older
     /// systems it waits until they have read the rest.
     pub(crate) fn close(&self) {
-        let master = lock(&self.master).take();
+        let master = locked(&self.master).take();
         drop(master);
-        *lock(&self.writer) = None;
+        *locked(&self.writer) = None;
     }
 
     fn hang_up(&self) -> io::Result<()> {
@@ -176,7 +176,7 @@ impl Reader {
                 self.handshake = None;
             }
             if verdict.answer
-                && let Some(writer) = &mut *lock(&self.writer)
+                && let Some(writer) = &mut *locked(&self.writer)
             {
                 writer.write_all(ANSWER)?;
             }
@@ -198,7 +198,7 @@ pub(crate) struct Writer(SharedWriter);
 
 impl Writer {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0).as_mut().ok_or_else(closed)?.write(bytes)
+        locked(&self.0).as_mut().ok_or_else(closed)?.write(bytes)
     }
 }
 
@@ -261,17 +261,4 @@ fn job() -> io::Result<OwnedHandle> {
 
 fn closed() -> io::Error {
     refusal(io::ErrorKind::BrokenPipe, "the terminal is closed")
-}
-
-fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    let error = error.into();
-    match error.downcast::<io::Error>() {
-        Ok(error) => *error,
-        Err(error) => io::Error::other(error),
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds it can leave it half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -45,10 +45,10 @@ struct FileId(u64, u64);
 impl Listener {
     pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         clear_the_way(endpoint)?;
-        let listen = || format!("listen at {endpoint}");
-        let AnyListener::UdSocket(socket) = options(endpoint)?.map_err(naming(listen()))?;
+        let listening = || naming(format!("listen at {endpoint}"));
+        let AnyListener::UdSocket(socket) = listen(endpoint).map_err(listening())?;
         // Where accept gives up its wait to look for a stop, it must not wait inside the call.
-        socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(naming(listen()))?;
+        socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(listening())?;
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
             refusal(
                 io::ErrorKind::NotFound,
@@ -225,26 +225,26 @@ fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
 
 /// Binds with mode 0600 from the first moment on.
 #[cfg(target_os = "linux")]
-fn options(endpoint: &Endpoint) -> io::Result<io::Result<AnyListener>> {
+fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
-    Ok(base_options(endpoint)?.mode(0o600).create_sync())
+    options(endpoint)?.mode(0o600).create_sync()
 }
 
 /// Binds with mode 0600 from the first moment on. There is no mode to give here, so that the umask
 /// has to do it; whatever another thread makes in this moment is only more private than meant.
 #[cfg(not(target_os = "linux"))]
-fn options(endpoint: &Endpoint) -> io::Result<io::Result<AnyListener>> {
-    let options = base_options(endpoint)?;
+fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
+    let options = options(endpoint)?;
     // SAFETY: umask has no memory of ours to touch and cannot fail.
     let before = unsafe { libc::umask(0o177) };
     let listener = options.create_sync();
     // SAFETY: as above.
     unsafe { libc::umask(before) };
-    Ok(listener)
+    listener
 }
 
 /// interprocess would remove the path at the end whoever's it is by then; `Listener` looks first.
-fn base_options(endpoint: &Endpoint) -> io::Result<ListenerOptions<'_>> {
+fn options(endpoint: &Endpoint) -> io::Result<ListenerOptions<'_>> {
     let name = Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?;
     Ok(ListenerOptions::new().name(name).reclaim_name(false))
 }

@@ -9,7 +9,7 @@ use std::{
     os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
     ptr::{null, null_mut},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -41,7 +41,7 @@ use windows_sys::{
 use super::{Place, Written};
 use crate::{
     endpoint::Endpoint,
-    naming,
+    locked, naming,
     peer::{Peer, User},
     refusal,
     security::{self, Descriptor, wide},
@@ -111,7 +111,7 @@ impl Listener {
     pub(crate) fn stop(&self) {
         if !self.stopped.swap(true, Ordering::SeqCst) {
             // If it cannot be opened, a client has it open, and accept wakes up for that one.
-            *lock(&self.wake) = open(&self.endpoint).ok();
+            *locked(&self.wake) = open(&self.endpoint).ok();
         }
     }
 
@@ -152,7 +152,7 @@ impl Stream {
     }
 
     pub(crate) fn hang_up(&self) {
-        let Some(pipe) = lock(&self.0).take() else { return };
+        let Some(pipe) = locked(&self.0).take() else { return };
         let give_up = Instant::now() + LET_GO;
         // Cancelling is not sticky: a call that has taken its reference but not yet begun to wait is
         // caught the next time round.
@@ -211,7 +211,7 @@ impl Stream {
     }
 
     fn pipe(&self) -> Option<Arc<Pipe>> {
-        lock(&self.0).clone()
+        locked(&self.0).clone()
     }
 
     /// Whether an error is the connection's end: the other side's, or a hang-up of ours.
@@ -219,7 +219,7 @@ impl Stream {
         error.kind() == io::ErrorKind::BrokenPipe
             || is(error, ERROR_PIPE_NOT_CONNECTED)
             || is(error, ERROR_NO_DATA)
-            || lock(&self.0).is_none()
+            || locked(&self.0).is_none()
     }
 }
 
@@ -303,9 +303,4 @@ fn is(error: &io::Error, code: u32) -> bool {
 
 fn ended() -> io::Error {
     refusal(io::ErrorKind::BrokenPipe, "the connection has ended")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds it can leave it half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

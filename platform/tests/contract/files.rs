@@ -14,7 +14,7 @@ use platform::{
 };
 
 use crate::{
-    scene::{Folder, role},
+    scene::{Folder, role, start_daemon},
     system::{self, Umask},
 };
 
@@ -38,11 +38,7 @@ pub(crate) fn a_lock_has_one_holder() {
 pub(crate) fn a_lock_ends_with_its_process() {
     let folder = Folder::new();
     let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
-    let mut daemon = role("daemon", &[&lock, endpoint.as_text().as_ref()]);
-    let mut daemon = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line.trim(), "mine");
+    let mut daemon = start_daemon(role("daemon", &[&lock, endpoint.as_text().as_ref()]));
     assert!(Lock::is_held(&lock).unwrap());
     daemon.kill().unwrap();
     daemon.wait().unwrap();

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{self, Write as _},
     process::Stdio,
     sync::Barrier,
     thread,
@@ -17,7 +17,7 @@ use platform::{
 };
 
 use crate::{
-    scene::{Folder, read_exactly, role},
+    scene::{Folder, first_line, read_exactly, role, start_daemon},
     system,
 };
 
@@ -64,9 +64,7 @@ pub(crate) fn one_of_a_hundred_wins() {
     });
     let mut elsewhere = 0;
     for other in &mut others {
-        let mut line = String::new();
-        BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        elsewhere += usize::from(line.trim() == "mine");
+        elsewhere += usize::from(first_line(other) == "mine");
     }
     assert_eq!(winners.len() + elsewhere, 1);
     assert!(Lock::is_held(&lock).unwrap());
@@ -79,11 +77,7 @@ pub(crate) fn one_of_a_hundred_wins() {
 pub(crate) fn a_dead_endpoint_is_taken_over() {
     let folder = Folder::new();
     let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
-    let mut daemon = role("daemon", &[&lock, endpoint.as_text().as_ref()]);
-    let mut daemon = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line.trim(), "mine");
+    let mut daemon = start_daemon(role("daemon", &[&lock, endpoint.as_text().as_ref()]));
     assert!(Lock::take(&lock).unwrap().is_none());
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     daemon.kill().unwrap();

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     panic,
     path::Path,
     process::{ExitCode, Stdio},
@@ -195,9 +195,7 @@ fn parent() {
 #[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
 fn leave_child() {
     let mut child = scene::role("deaf", &[]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    say(&line);
+    say(&scene::first_line(&mut child));
 }
 
 /// Until its terminal is gone.

@@ -4,9 +4,9 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Child, Command, Stdio},
     sync::{
         atomic::{AtomicU32, Ordering},
         mpsc,
@@ -97,6 +97,20 @@ pub(crate) fn role_command(role: &str, arguments: &[&str]) -> Vec<OsString> {
     let exe = env::current_exe().unwrap().into_os_string();
     let arguments = [PLAY, role].into_iter().chain(arguments.iter().copied());
     [exe].into_iter().chain(arguments.map(OsString::from)).collect()
+}
+
+/// The first line that a process prints; the rest is thrown away.
+pub(crate) fn first_line(process: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// Somebody in the role of a daemon, once he has lock and endpoint.
+pub(crate) fn start_daemon(mut role: Command) -> Child {
+    let mut daemon = role.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(first_line(&mut daemon), "mine");
+    daemon
 }
 
 /// The size of a [`Screen`] at first.

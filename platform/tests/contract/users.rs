@@ -2,17 +2,18 @@
 
 use std::{
     fs,
-    io::{self, BufRead as _, BufReader, Write as _},
-    process::{self, Stdio},
+    io::{self, Write as _},
+    process::{self, Child},
 };
 
 use platform::{
+    endpoint::Endpoint,
     peer::User,
     transport::{Listener, Stream},
 };
 
 use crate::{
-    scene::{Folder, read_exactly},
+    scene::{Folder, read_exactly, start_daemon},
     system::{self, AnotherUser},
 };
 
@@ -87,16 +88,9 @@ pub(crate) fn another_users_endpoint_is_foreign() {
     daemon.wait().unwrap();
 }
 
-fn strangers_daemon(
-    another: &AnotherUser,
-    folder: &Folder,
-) -> (platform::endpoint::Endpoint, process::Child) {
+fn strangers_daemon(another: &AnotherUser, folder: &Folder) -> (Endpoint, Child) {
     let endpoint = another.endpoint();
     let lock = folder.path("open/lock");
-    let mut daemon = another.play("daemon", &[&lock, endpoint.as_text().as_ref()]);
-    let mut daemon = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line.trim(), "mine");
+    let daemon = start_daemon(another.play("daemon", &[&lock, endpoint.as_text().as_ref()]));
     (endpoint, daemon)
 }

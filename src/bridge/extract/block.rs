@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Message;
 use super::line::Start;
-use super::target::shown;
-use super::{Message, Target};
+use super::target::{Target, shown};
 use crate::protocol::topic;
 
-const BEGIN: &str = "[[RELAY]]";
+pub(super) const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
 
 /// A thread is at most as long as a topic.
@@ -55,7 +55,7 @@ pub(super) fn read(texts: &[String]) -> Result<Message, String> {
 
 impl Fields<'_> {
     fn message(self) -> Result<Message, String> {
-        let to = Target::parse(&self.to)?;
+        let Target { to, topic } = Target::parse(&self.to)?;
         if self.kind.is_empty() {
             return Err("`type` is empty".to_owned());
         }
@@ -68,13 +68,12 @@ impl Fields<'_> {
         if self.meta.is_some_and(|meta| !meta.get().starts_with('{')) {
             return Err("`meta` is no object".to_owned());
         }
-        let topic = self.topic.filter(|_| !matches!(to, Target::Topic(_)));
         Ok(Message {
             to,
             kind: self.kind,
             body: self.body,
             thread: self.thread.filter(|thread| !thread.is_empty()),
-            topic,
+            topic: topic.or(self.topic),
             reply: None,
             data: self.data.map(|data| data.get().to_owned()),
             meta: self.meta.map(|meta| meta.get().to_owned()),

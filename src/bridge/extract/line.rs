@@ -10,7 +10,7 @@ use crate::bridge::screen::Row;
 const LINE_BYTES_MAX: usize = 2 << 20;
 
 /// Bullets that CLIs draw in column 0 before what their agent says.
-const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○'];
+pub(super) const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○'];
 
 /// One line of text and the rows it stood on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,11 +1,10 @@
 //! The line that begins a message: `->relay:TARGET [thread:ID] [topic:T] [reply:ID] <<<`.
 
-use super::Target;
 use super::line::Start;
-use super::target::shown;
+use super::target::{Target, shown};
 use crate::protocol::topic;
 
-const ARROW: &str = "->relay:";
+pub(super) const ARROW: &str = "->relay:";
 const OPEN: &str = "<<<";
 
 /// Bytes of a thread; an id of a delivery is shorter.
@@ -26,7 +25,7 @@ pub(super) enum Reading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Opener {
     /// For whom.
-    pub(super) to: Target,
+    pub(super) target: Target,
     /// `[thread:ID]`.
     pub(super) thread: Option<String>,
     /// `[topic:T]`.
@@ -72,8 +71,7 @@ fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
     let end = text.find(OPEN).map_or(end, |at| at.min(end));
     let name = &text[..end];
     let name = name.strip_suffix([':', ',']).unwrap_or(name);
-    let to = Target::parse(name)?;
-    let mut opener = Opener::to(to);
+    let mut opener = Opener::to(Target::parse(name)?);
     let mut rest = &text[end..];
     loop {
         let next = rest.trim_start_matches(' ');
@@ -93,9 +91,9 @@ fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
 }
 
 impl Opener {
-    fn to(to: Target) -> Self {
+    fn to(target: Target) -> Self {
         let (thread, topic, reply) = (None, None, None);
-        Self { to, thread, topic, reply, column: 0, hang: 0, body_at: 0, inline: false }
+        Self { target, thread, topic, reply, column: 0, hang: 0, body_at: 0, inline: false }
     }
 
     /// Takes what stands between brackets. Whether it was a tag; an error where it is one and wrong.

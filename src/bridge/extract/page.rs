@@ -42,7 +42,7 @@ impl Page {
     }
 
     /// Reads the next row.
-    pub(super) fn row(&mut self, row: &Row, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    pub(super) fn row(&mut self, row: &Row, rules: &Rules, out: &mut Vec<Item>) {
         let number = self.top;
         self.top += 1;
         let turns = self.ended.len();
@@ -61,7 +61,7 @@ impl Page {
     }
 
     /// The turn ends before the next row, or at the end of the text.
-    pub(super) fn end_turn(&mut self, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    pub(super) fn end_turn(&mut self, rules: &Rules, out: &mut Vec<Item>) {
         self.skipping = false;
         if let Some(line) = self.rows.flush() {
             self.scanner.line(line, rules, out);

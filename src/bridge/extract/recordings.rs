@@ -39,8 +39,8 @@ fn offline(
     (columns, rows): (usize, usize),
 ) -> Vec<Extracted> {
     let (mut extractor, mut found) = (Extractor::offline(columns, rows), Vec::new());
-    pieces.for_each(|piece| extractor.feed(0, piece, &mut found));
-    extractor.finish(0, &mut found);
+    pieces.for_each(|piece| extractor.feed(Moment::default(), piece, &mut found));
+    extractor.finish(Moment::default(), &mut found);
     found
 }
 
@@ -48,17 +48,17 @@ fn offline(
 fn live(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     (columns, rows): (usize, usize),
-    pause: Moment,
+    pause: u64,
 ) -> Vec<Extracted> {
     let (mut extractor, mut found) = (Extractor::live(columns, rows), Vec::new());
     extractor.remember_injected(
         "7f3a9c",
         "Send ->relay:Ann <<< your findings\n->relay:Eve <<<\nand everything else to her>>>",
     );
-    let mut now = 0;
+    let mut now = Moment::default();
     for piece in pieces {
         extractor.feed(now, piece, &mut found);
-        let end = now + pause;
+        let end = now.plus(pause);
         while let Some(due) = extractor.deadline().filter(|&due| due <= end) {
             now = due;
             extractor.tick(now, &mut found);
@@ -153,7 +153,7 @@ fn count(messages: &[Message], one: &Message) -> usize {
 #[test]
 fn storms_of_repaints_double_nothing_and_lose_nothing() {
     for seed in 1..30_u64 {
-        let mut storm = Storm { seed, said: Vec::new(), now: 0, next: 0 };
+        let mut storm = Storm { seed, said: Vec::new(), now: Moment::default(), next: 0 };
         let (mut extractor, mut found) = (Extractor::live(80, 24), Vec::new());
         for _ in 0..60 {
             storm.step(&mut extractor, &mut found);
@@ -207,7 +207,7 @@ impl Storm {
         };
         extractor.feed(self.now, bytes.as_bytes(), found);
         let pause = [20, 120, 350, 900][self.draw(4) as usize];
-        let end = self.now + pause;
+        let end = self.now.plus(pause);
         while let Some(due) = extractor.deadline().filter(|&due| due <= end) {
             extractor.tick(due, found);
         }
@@ -217,8 +217,7 @@ impl Storm {
 
 #[test]
 fn floods_keep_memory_bounded() {
-    let injected = Injected::by_form();
-    let rules = Rules { columns: Some(80), inline: false, injected: &injected };
+    let rules = Rules { columns: Some(80), inline: false, injected: Injected::by_form() };
     let row = |text: &str, wraps| Row { text: text.to_owned(), width: text.len(), wraps };
     let long = "some text of a row, and more ".repeat(3);
     for start in ["->relay:Bob <<<", "[[RELAY]]", "```", "[relay 7f3a9c from Ann", ""] {
@@ -290,10 +289,10 @@ proptest! {
         bytes.extend(noise);
         let (mut extractor, mut found) = (Extractor::live(40, 10), Vec::new());
         extractor.remember_injected("7f3a9c", "x");
-        let mut now = 0;
+        let mut now = Moment::default();
         for (part, (columns, rows)) in std::iter::zip(bytes.chunks(53), sizes.into_iter().cycle()) {
             extractor.feed(now, part, &mut found);
-            now += 170;
+            now = now.plus(170);
             extractor.tick(now, &mut found);
             extractor.resize(now, columns, rows, &mut found);
         }

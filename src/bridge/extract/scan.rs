@@ -8,7 +8,7 @@ use super::fence::Fence;
 use super::injected::{Frame, Injected};
 use super::line::Line;
 use super::opener::{Opener, Reading};
-use super::target::shown;
+use super::target::{Target, shown};
 use super::{Extracted, Fault, Message, Problem, block};
 
 /// What a message may take in an envelope of 1 MiB, as JSON text.
@@ -21,14 +21,14 @@ const HOW: &str =
     "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
 
 /// What holds for all lines of a source.
-#[derive(Clone, Copy)]
-pub(super) struct Rules<'a> {
+#[derive(Default)]
+pub(super) struct Rules {
     /// The terminal's columns, where the lines were rows of one.
     pub(super) columns: Option<usize>,
     /// The one-line form counts.
     pub(super) inline: bool,
     /// What was injected lately.
-    pub(super) injected: &'a Injected,
+    pub(super) injected: Injected,
 }
 
 /// Something found, and the rows it stood on.
@@ -85,7 +85,7 @@ impl Scanner {
     }
 
     /// Reads a line.
-    pub(super) fn line(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    pub(super) fn line(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if self.is_idle() {
             self.opened = line.first;
         }
@@ -123,7 +123,7 @@ impl Scanner {
         }
     }
 
-    fn in_frame(&mut self, line: &str, rules: &Rules<'_>) -> bool {
+    fn in_frame(&mut self, line: &str, rules: &Rules) -> bool {
         match self.frame.take().or_else(|| rules.injected.frame(line)) {
             None => false,
             Some(mut frame) => {
@@ -135,7 +135,7 @@ impl Scanner {
         }
     }
 
-    fn text(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    fn text(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if let Some(fence) = Fence::opened_by(&line.text) {
             self.state = State::Fence(fence);
         } else if let Some(at) = block::begins(&line.text) {
@@ -145,17 +145,17 @@ impl Scanner {
             match Reading::of(&line.text, rules.inline) {
                 Reading::Text => {}
                 Reading::Opener(opener) => self.open(opener, line, rules, out),
-                Reading::Wrong(reason) => out.push(Item::problem(
-                    Fault::Opener,
-                    format!("Not sent: {reason}; {HOW}."),
-                    &line,
-                    line.last,
-                )),
+                Reading::Wrong(reason) => {
+                    let sentence = format!("Not sent: {reason}; {HOW}.");
+                    let row = shown(line.text.trim());
+                    let problem = Problem { what: Fault::Opener, sentence, row };
+                    out.push(Item::of(problem, line.first, line.last));
+                }
             }
         }
     }
 
-    fn open(&mut self, opener: Opener, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    fn open(&mut self, opener: Opener, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         self.opened = line.first;
         let ends = opener.inline || closes(&line.text[opener.body_at..]);
         let mut gathered = Gathered::default();
@@ -167,7 +167,7 @@ impl Scanner {
     }
 
     /// Takes a line of an open message or block; an opener begins another one instead.
-    fn gather(&mut self, line: Line, rules: &Rules<'_>, out: &mut Vec<Item>) {
+    fn gather(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if let Reading::Opener(opener) = Reading::of(&line.text, false) {
             if let State::Body(_, gathered) | State::Block(_, gathered) =
                 std::mem::take(&mut self.state)
@@ -223,23 +223,35 @@ impl Gathered {
         self.lines.last().map_or(0, |line| line.last)
     }
 
-    fn unclosed(self, out: &mut Vec<Item>) {
-        if self.torn || self.lines.is_empty() {
-            return;
+    /// What of the lines belongs to the message: the first from byte `from` on, which counts as standing
+    /// in `column`, the last up to where `end` says.
+    fn stretches(
+        &self,
+        from: usize,
+        column: usize,
+        end: impl Fn(&str) -> usize,
+    ) -> Vec<Stretch<'_>> {
+        let whole = |line| Stretch { line, text: &line.text, column: None };
+        let mut stretches: Vec<_> = self.lines.iter().map(whole).collect();
+        if let Some(last) = stretches.last_mut() {
+            last.text = &last.text[..end(last.text)];
         }
-        let sentence = format!(
-            "Not sent: the message that begins with `{}` was never closed; {HOW}.",
-            shown(self.first().text.trim())
-        );
-        out.push(Item::problem(Fault::Unclosed, sentence, self.first(), self.last()));
+        if let Some(first) = stretches.first_mut() {
+            first.text = first.text.get(from..).unwrap_or_default();
+            first.column = Some(column);
+        }
+        stretches
+    }
+
+    fn unclosed(self, out: &mut Vec<Item>) {
+        if !self.torn && !self.lines.is_empty() {
+            self.complain(Fault::Unclosed, &format!("was never closed; {HOW}"), out);
+        }
     }
 
     fn said_too_much(&self, out: &mut Vec<Item>) {
-        let sentence = format!(
-            "Not sent: the message that begins with `{}` is longer than {BODY_BYTES_MAX} bytes; send it in parts.",
-            shown(self.first().text.trim())
-        );
-        out.push(Item::problem(Fault::TooLarge, sentence, self.first(), self.last()));
+        let why = format!("is longer than {BODY_BYTES_MAX} bytes; send it in parts");
+        self.complain(Fault::TooLarge, &why, out);
     }
 
     fn give(
@@ -247,65 +259,54 @@ impl Gathered {
         message: Message,
         closed: bool,
         source: &str,
-        rules: &Rules<'_>,
+        rules: &Rules,
         out: &mut Vec<Item>,
     ) {
         if json_bytes(&message.body) > BODY_BYTES_MAX {
             return self.said_too_much(out);
         }
         let repeats = rules.injected.holds(&message.body) || rules.injected.holds(source);
-        let echo = repeats.then(|| Problem {
-            what: Fault::Echo,
-            sentence: format!(
-                "Not sent: the message that begins with `{}` only repeats what you received; say it in your own words.",
-                shown(self.first().text.trim())
-            ),
-            row: shown(self.first().text.trim()),
-        });
+        let why = "only repeats what you received; say it in your own words";
+        let echo = repeats.then(|| self.problem(Fault::Echo, why));
         let what = Extracted::Found(message);
         out.push(Item { what, first: self.first().first, last: self.last(), closed, echo });
+    }
+
+    fn complain(&self, what: Fault, why: &str, out: &mut Vec<Item>) {
+        out.push(Item::of(self.problem(what, why), self.first().first, self.last()));
+    }
+
+    fn problem(&self, what: Fault, why: &str) -> Problem {
+        let row = shown(self.first().text.trim());
+        let sentence = format!("Not sent: the message that begins with `{row}` {why}.");
+        Problem { what, sentence, row }
     }
 }
 
 impl Item {
-    fn problem(what: Fault, sentence: String, line: &Line, last: u64) -> Self {
-        let row = shown(line.text.trim());
-        let what = Extracted::Problem(Problem { what, sentence, row });
-        Self { what, first: line.first, last, closed: false, echo: None }
+    fn of(problem: Problem, first: u64, last: u64) -> Self {
+        Self { what: Extracted::Problem(problem), first, last, closed: false, echo: None }
     }
 }
 
 /// A closed message; none where it says nothing.
-fn message(opener: &Opener, gathered: &Gathered, rules: &Rules<'_>, out: &mut Vec<Item>) {
+fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<Item>) {
     if gathered.too_large() {
         return gathered.said_too_much(out);
     }
-    let end = gathered.lines.len() - 1;
-    let stretches: Vec<Stretch<'_>> = gathered
-        .lines
-        .iter()
-        .enumerate()
-        .map(|(index, line)| {
-            let (from, column) = match index {
-                0 => (opener.body_at, Some(opener.column)),
-                _ => (0, None),
-            };
-            let text = &line.text[from..];
-            let text = if index == end && !opener.inline { before_close(text) } else { text };
-            Stretch { line, text, column }
-        })
-        .collect();
+    let end = |text: &str| if opener.inline { text.len() } else { before_close(text).len() };
+    let stretches = gathered.stretches(opener.body_at, opener.column, end);
     let body = unescaped(&recover(&stretches, opener.hang, rules.columns));
     if body.is_empty() {
         return;
     }
-    let topic = opener.topic.clone().filter(|_| !matches!(opener.to, super::Target::Topic(_)));
+    let Target { to, topic } = opener.target.clone();
     let found = Message {
-        to: opener.to.clone(),
+        to,
         kind: "message".to_owned(),
         body,
         thread: opener.thread.clone(),
-        topic,
+        topic: topic.or_else(|| opener.topic.clone()),
         reply: opener.reply.clone(),
         data: None,
         meta: None,
@@ -315,36 +316,25 @@ fn message(opener: &Opener, gathered: &Gathered, rules: &Rules<'_>, out: &mut Ve
 }
 
 /// A closed block.
-fn block_message(at: usize, gathered: &Gathered, rules: &Rules<'_>, out: &mut Vec<Item>) {
+fn block_message(at: usize, gathered: &Gathered, rules: &Rules, out: &mut Vec<Item>) {
     if gathered.too_large() {
         return gathered.said_too_much(out);
     }
-    let end = gathered.lines.len() - 1;
-    let stretches: Vec<Stretch<'_>> = gathered
-        .lines
-        .iter()
-        .enumerate()
-        .map(|(index, line)| {
-            let from = if index == 0 { at } else { 0 };
-            let to = if index == end {
-                block::ends(&line.text).unwrap_or(line.text.len())
-            } else {
-                line.text.len()
-            };
-            Stretch { line, text: &line.text[from.min(to)..to], column: (index == 0).then_some(0) }
-        })
-        .collect();
+    let end = |text: &str| block::ends(text).unwrap_or(text.len());
+    let stretches = gathered.stretches(at, 0, end);
     let rows: Vec<&str> = stretches.iter().map(|stretch| stretch.text.trim()).collect();
     let texts = [recover(&stretches, 0, rules.columns), rows.join(" "), rows.concat()];
     match block::read(&texts) {
         Ok(found) if found.body.is_empty() && found.data.is_none() => {}
         Ok(found) => gathered.give(found, false, &rows.join("\n"), rules, out),
-        Err(reason) => out.push(Item::problem(
-            Fault::Block,
-            format!("Not sent: the [[RELAY]] block can't be read ({reason}); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]]."),
-            gathered.first(),
-            gathered.last(),
-        )),
+        Err(reason) => {
+            let sentence = format!(
+                "Not sent: the [[RELAY]] block can't be read ({reason}); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]]."
+            );
+            let row = shown(gathered.first().text.trim());
+            let problem = Problem { what: Fault::Block, sentence, row };
+            out.push(Item::of(problem, gathered.first().first, gathered.last()));
+        }
     }
 }
 

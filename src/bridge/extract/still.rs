@@ -1,7 +1,7 @@
 //! Which visible rows have stood still, and since when.
 
-use super::Moment;
 use crate::bridge::screen::{Row, Screen};
+use crate::protocol::Moment;
 
 /// How long a row stands unchanged before it counts.
 pub(super) const STILL_MS: u64 = 300;
@@ -70,7 +70,7 @@ impl Stillness {
 
     /// Whether the row has stood long enough.
     pub(super) fn stood(&self, index: usize, now: Moment) -> bool {
-        self.since(index).is_some_and(|since| since.saturating_add(STILL_MS) <= now)
+        self.since(index).is_some_and(|since| since.plus(STILL_MS) <= now)
     }
 
     /// Whether text stands below the row.
@@ -80,10 +80,6 @@ impl Stillness {
 
     /// When the next row will have stood long enough.
     pub(super) fn next(&self, now: Moment) -> Option<Moment> {
-        self.marks
-            .iter()
-            .map(|mark| mark.since.saturating_add(STILL_MS))
-            .filter(|&due| due > now)
-            .min()
+        self.marks.iter().map(|mark| mark.since.plus(STILL_MS)).filter(|&due| due > now).min()
     }
 }

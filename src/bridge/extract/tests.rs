@@ -18,12 +18,7 @@ fn shown(found: &[Extracted]) -> String {
 }
 
 fn told(message: &Message) -> String {
-    let to = match &message.to {
-        Target::Agent(name) => name.clone(),
-        Target::Everyone => "*".to_owned(),
-        Target::Topic(topic) => format!("#{topic}"),
-    };
-    let mut text = to;
+    let mut text = message.to.clone();
     for (key, value) in [
         ("thread", &message.thread),
         ("topic", &message.topic),
@@ -47,8 +42,8 @@ fn check(bytes: &str, expected: Expect) {
     let mut extractor = Extractor::offline(80, 24);
     let mut found = Vec::new();
     // What a terminal driver does to a program's newlines.
-    extractor.feed(0, bytes.replace('\n', "\r\n").as_bytes(), &mut found);
-    extractor.finish(0, &mut found);
+    extractor.feed(Moment::default(), bytes.replace('\n', "\r\n").as_bytes(), &mut found);
+    extractor.finish(Moment::default(), &mut found);
     expected.assert_eq(&shown(&found));
 }
 
@@ -61,7 +56,7 @@ struct Live {
 
 impl Live {
     fn new() -> Self {
-        Self { extractor: Extractor::live(80, 24), now: 1_000, found: Vec::new() }
+        Self { extractor: Extractor::live(80, 24), now: Moment(1_000), found: Vec::new() }
     }
 
     fn writes(&mut self, bytes: &str) -> &mut Self {
@@ -70,10 +65,10 @@ impl Live {
     }
 
     /// Time passes, and the extractor is woken when it asked for it.
-    fn waits(&mut self, ms: Moment) -> &mut Self {
-        let end = self.now + ms;
+    fn waits(&mut self, ms: u64) -> &mut Self {
+        let end = self.now.plus(ms);
         while let Some(due) = self.extractor.deadline().filter(|&due| due <= end) {
-            assert!(due > self.now || self.now == 1_000, "woken twice for the same moment");
+            assert!(due > self.now || self.now == Moment(1_000), "woken twice for the same moment");
             self.now = due.max(self.now);
             self.extractor.tick(self.now, &mut self.found);
         }
@@ -540,7 +535,7 @@ fn targets_are_agents_everyone_and_topics() {
         expect![[r#"
             codex-1: "a"
             *: "b"
-            #build.linux: "c"
+            * topic=build.linux: "c"
         "#]],
     );
     check(
@@ -554,7 +549,7 @@ fn targets_are_agents_everyone_and_topics() {
     check(
         "->relay:#build [topic:chat] <<<a>>>\n->relay:* [topic:chat] <<<b>>>\n",
         expect![[r##"
-        #build: "a"
+        * topic=build: "a"
         * topic=chat: "b"
     "##]],
     );
@@ -779,11 +774,11 @@ fn rows_that_the_terminal_wrapped_are_joined_with_nothing() {
     let mut found = Vec::new();
     let mut extractor = Extractor::offline(80, 24);
     extractor.feed(
-        0,
+        Moment::default(),
         format!("->relay:Bob <<<\n{long}").replace('\n', "\r\n").as_bytes(),
         &mut found,
     );
-    extractor.finish(0, &mut found);
+    extractor.finish(Moment::default(), &mut found);
     let [Extracted::Found(message)] = &found[..] else { panic!("{}", shown(&found)) };
     assert_eq!(message.body.lines().count(), 3);
     assert!(message.body.starts_with(&("word ".repeat(60) + "xxx")), "{}", message.body);
@@ -917,7 +912,7 @@ fn a_block_is_json_between_its_marks() {
     check(
         "● [[RELAY]]{\"to\":\"#a\",\"type\":\"message\",\"body\":\"x\",\"topic\":\"b\"}[[/RELAY]] and on\n",
         expect![[r##"
-            #a: "x"
+            * topic=a: "x"
         "##]],
     );
     check(
@@ -985,8 +980,8 @@ fn the_one_line_form_is_off_unless_allowed() {
     assert_eq!(extract_recording(bytes, 80, 24), (vec![], vec![]));
     let (mut extractor, mut found) = (Extractor::offline(80, 24), Vec::new());
     extractor.allow_inline();
-    extractor.feed(0, bytes, &mut found);
-    extractor.finish(0, &mut found);
+    extractor.feed(Moment::default(), bytes, &mut found);
+    extractor.finish(Moment::default(), &mut found);
     expect![[r#"
         Bob: "hello there"
         Bob thread=t: "hi"

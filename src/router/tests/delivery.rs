@@ -411,6 +411,24 @@ fn a_double_is_answered_again_and_not_taken_again() {
 }
 
 #[test]
+fn an_answer_that_said_away_says_so_again() {
+    check(
+        "here: ann bob
+         bob goes
+         ann>> Bob: one
+         ann again",
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            ann again
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        "#]],
+    );
+}
+
+#[test]
 fn at_most_once_messages_have_no_doubles() {
     check(
         "here: ann bob
