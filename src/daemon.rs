@@ -126,7 +126,7 @@ impl From<io::Error> for DaemonError {
 
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
-    let mut claim = Claim::stake(&settings.home, settings.endpoint)?;
+    let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
     let opened = open_store(&settings)?;
     let listener = Listener::bind(&claim.endpoint)?;
     allow_clients(&settings.limits);

@@ -24,7 +24,7 @@ mod tests;
 mod trouble;
 mod write;
 
-use crate::protocol::record::{Change, Clock, Found, Image, Query};
+use crate::protocol::record::{Change, Clock, Durability, Found, Image, Query};
 use crossbeam_channel::Receiver;
 use std::{fmt, path::PathBuf};
 
@@ -43,15 +43,6 @@ pub struct Settings {
     pub doubles_max: usize,
     /// Dead letters in an [`Image`].
     pub dead_max: usize,
-}
-
-/// What a kept message survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// The loss of power.
-    Disk,
-    /// The end of the daemon, however it comes.
-    Process,
 }
 
 /// Durable messages.
