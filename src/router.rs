@@ -20,6 +20,7 @@ mod heartbeat;
 mod limits;
 mod message;
 mod outbox;
+pub mod policy;
 mod relay;
 mod roster;
 mod send;
