@@ -15,6 +15,7 @@ mod client;
 mod core;
 mod event;
 mod hands;
+pub mod operator_key;
 mod spin;
 
 use crate::{
@@ -102,6 +103,7 @@ impl From<io::Error> for DaemonError {
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint)?;
+    operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
