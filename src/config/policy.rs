@@ -3,6 +3,10 @@
 //! Nothing in it is taken that may not mean what it looks like, since a rule without effect would open a
 //! door. What is wrong is said with its line, and never with the value of a `key`.
 
+mod words;
+
+pub use words::{in_words, keyed_names};
+
 use super::{ConfigError, is_absent, line_at, whole};
 use crate::{
     protocol::{
