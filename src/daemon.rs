@@ -15,6 +15,7 @@ mod client;
 mod core;
 mod event;
 mod hands;
+pub mod operator_key;
 mod spin;
 mod storing;
 
@@ -128,6 +129,7 @@ impl From<io::Error> for DaemonError {
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
     let opened = open_store(&settings)?;
+    operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));

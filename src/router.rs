@@ -22,6 +22,7 @@ mod ledger;
 mod limits;
 mod message;
 mod outbox;
+pub mod policy;
 mod relay;
 mod restore;
 mod roster;
