@@ -28,10 +28,7 @@ pub(super) struct Storing {
 }
 
 /// Starts the store's thread.
-pub(super) fn start(
-    store: Store,
-    inbox: Sender<Event>,
-) -> io::Result<(Storing, JoinHandle<()>)> {
+pub(super) fn start(store: Store, inbox: Sender<Event>) -> io::Result<(Storing, JoinHandle<()>)> {
     let (jobs, waiting) = bounded(JOBS);
     let thread = thread::Builder::new().name("store".into()).spawn(move || {
         let watch = Watch(inbox);
