@@ -17,6 +17,7 @@ mod keeper;
 mod owed;
 mod query;
 mod row;
+mod said;
 mod schema;
 mod sweep;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     trouble::Trouble,
     write::{Undo, Writer, Written},
 };
-use crate::protocol::record::{Change, Clock, Found, Image, Numbers, Query};
+use crate::protocol::record::{Change, Clock, Filter, Found, Image, Numbers, Query};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;
@@ -84,13 +84,14 @@ impl Keeper {
             begun => begun,
         }
         .map_err(|trouble| told(&trouble))?;
+        let sweep = Sweep::new(&connection, &settings, &image).map_err(|trouble| told(&trouble))?;
         let mut clock = image.clock;
         clock.0.unix_ms = now_unix_ms;
         let keeper = Self {
             connection: Some(connection),
             clock,
             last: image.last,
-            sweep: Sweep::new(&settings, &image),
+            sweep,
             failing: None,
             full: None,
             owed: Owed::default(),
@@ -161,7 +162,7 @@ impl Keeper {
             return Some(Duration::from_millis(failing.retry_ms));
         }
         let wait = if self.quiet { Duration::ZERO } else { QUIET };
-        self.sweep.has_work(self.clock.0.unix_ms, self.last.message).then_some(wait)
+        self.sweep.has_work(self.clock.0.unix_ms).then_some(wait)
     }
 
     /// Keeps a group, or says why its messages are refused.
@@ -231,7 +232,7 @@ impl Keeper {
         match self.try_transact(changes, settle, &mut undo) {
             Ok(written) => {
                 self.last = written.last;
-                self.sweep.note(&written);
+                self.sweep.note(&written, changes.len());
                 Ok(())
             }
             Err(trouble) => Err((trouble, undo)),
@@ -324,6 +325,7 @@ impl Keeper {
         if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
             report(Report::Lost(lost));
         }
+        self.sweep.restart(&connection)?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -332,7 +334,9 @@ impl Keeper {
         let Some(connection) = &mut self.connection else {
             return Err(self.failing.as_ref().map_or_else(String::new, |it| it.why.clone()));
         };
-        let found = self.sweep.index_all(connection).and_then(|()| query::find(connection, query));
+        let searches = matches!(query, Query::List(Filter { search: Some(_), .. }));
+        let indexed = if searches { self.sweep.index_all(connection) } else { Ok(()) };
+        let found = indexed.and_then(|()| query::find(connection, query));
         found.map_err(|trouble| sentence(&self.settings, "read", &trouble))
     }
 
@@ -346,7 +350,7 @@ impl Keeper {
 
     /// Where there is never a pause, sweeping can't wait for one.
     fn sweep_a_little(&mut self, report: Reporter<'_>) {
-        if self.sweep.is_behind() {
+        if self.sweep.is_due() {
             self.sweep(report);
         }
     }
