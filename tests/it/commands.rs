@@ -1,6 +1,6 @@
 //! The commands as people and scripts run them: what they print, and their exit codes.
 
-use crate::sandbox::{Sandbox, output, wait};
+use crate::sandbox::{Sandbox, output, until, wait};
 use std::{
     fs,
     io::Write,
@@ -48,7 +48,9 @@ fn known(names: &[&str]) -> Sandbox {
     for name in names {
         drop(sandbox.join(name));
     }
-    while out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""here":true"#) {}
+    until("all have left", || {
+        !out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""here":true"#)
+    });
     sandbox
 }
 
@@ -196,7 +198,7 @@ fn a_topics_subscribers_hear_it() {
     });
     // Nobody says when Bob has subscribed, so he is told until somebody hears it.
     let line = ["send", "--json", "--topic", "build.linux", "*", "it is green"];
-    while !out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#) {}
+    until("Bob hears it", || out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#));
     let heard = listening.join().unwrap();
     assert!(out(&heard).ends_with(" on build.linux: it is green\n"), "{heard:?}");
 }
@@ -208,11 +210,13 @@ fn a_listener_outlives_a_crash_of_the_daemon() {
     let mut command = sandbox.command(line);
     let mut listening = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let news = ["send", "--json", "--topic", "news", "*", "heard"];
-    while !out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""subscriptions":1"#) {}
+    until("Bob has subscribed", || {
+        out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""subscriptions":1"#)
+    });
     sandbox.kill();
     sandbox.start();
     // The new daemon knows nobody: that Bob hears it shows that he came back and subscribed again.
-    while !out(&run(&sandbox, &news, DONE)).contains(r#""recipients":1"#) {}
+    until("Bob hears it", || out(&run(&sandbox, &news, DONE)).contains(r#""recipients":1"#));
     assert_eq!(wait(&mut listening, "the listener").code(), Some(DONE));
 }
 
@@ -305,9 +309,10 @@ fn the_tap_shows_what_is_routed() {
         line
     });
     // Nobody says when the tap is in place, so something is said until it is seen.
-    while !tapping.is_finished() {
+    until("the tap shows it", || {
         run(&sandbox, &["send", "--as", "Ann", "Bob", "tapped"], DONE);
-    }
+        tapping.is_finished()
+    });
     tap.kill().unwrap();
     tap.wait().unwrap();
     let copy: serde_json::Value = serde_json::from_str(&tapping.join().unwrap()).unwrap();

@@ -2,12 +2,12 @@
 
 use crate::{
     raw::Raw,
-    sandbox::{self, Sandbox, WATCHDOG},
+    sandbox::{self, Sandbox, until},
     terminal::Terminal,
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
-use std::{env, fs, path::PathBuf, thread, time::Duration};
+use std::{env, fs, path::PathBuf, thread};
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -71,19 +71,6 @@ fn ann_is_here(sandbox: &Sandbox, here: bool) {
 /// What the daemon knows of Ann.
 fn ann(asking: &mut Raw) -> Option<Value> {
     asking.agents().into_iter().find(|agent| agent["name"] == "Ann")
-}
-
-/// For what tells nobody that it has come: looks again and again.
-#[track_caller]
-fn until(what: &str, mut come: impl FnMut() -> bool) {
-    let pace = Duration::from_millis(20);
-    for _ in 0..WATCHDOG.as_millis() / pace.as_millis() {
-        if come() {
-            return;
-        }
-        thread::sleep(pace);
-    }
-    panic!("it does not come that {what}");
 }
 
 #[track_caller]
