@@ -4,6 +4,7 @@ use crate::{
     sandbox::{Sandbox, output, until, wait},
     terminal::Terminal,
 };
+use platform::endpoint::Endpoint;
 use std::{
     fs,
     io::Write,
@@ -123,6 +124,31 @@ fn send_run_and_listen_start_a_daemon_where_none_is() {
     until("Bob is here", || out(&sandbox.run(["agents", "--json"])).contains(r#""here":true"#));
     run(&sandbox, &["send", "Bob", "x"], DONE);
     assert_eq!(wait(&mut listening, "the listener").code(), Some(DONE));
+}
+
+#[test]
+fn a_home_leads_to_its_daemon_and_neither_it_nor_the_endpoint_has_two() {
+    let sandbox = Sandbox::new();
+    let program = |home: &str| {
+        let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        command.arg("--home").arg(sandbox.directory().join(home));
+        command
+    };
+    let mut status = program("home");
+    status.args(["status", "--json"]);
+    let status = output(status);
+    let said = serde_json::to_string(sandbox.endpoint().as_text()).unwrap();
+    assert!(out(&status).contains(&format!("\"endpoint\":{said}")), "{status:?}");
+
+    let elsewhere = Endpoint::inside(sandbox.directory(), "elsewhere").unwrap();
+    for (home, endpoint) in [("home", &elsewhere), ("other", &sandbox.endpoint())] {
+        let mut second = program(home);
+        second.arg("--endpoint").arg(endpoint.as_text()).args(["up", "--foreground"]);
+        let second = output(second);
+        assert_eq!(second.status.code(), Some(FAILED), "{second:?}");
+        assert!(err(&second).contains("is already running"), "{second:?}");
+    }
+    run(&sandbox, &["status"], DONE);
 }
 
 #[test]

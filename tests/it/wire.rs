@@ -541,13 +541,16 @@ fn welcome_says_what_was_granted() {
         let mut raw = sandbox.connect();
         let welcome = raw.hello("Ann");
         assert!(welcome["session_id"].as_str().unwrap().starts_with("s-"));
-        assert!(welcome["resume_token"].as_str().unwrap().len() >= 32);
+        let token = welcome["resume_token"].as_str().unwrap();
+        assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+        assert_ne!(sandbox.connect().hello("Bob")["resume_token"], token, "each has its own");
         assert_eq!(welcome["agent"], "Ann");
         assert_eq!(
             welcome["capabilities"],
             json!({"ack": true, "resume": false, "max_inflight": 256, "supports_topics": true})
         );
         assert_eq!(welcome["server"]["protocol"], "1.1");
+        assert_eq!(welcome["server"]["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(welcome["server"]["max_frame_bytes"], 1024 * 1024);
         assert_eq!(welcome["server"]["heartbeat_ms"], 5000);
         assert_eq!(welcome["server"]["resume_window_ms"], 600_000);
