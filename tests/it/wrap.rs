@@ -266,8 +266,8 @@ fn keys_and_sizes_pass_through() {
     ann.wait_until("a prompt", |screen| screen.trim_end().ends_with("\n$"));
     ann.press("echo code $?\r");
     ann.wait_for("\ncode 130\n");
-    ann.press("stty size; echo $AGENT_RELAY_AGENT\r");
-    ann.wait_for("\n30 100\nAnn\n");
+    ann.press("stty size; echo $AGENT_RELAY_AGENT; echo $AGENT_RELAY_ENDPOINT\r");
+    ann.wait_for(&format!("\n30 100\nAnn\n{}\n", sandbox.endpoint()));
     ann.pty.resize(Size { rows: 20, cols: 77 }).unwrap();
     ann.press("while [ \"$(stty size)\" != '20 77' ]; do sleep 0.01; done; echo resized\r");
     ann.wait_for("\nresized\n");
