@@ -63,8 +63,8 @@ class Client:
         elif envelope["type"] == "DELIVER":
             self.hear_message(envelope)
         else:
-            print(json.dumps(envelope), flush=True)
             self.ended |= envelope["type"] == "BYE" or envelope["payload"].get("fatal", False)
+            print(json.dumps(envelope), flush=True)
             self.answers.put(envelope)
 
     def hear_message(self, envelope):
