@@ -118,19 +118,17 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     router.describe_daemon(describe(&claim));
     let core = core::Core::new(router, events, held);
     let (news, router_ended) = bounded(1);
-    let core = thread::Builder::new().name("router".into()).spawn(move || {
-        // Dropped also where the router's thread panics: the keeper hears of either.
-        let _news: Sender<()> = news;
-        core.run();
-    })?;
+    // The news end also where the router's thread panics: the keeper hears of either.
+    let core = thread::Builder::new().name("router".into()).spawn(move || core.run(news))?;
     let readers = Readers::default();
     let mut acceptor = Acceptor::start(listener, readers.clone(), all.clone())?;
     claim.announce()?;
     tracing::info!("listening at {}", claim.endpoint);
     ready(&claim.endpoint);
     acceptor = keep(acceptor, &mut claim, &readers, &all, &router_ended);
-    drop(signals);
     acceptor.stop();
+    // The router's thread ends with the last way into its inbox.
+    drop((signals, inbox, all));
     core.join().map_err(|_| DaemonError::Panicked)?;
     readers.join();
     tracing::info!("stopped");

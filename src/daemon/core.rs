@@ -6,7 +6,7 @@ use crate::{
     protocol::{Moment, Now},
     router::{ClientId, Input, Output, Router},
 };
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// Events taken before what they gave rise to is written.
@@ -39,8 +39,9 @@ impl Core {
         }
     }
 
-    /// Runs until the machine says that it has stopped.
-    pub(super) fn run(mut self) {
+    /// Runs until the machine says that it has stopped, which the end of `news` tells; then until nobody
+    /// has a way into the inbox any more.
+    pub(super) fn run(mut self, news: Sender<()>) {
         while !self.hands.stopped {
             let event = self.wait();
             let now = now();
@@ -59,6 +60,15 @@ impl Core {
         }
         for client in self.hands.clients.values() {
             client.stream.hang_up();
+        }
+        self.hands.clients.clear();
+        drop(news);
+        // Who came meanwhile has a lane in the inbox, and its writer would wait for ever: what is left in
+        // a channel is not dropped with its receiver.
+        for event in &self.inbox {
+            if let Event::Accepted(_, client) = event {
+                client.stream.hang_up();
+            }
         }
     }
 
