@@ -78,11 +78,8 @@ impl Storing {
         }
     }
 
-    /// Hands over the last of it, and lets the store end.
-    pub(super) fn finish(mut self, clock: Clock) {
-        let job = Job::Keep { changes: mem::take(&mut self.changes), clock };
-        if self.jobs.send(job).is_err() {
-            tracing::error!("the store ended before the last changes reached it");
-        }
+    /// The last of it, and where it goes. Without the way there, the store ends.
+    pub(super) fn last(self, clock: Clock) -> (Sender<Job>, Job) {
+        (self.jobs, Job::Keep { changes: self.changes, clock })
     }
 }

@@ -63,10 +63,12 @@ fn planted_bugs_are_found() {
         (Canary::LostRedelivery, "nobody was told"),
         (Canary::SilentDrop, "nobody was told"),
     ] {
-        let found = (0..SEEDS).find_map(|seed| World::run(seed, Some(canary)).err());
-        let failure = found.unwrap_or_else(|| panic!("{canary:?} was not found"));
+        let fails = |seed| Some((seed, World::run(seed, Some(canary)).err()?));
+        let found = (0..SEEDS).find_map(fails);
+        let (seed, failure) = found.unwrap_or_else(|| panic!("{canary:?} was not found"));
         let is_told = failure.contains(sign) && failure.contains("RELAY_SEED=");
         assert!(is_told, "{canary:?}: {failure}");
+        assert_eq!(World::run(seed, Some(canary)), Err(failure), "its seed replays it");
     }
 }
 
