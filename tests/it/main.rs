@@ -9,6 +9,7 @@
 mod commands;
 mod document;
 mod everywhere;
+mod hostile;
 mod independent;
 mod raw;
 mod sandbox;
