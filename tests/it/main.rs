@@ -7,6 +7,7 @@
 )]
 
 mod commands;
+mod corpus;
 mod document;
 mod everywhere;
 mod hostile;
