@@ -7,8 +7,11 @@
 )]
 
 mod commands;
+mod corpus;
+mod crash;
 mod document;
 mod everywhere;
+mod hostile;
 mod independent;
 mod policy;
 mod raw;
