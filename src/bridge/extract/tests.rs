@@ -255,7 +255,7 @@ fn who_leaves_a_picture_half_painted_is_not_looked_at_all_the_time() {
     while let Some(deadline) = live.extractor.deadline() {
         live.extractor.tick(deadline, &mut live.found);
         looks += 1;
-        assert!(looks < 10, "at {deadline} ms still");
+        assert!(looks < 10, "at {deadline:?} still");
     }
     // Bytes are seen to in their time even so.
     let mut live = Live::new();
