@@ -1,6 +1,6 @@
 //! The file itself: opened for us alone, copied before it changes, set aside when it is damaged.
 
-use super::{Durability, Settings, trouble::Trouble};
+use super::{Durability, Settings, schema, trouble::Trouble};
 use platform::paths::{create_private_file, open_private_file};
 use rusqlite::{Connection, OpenFlags};
 use std::{
@@ -36,6 +36,8 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     // Before anything is read: so there is no memory shared with other processes, and no other process.
     connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+    // Another program's file is left as it is.
+    schema::version(&connection)?;
     connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;

@@ -1,5 +1,8 @@
 //! The store against its oracle, and against everything that goes wrong.
 
+mod damage;
+mod faults;
+mod history;
 mod place;
 mod world;
 

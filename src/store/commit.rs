@@ -29,12 +29,12 @@ const RETRY_MS: [u64; 2] = [50, 5_000];
 /// Nothing is swept before it has been quiet for so long.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Where a keeper tells what comes of its jobs.
+/// Where a committer tells what comes of its jobs.
 type Reporter<'a> = &'a mut dyn FnMut(Report);
 
 /// The store at work.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Committer {
     settings: Settings,
     /// None while it fails.
     connection: Option<Connection>,
@@ -66,7 +66,7 @@ struct Group {
     bytes: usize,
 }
 
-impl Keeper {
+impl Committer {
     pub(super) fn open(
         settings: Settings,
         now_unix_ms: u64,
@@ -87,7 +87,7 @@ impl Keeper {
         let sweep = Sweep::new(&connection, &settings, &image).map_err(|trouble| told(&trouble))?;
         let mut clock = image.clock;
         clock.0.unix_ms = now_unix_ms;
-        let keeper = Self {
+        let committer = Self {
             connection: Some(connection),
             clock,
             last: image.last,
@@ -100,7 +100,7 @@ impl Keeper {
             faults: Faults::default(),
             settings,
         };
-        Ok((keeper, image, remarks))
+        Ok((committer, image, remarks))
     }
 
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
@@ -251,7 +251,8 @@ impl Keeper {
         let transaction = connection.transaction()?;
         let mut writer = Writer::new(&transaction, self.last)?;
         if settle {
-            for doubtful in &self.doubtful {
+            // The last first: one message may have come twice.
+            for doubtful in self.doubtful.iter().rev() {
                 writer.undo(doubtful)?;
             }
             for change in self.owed.changes() {
@@ -352,6 +353,15 @@ impl Keeper {
     fn sweep_a_little(&mut self, report: Reporter<'_>) {
         if self.sweep.is_due() {
             self.sweep(report);
+        }
+    }
+
+    /// Sweeps until there is nothing left to do.
+    #[cfg(test)]
+    pub(super) fn sweep_all(&mut self, unix_ms: u64) {
+        self.clock.0.unix_ms = unix_ms;
+        while self.sweep.has_work(unix_ms) {
+            self.sweep(&mut |report| panic!("{report:?}"));
         }
     }
 
