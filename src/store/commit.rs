@@ -12,7 +12,10 @@ use super::{
     trouble::Trouble,
     write::{Undo, Writer, Written},
 };
-use crate::protocol::record::{Change, Clock, Filter, Found, Image, Numbers, Query};
+use crate::protocol::{
+    Now,
+    record::{Change, Clock, Filter, Found, Image, Numbers, Query},
+};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;
@@ -85,8 +88,8 @@ impl Committer {
         }
         .map_err(|trouble| told(&trouble))?;
         let sweep = Sweep::new(&connection, &settings, &image).map_err(|trouble| told(&trouble))?;
-        let mut clock = image.clock;
-        clock.0.unix_ms = now_unix_ms;
+        let monotonic = image.clock.moment_at(now_unix_ms);
+        let clock = Clock(Now { monotonic, unix_ms: now_unix_ms });
         let committer = Self {
             connection: Some(connection),
             clock,
@@ -124,7 +127,7 @@ impl Committer {
             };
             self.keep(group, report);
             if let Some((number, query)) = query {
-                let found = self.find(&query);
+                let found = self.find(&query, report);
                 report(Report::Found(number, found));
             }
         }
@@ -172,21 +175,20 @@ impl Committer {
             return;
         }
         let kept = self.write_group(group, report);
-        self.sweep_a_little(report);
         report(match kept {
             Ok(()) => Report::Kept(count),
             Err(why) => Report::NotKept { count, why },
         });
+        self.sweep_a_little(report);
     }
 
     fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
-        if self.failing.is_some()
-            && let Err(why) = self.recover(report)
-        {
+        let mut room = if self.failing.is_some() { self.recover(report) } else { Ok(()) };
+        room = room.and_then(|()| self.room_for(&group, report));
+        if self.failing.is_some() {
             self.owe(group);
-            return Err(why);
+            return room;
         }
-        let room = self.room_for(&group, report);
         if room.is_err() {
             group.changes.retain(|change| !matches!(change, Change::Taken(_)));
         }
@@ -251,6 +253,7 @@ impl Committer {
         let transaction = connection.transaction()?;
         let mut writer = Writer::new(&transaction, self.last)?;
         if settle {
+            writer.prove()?;
             // The last first: one message may have come twice.
             for doubtful in self.doubtful.iter().rev() {
                 writer.undo(doubtful)?;
@@ -275,7 +278,7 @@ impl Committer {
     /// Gives the connection up, after it has failed. Says why.
     fn fail(&mut self, trouble: &Trouble, report: Reporter<'_>) -> String {
         self.connection = None;
-        let why = sentence(&self.settings, "write to", trouble);
+        let why = sentence(&self.settings, "use", trouble);
         let damaged = trouble.is_damage().then(|| trouble.to_string());
         match &mut self.failing {
             Some(failing) => {
@@ -323,6 +326,7 @@ impl Committer {
             failing.damaged = None;
         }
         let mut connection = file::connect(&self.settings)?;
+        file::empty_log(&connection)?;
         if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
             report(Report::Lost(lost));
         }
@@ -331,14 +335,14 @@ impl Committer {
         Ok(())
     }
 
-    fn find(&mut self, query: &Query) -> Result<Found, String> {
+    fn find(&mut self, query: &Query, report: Reporter<'_>) -> Result<Found, String> {
         let Some(connection) = &mut self.connection else {
             return Err(self.failing.as_ref().map_or_else(String::new, |it| it.why.clone()));
         };
         let searches = matches!(query, Query::List(Filter { search: Some(_), .. }));
         let indexed = if searches { self.sweep.index_all(connection) } else { Ok(()) };
         let found = indexed.and_then(|()| query::find(connection, query));
-        found.map_err(|trouble| sentence(&self.settings, "read", &trouble))
+        found.map_err(|trouble| self.fail(&trouble, report))
     }
 
     fn sweep(&mut self, report: Reporter<'_>) {
@@ -370,9 +374,9 @@ impl Committer {
             return;
         }
         if let Some(connection) = self.connection.take()
-            && let Err((_, error)) = connection.close()
+            && let Err(trouble) = file::close(connection)
         {
-            self.fail(&error.into(), report);
+            self.fail(&trouble, report);
         }
     }
 }

@@ -41,9 +41,9 @@ CREATE TABLE meta (
     monotonic INTEGER NOT NULL, unix_ms INTEGER NOT NULL,
     agent INTEGER NOT NULL, stream INTEGER NOT NULL,
     message INTEGER NOT NULL, delivery INTEGER NOT NULL,
-    indexed INTEGER NOT NULL
+    indexed INTEGER NOT NULL, reopened INTEGER NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES (1, 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO meta VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 CREATE TABLE message (
     number INTEGER PRIMARY KEY, hot INTEGER NOT NULL, cold INTEGER NOT NULL,
     sender INTEGER NOT NULL, unix_ms INTEGER NOT NULL, to_everyone INTEGER NOT NULL,

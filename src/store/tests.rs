@@ -25,6 +25,11 @@ fn a_new_store_is_empty_and_its_files_are_private() {
 }
 
 #[test]
+fn the_library_is_free_of_the_bug_that_could_reset_a_log() {
+    assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
+}
+
+#[test]
 fn a_store_is_open_in_one_process_only() {
     let folder = Folder::new();
     let _first = folder.open();

@@ -118,6 +118,11 @@ impl<'c> Writer<'c> {
         Ok(self.written)
     }
 
+    /// Writes something that was not there, so that it shows whether the disk takes it.
+    pub(super) fn prove(&self) -> Result<()> {
+        self.run("UPDATE meta SET reopened = reopened + 1", [])
+    }
+
     /// What it takes to undo this SEND.
     pub(super) fn undo_of(&self, taken: &Taken) -> Result<Undo> {
         let (sender, message) = (taken.double.sender, taken.double.message);

@@ -58,6 +58,12 @@ fn what_is_no_database_of_ours_is_set_aside() {
 
     let folder = filled();
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    ours.execute_batch("ALTER TABLE agent DROP COLUMN forget_at").unwrap();
+    ours.close().unwrap();
+    is_set_aside(&folder, "no such column");
+
+    let folder = filled();
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
     ours.execute_batch("UPDATE delivery SET name = 'no name' WHERE number = 7").unwrap();
     ours.close().unwrap();
     is_set_aside(&folder, "a name that nobody can have");
@@ -116,7 +122,7 @@ fn an_older_file_is_copied_and_migrated_and_a_newer_one_refused() {
     assert_eq!(text, "moved");
     let again = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
     assert_eq!(again, Prepared::Current);
-    drop(connection);
+    file::close(connection).unwrap();
 
     let error = Store::open(folder.settings(), NOW_MS).unwrap_err().to_string();
     assert!(error.contains("schema 2, this one knows 1"), "{error}");
@@ -133,6 +139,6 @@ fn a_migration_that_fails_changes_nothing() {
     let broken = Schema { steps: &["CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
     let mut connection = file::connect(&folder.settings()).unwrap();
     schema::prepare(&mut connection, &folder.path(), &broken).unwrap_err();
-    drop(connection);
+    file::close(connection).unwrap();
     assert_eq!(folder.image(), before);
 }
