@@ -148,6 +148,9 @@ fn a_full_store_refuses_messages_but_keeps_that_others_ended() {
     let (report, _) = live.keep(vec![refused.clone(), ended(1), ended(2)]);
     assert!(matches!(report, Report::NotKept { count: 3, .. }));
     live.end();
+    let mut full = Store::open(small(&folder), NOW_MS).unwrap().store;
+    full.0.sweep_all(NOW_MS);
+    drop(full);
     assert_eq!(folder.image().messages.len(), taken - 2, "what ended is kept");
     live = Live::start(Store::open(small(&folder), NOW_MS).unwrap().store);
     assert_eq!(live.keep(vec![refused]).0, Report::Kept(1), "for what ended makes room");
