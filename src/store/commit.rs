@@ -107,24 +107,8 @@ impl Committer {
     }
 
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
-        while let Some(mut job) = self.next(jobs, report) {
-            let mut group = Group::default();
-            let query = loop {
-                match job {
-                    Job::Keep { changes, clock } => {
-                        self.clock = clock;
-                        group.add(changes);
-                    }
-                    Job::Query(number, query) => break Some((number, query)),
-                }
-                if group.is_full() {
-                    break None;
-                }
-                match jobs.try_recv() {
-                    Ok(next) => job = next,
-                    Err(_) => break None,
-                }
-            };
+        while let Some(job) = self.next(jobs, report) {
+            let (group, query) = self.gather(job, jobs);
             self.keep(group, report);
             if let Some((number, query)) = query {
                 let found = self.find(&query, report);
@@ -132,6 +116,27 @@ impl Committer {
             }
         }
         self.close(report);
+    }
+
+    /// All changes that wait, up to a bound or a query.
+    fn gather(&mut self, mut job: Job, jobs: &Receiver<Job>) -> (Group, Option<(u64, Query)>) {
+        let mut group = Group::default();
+        loop {
+            match job {
+                Job::Keep { changes, clock } => {
+                    self.clock = clock;
+                    group.add(changes);
+                }
+                Job::Query(number, query) => return (group, Some((number, query))),
+            }
+            if group.is_full() {
+                return (group, None);
+            }
+            match jobs.try_recv() {
+                Ok(next) => job = next,
+                Err(_) => return (group, None),
+            }
+        }
     }
 
     /// The next job. Until it comes, a failing disk is tried, and a good one is swept.
@@ -310,7 +315,7 @@ impl Committer {
         }
         self.owed = Owed::default();
         self.doubtful.clear();
-        self.failing = None;
+        (self.failing, self.full) = (None, None);
         report(Report::Health(Ok(())));
         Ok(())
     }
@@ -331,6 +336,8 @@ impl Committer {
             report(Report::Lost(lost));
         }
         self.sweep.restart(&connection)?;
+        // What is owed needs room, and nothing is swept before it has it.
+        self.sweep.make_room(&mut connection, &self.settings, 0)?;
         self.connection = Some(connection);
         Ok(())
     }
