@@ -58,6 +58,7 @@ proptest! {
         }
         live.faults.set(None);
         live.end();
+        folder.check_counts();
         let mut image = folder.image();
         // Numbers of what was refused may be skipped, and a file that never worked has no time.
         world.oracle.last = image.last;

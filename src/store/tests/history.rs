@@ -101,9 +101,17 @@ proptest! {
         check(&world)?;
         folder.open().store.0.sweep_all(NOW_MS);
         check(&world)?;
+        folder.check_counts();
         // Dead letters are revived out of the history, or acknowledged in it.
         folder.run(changes(later, &mut world));
         check(&world)?;
+        folder.check_counts();
+        // What ended is forgotten, and what is open stays.
+        folder.open().store.0.sweep_all(u64::MAX / 2);
+        let mut image = world.oracle.image();
+        image.dead.clear();
+        prop_assert_eq!(folder.image(), image);
+        folder.check_counts();
     }
 }
 

@@ -60,6 +60,22 @@ impl Folder {
         run(self.open().store, jobs)
     }
 
+    /// Sees that each message is there as long as something needs it, and no longer.
+    pub(super) fn check_counts(&self) {
+        let database = rusqlite::Connection::open(self.path()).unwrap();
+        let wrong = "SELECT count(*) FROM message WHERE hot + cold = 0
+            OR hot <> (SELECT count(*) FROM delivery WHERE delivery.message = message.number)
+            OR cold <> (SELECT count(*) FROM history WHERE history.message = message.number)";
+        let alone =
+            "SELECT count(*) FROM (SELECT message FROM delivery UNION SELECT message FROM history)
+            WHERE message NOT IN (SELECT number FROM message)";
+        let words = "SELECT count(*) FROM words WHERE rowid NOT IN (SELECT number FROM message)";
+        for sql in [wrong, alone, words] {
+            let count: u32 = database.query_row(sql, [], |row| row.get(0)).unwrap();
+            assert_eq!(count, 0, "{sql}");
+        }
+    }
+
     /// Files whose name begins so, in order.
     pub(super) fn files(&self, prefix: &str) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
