@@ -38,6 +38,9 @@ pub(super) fn find(connection: &Connection, query: &Query) -> Result<Found, Trou
             }
             rows(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)
         }
+        Query::List(Filter { search: Some(words), .. }) if phrases(words).is_empty() => {
+            Ok(Found::default())
+        }
         Query::List(filter) => {
             let limit = filter.limit.max(1);
             let mut numbers = among_open(connection, filter, limit + 1)?;
@@ -68,7 +71,7 @@ fn among_open(connection: &Connection, filter: &Filter, limit: usize) -> Result<
                    CROSS JOIN message ON message.number = delivery.message
                    WHERE delivery.number < ?2"
         .to_owned();
-    sql.push_str(&common(filter));
+    sql.push_str(&conditions(filter));
     sql.push_str(" ORDER BY delivery.number DESC");
     let mut statement = connection.prepare_cached(&sql)?;
     let words = filter.search.as_deref().map(phrases);
@@ -107,7 +110,7 @@ fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<
         }
         _ => &["sender_key = coalesce(?4, ?5)", "recipient_key = coalesce(?4, ?5)"],
     };
-    let mut rest = common(filter);
+    let mut rest = conditions(filter);
     if filter.topic.is_some() {
         rest.push_str(" AND topic = ?3");
     }
@@ -132,7 +135,7 @@ fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<
 }
 
 /// The conditions that are the same in both places.
-fn common(filter: &Filter) -> String {
+fn conditions(filter: &Filter) -> String {
     let dead = if filter.dead { " AND ending = 2" } else { "" };
     let found = " AND message IN (SELECT rowid FROM words WHERE words MATCH ?1)";
     let search = if filter.search.is_some() { found } else { "" };

@@ -62,6 +62,8 @@ pub(super) struct Sweep {
     groups: u32,
     /// Pages in use, at most; unknown at first, and after a step.
     pages: Option<u64>,
+    /// There is no room for a history until something else changes.
+    cramped: bool,
 }
 
 impl Sweep {
@@ -97,6 +99,7 @@ impl Sweep {
         self.last_message = written.last.message;
         self.logged += changes;
         self.groups = self.groups.saturating_add(1);
+        self.cramped = false;
         for delivery in &written.ended {
             if self.unlisted_after.is_some_and(|after| *delivery > after) {
                 continue;
@@ -122,9 +125,10 @@ impl Sweep {
 
     /// Whether there is anything to do in a pause.
     pub(super) fn has_work(&self, unix_ms: u64) -> bool {
-        self.indexed < self.last_message
+        let history = self.indexed < self.last_message
             || !self.ended.is_empty()
-            || self.unlisted_after.is_some()
+            || self.unlisted_after.is_some();
+        history && !self.cramped
             || !self.crowded.is_empty()
             || self.aged != Some(unix_ms / HOUR_MS)
             || self.logged >= CHECKPOINT_CHANGES
@@ -149,8 +153,8 @@ impl Sweep {
     ) -> Result<(), Trouble> {
         self.pages = None;
         // Where there is no room for a history, there is nothing to move either.
-        let room = self.make_room(connection, settings, STEP_BYTES)?;
-        if room && (self.index_some(connection)? | self.move_some(connection)?) {
+        self.cramped = !self.make_room(connection, settings, STEP_BYTES)?;
+        if !self.cramped && (self.index_some(connection)? | self.move_some(connection)?) {
             return Ok(());
         }
         if self.forget_doubles(connection, settings)? || self.age(connection, settings, unix_ms)? {
