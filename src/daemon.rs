@@ -233,6 +233,11 @@ fn keep(
 ) -> Acceptor {
     let mut at = claim.endpoint.clone();
     while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
+        match claim.hold_home() {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("{} was removed; made it anew", claim.home.display()),
+            Err(error) => tracing::error!("the home is not this daemon's any more: {error}"),
+        }
         match acceptor.listener.place() {
             Ok(Place::Mine) => continue,
             Ok(Place::Gone) => {

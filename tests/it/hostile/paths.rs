@@ -96,19 +96,33 @@ fn another_users_socket() {
     is_left_alone(&sandbox, "belongs to the user with id 65534");
 }
 
+/// It is made anew, and locked; until then nothing can be kept, and all else goes on.
 #[test]
 fn a_home_that_is_removed() {
     let mut sandbox = Sandbox::new();
-    let mut pair = Pair::join(&sandbox);
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    ann.send("Bob", "before", json!({"requires_ack": true}));
+    ann.expect("ACK");
+    let before = bob.expect("DELIVER");
     fs::remove_dir_all(sandbox.home()).unwrap();
-    pair.talk(20);
-    sandbox.join("Newcomer");
-    let status = sandbox.run(["status"]);
-    assert!(status.status.success(), "{status:?}");
-    pair.talk(20);
-    assert!(sandbox.is_up());
-    let down = sandbox.run(["down"]);
-    assert!(down.status.success(), "{down:?}");
+    ann.send("Bob", "at most once", json!({}));
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at most once");
+    until("the store keeps messages again", || {
+        ann.send("Bob", "at least once", json!({"requires_ack": true}));
+        let answer = ann.hear().unwrap();
+        assert!(answer["type"] == "ACK" || answer["payload"]["code"] == "STORE_FAILED", "{answer}");
+        answer["type"] == "ACK"
+    });
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at least once");
+    let second = sandbox.run(["up", "--foreground", "--endpoint", "elsewhere"]);
+    assert_eq!(second.status.code(), Some(1), "the home is still claimed: {second:?}");
+
+    // What was accepted before is in the new store as well.
+    sandbox.kill();
+    sandbox.start();
+    let again = sandbox.join("Bob").expect("DELIVER");
+    assert_eq!((&again["id"], &again["payload"]), (&before["id"], &before["payload"]));
+    assert!(sandbox.run(["down"]).status.success());
     assert!(sandbox.await_daemon_end().success());
 }
 
