@@ -7,6 +7,7 @@
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
+//! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
 //! ann raw BYTES                     a frame as it stands
 //! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, all parts but the text optional
 //! ann>> bob: text                   at least once
@@ -23,7 +24,8 @@
 //! disk shows                        from here on, changes stand in the transcript
 //! ```
 //!
-//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance.
+//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance. Of
+//! rows of messages in an answer of `@relay`'s stands what tells one from another.
 
 use crate::{
     protocol::{
@@ -31,7 +33,7 @@ use crate::{
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
         payload::Capabilities,
-        record::Change,
+        record::{Change, Query, oracle::Oracle},
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -87,6 +89,10 @@ struct World {
     kept: u64,
     disk_holds: bool,
     disk_shows: bool,
+    /// Changes that are not kept yet, and what is.
+    owed: Vec<Change>,
+    disk: Oracle,
+    queries: Vec<(ClientId, Query)>,
     transcript: String,
 }
 
@@ -143,6 +149,9 @@ impl World {
             kept: 0,
             disk_holds: false,
             disk_shows: false,
+            owed: Vec::new(),
+            disk: Oracle::default(),
+            queries: Vec::new(),
             transcript: String::new(),
         }
     }
@@ -183,6 +192,15 @@ impl World {
                     head.trim().split_once(' ').unwrap_or_else(|| (head.trim(), ""));
                 let kind = Kind::parse(kind).expect("a type");
                 self.say(who, kind, "x", header, payload);
+            }
+            "asks" => {
+                let (body, data) = rest.split_once(' ').unwrap_or((rest, "{}"));
+                let mut data = data.to_owned();
+                for (id, short) in &self.ids {
+                    data = data.replace(&format!("\"{short}\""), &format!("\"{id}\""));
+                }
+                let payload = format!(r#"{{"kind":"request","body":"{body}","data":{data}}}"#);
+                self.say(who, Kind::Send, "q", "to=@relay", &payload);
             }
             "raw" => self.frame(who, rest.as_bytes().to_vec()),
             "again" => {
@@ -326,14 +344,33 @@ impl World {
             }
             self.show(&output);
         }
-        if !self.disk_holds && self.said > self.kept {
-            self.kept = self.said;
-            self.handle(Input::Kept(self.kept));
+        if !self.disk_holds {
+            if self.said > self.kept {
+                self.keep(true);
+            }
+            for (id, query) in std::mem::take(&mut self.queries) {
+                let found = self.disk.find(&query);
+                self.handle(Input::Found(id, Ok(found)));
+            }
         }
         for who in touched {
             if !self.clients[&who].stalls {
                 self.write(&who);
             }
+        }
+    }
+
+    fn keep(&mut self, with_messages: bool) {
+        for change in std::mem::take(&mut self.owed) {
+            if with_messages || !matches!(change, Change::Taken(_)) {
+                self.disk.apply(&change);
+            }
+        }
+        self.kept = self.said;
+        if with_messages {
+            self.handle(Input::Kept(self.kept));
+        } else {
+            self.handle(Input::Refused(self.kept, "no space left on device"));
         }
     }
 
@@ -343,13 +380,9 @@ impl World {
             "holds" => self.disk_holds = true,
             "keeps" => {
                 self.disk_holds = false;
-                self.kept = self.said;
-                self.handle(Input::Kept(self.kept));
+                self.keep(true);
             }
-            "fails" => {
-                self.kept = self.said;
-                self.handle(Input::Refused(self.kept, "no space left on device"));
-            }
+            "fails" => self.keep(false),
             "shows" => self.disk_shows = true,
             other => panic!("no verb: disk {other}"),
         }
@@ -376,10 +409,15 @@ impl World {
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
             Output::Keep(change) => {
                 self.said += 1;
+                self.owed.push(change.clone());
                 if !self.disk_shows {
                     return;
                 }
                 format!("keep {}", keep_text(change))
+            }
+            Output::Query(id, query) => {
+                self.queries.push((*id, query.clone()));
+                return;
             }
             Output::Log(_) => return,
             Output::Stopped => "stopped".to_owned(),
@@ -425,7 +463,24 @@ impl World {
                 object.remove("capabilities");
             }
         }
+        if let Some(messages) = payload.pointer_mut("/data/messages").and_then(Value::as_array_mut)
+        {
+            for row in messages {
+                self.shorten(row);
+            }
+        }
         payload.to_string()
+    }
+
+    fn shorten(&mut self, row: &mut Value) {
+        let object = row.as_object_mut().expect("a row");
+        for key in ["durability", "auth", "payload_meta", "taken"] {
+            object.remove(key);
+        }
+        let body = object.remove("payload").map(|payload| payload["body"].clone());
+        object.insert("body".into(), body.unwrap_or_default());
+        let id = object["id"].as_str().expect("an id").to_owned();
+        object.insert("id".into(), self.short_id(&id).into());
     }
 
     fn short_id(&mut self, id: &str) -> String {
