@@ -61,10 +61,7 @@ impl Router {
             self.close_if_over(stream);
             return Err(why);
         }
-        let meta = said.and_then(|said| said.payload_meta);
-        let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
-        let ttl_ms = meta.and_then(|meta| meta.ttl_ms).unwrap_or(self.limits.ttl_ms);
-        let expires = self.now.monotonic.plus(ttl_ms);
+        let expires = self.now.monotonic.plus(self.ttl_ms_again(said.as_ref()));
         self.keep(Change::Revived { delivery: delivery.number, expires });
         self.dead.take(delivery.id, delivery.to);
         let key = self.messages.insert(Message {
@@ -87,6 +84,13 @@ impl Router {
         self.refresh_turn(stream);
         self.pump(to);
         Ok(())
+    }
+
+    /// As long as it had, and no shorter than usual: what expired for being in a hurry isn't to do so again.
+    fn ttl_ms_again(&self, said: Option<&Shared<'_>>) -> u64 {
+        let meta = said.and_then(|said| said.payload_meta);
+        let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+        meta.and_then(|meta| meta.ttl_ms).unwrap_or_default().max(self.limits.ttl_ms)
     }
 
     /// The stream that it was in; where that is over, its sender is forgotten, and it is open again for

@@ -11,6 +11,7 @@ mod document;
 mod everywhere;
 mod independent;
 mod policy;
+mod queries;
 mod raw;
 mod sandbox;
 mod stress;

@@ -165,33 +165,46 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
 }
 
 #[test]
-fn what_is_revived_expires_again_after_the_time_it_had() {
-    check(
+fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
+    check_with(
+        Limits { ttl_ms: 100, ..Limits::default() },
         r#"here: ann bob
            bob goes
-           ann>> Bob 50ms: first
-           wait 50
+           ann>> Bob 50ms: hurry
+           ann>> Bob 500ms: patience
+           wait 500
            ann asks redeliver {"id":"a1"}
-           wait 49
+           ann asks redeliver {"id":"a2"}
+           wait 99
+           wait 1
+           wait 399
            ann asks inbox {"of":"Bob"}
            wait 1
-           ann asks message {"id":"a1"}"#,
+           ann asks message {"id":"a2"}"#,
         expect![[r#"
             here: ann bob
             bob goes
-            ann>> Bob 50ms: first
+            ann>> Bob 50ms: hurry
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            wait 50
+            ann>> Bob 500ms: patience
+                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+            wait 500
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+                ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             ann asks redeliver {"id":"a1"}
                 ann < DELIVER d1 @relay -> Ann seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
-            wait 49
-            ann asks inbox {"of":"Bob"}
-                ann < DELIVER d3 @relay -> Ann seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"first","expires":1001100,"failures":0,"from":"Ann","id":"d2","send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"recipient"}]},"kind":"response"}
+            ann asks redeliver {"id":"a2"}
+                ann < DELIVER d2 @relay -> Ann seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            wait 99
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-            ann asks message {"id":"a1"}
-                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":0,"body":"first","code":"EXPIRED","ended":1001100,"failures":0,"from":"Ann","id":"d2","send_id":"a1","seq":1,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
+            wait 399
+            ann asks inbox {"of":"Bob"}
+                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"patience","expires":1002000,"failures":0,"from":"Ann","id":"d3","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"recipient"}]},"kind":"response"}
+            wait 1
+                ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann asks message {"id":"a2"}
+                ann < DELIVER d5 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":0,"body":"patience","code":"EXPIRED","ended":1002000,"failures":0,"from":"Ann","id":"d3","send_id":"a2","seq":2,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
         "#]],
     );
 }
@@ -382,10 +395,62 @@ fn requests_of_a_connection_are_answered_in_order_and_bounded() {
                 ann < DELIVER d3 @relay -> Ann seq 3 {"body":"tap","data":{},"kind":"response"}
         "#]],
     );
+    let long = format!("here: ann\nann asks history {{\"search\":\"{}\"}}", "x".repeat(2_048));
+    assert!(run(Limits::default(), &long).contains("it may be 2048 bytes long"));
     let script = format!("here: ann\ndisk holds\n{}disk keeps", "ann asks history\n".repeat(34));
     let transcript = run(Limits::default(), &script);
     assert_eq!(transcript.matches("LIMIT").count(), 1, "{transcript}");
     assert_eq!(transcript.matches(r#""messages":[]"#).count(), 33, "{transcript}");
+}
+
+#[test]
+fn what_was_found_and_overtaken_is_looked_up_once_more() {
+    check(
+        r#"here: ann bob
+           ann>> Bob: x
+           ann>> Bob: y
+           disk holds
+           ann asks message {"id":"a1"}
+           bob acks d1
+           disk finds
+           disk keeps
+           disk holds
+           ann asks message {"id":"a2"}
+           bob acks d2
+           disk finds
+           disk finds
+           ann asks history
+           ann asks agents {"limit":1}
+           disk errs
+           disk keeps"#,
+        expect![[r#"
+            here: ann bob
+            ann>> Bob: x
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x"}
+            ann>> Bob: y
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"y"}
+            disk holds
+            ann asks message {"id":"a1"}
+            bob acks d1
+            disk finds
+            disk keeps
+                ann < DELIVER d3 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":1,"body":"x","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+            disk holds
+            ann asks message {"id":"a2"}
+            bob acks d2
+            disk finds
+            disk finds
+                ann < DELIVER d4 @relay -> Ann seq 2 {"body":"message","data":{"messages":[{"attempts":1,"body":"y","failures":0,"from":"Ann","id":"d2","send_id":"a2","seq":2,"state":"over","to":"Bob"}]},"kind":"response"}
+            ann asks history
+            ann asks agents {"limit":1}
+            disk errs
+                ann < NACK {"ack_id":"q","code":"STORE_FAILED","message":"the store could not look it up: disk I/O error"}
+                ann < DELIVER d5 @relay -> Ann seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0}],"next_cursor":"Ann"},"kind":"response"}
+            disk keeps
+        "#]],
+    );
 }
 
 #[test]

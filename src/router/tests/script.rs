@@ -21,6 +21,7 @@
 //! sleep 20000                       the daemon itself sleeps, then ticks
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
+//! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
 //! disk shows                        from here on, changes stand in the transcript
 //! ```
 //!
@@ -348,15 +349,19 @@ impl World {
             if self.said > self.kept {
                 self.keep(true);
             }
-            for (id, query) in std::mem::take(&mut self.queries) {
-                let found = self.disk.find(&query);
-                self.handle(Input::Found(id, Ok(found)));
-            }
+            self.find();
         }
         for who in touched {
             if !self.clients[&who].stalls {
                 self.write(&who);
             }
+        }
+    }
+
+    fn find(&mut self) {
+        for (id, query) in std::mem::take(&mut self.queries) {
+            let found = self.disk.find(&query);
+            self.handle(Input::Found(id, Ok(found)));
         }
     }
 
@@ -383,6 +388,12 @@ impl World {
                 self.keep(true);
             }
             "fails" => self.keep(false),
+            "finds" => self.find(),
+            "errs" => {
+                for (id, _) in std::mem::take(&mut self.queries) {
+                    self.handle(Input::Found(id, Err("disk I/O error".to_owned())));
+                }
+            }
             "shows" => self.disk_shows = true,
             other => panic!("no verb: disk {other}"),
         }
