@@ -10,7 +10,7 @@ use super::{
 use crate::protocol::relay::MessageRow;
 use argh::{ArgsInfo, FromArgs};
 
-/// Show the messages that could not be delivered, the last one first, and why.
+/// Show the messages that could not be delivered, the newest first, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,

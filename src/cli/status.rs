@@ -3,7 +3,7 @@
 use super::{
     DONE, FAILED, Failure, argv,
     ask::{ask, guest, read},
-    messages::{self, ago, ahead, each_row, people, state},
+    messages::{self, ago, ahead, each_row, people},
     place::{Asked, Place},
     print::{Colour, Out, duration, foreign_line},
 };
@@ -85,6 +85,7 @@ impl Status {
 fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
     let way = &row.way;
     let attempts = match (way.attempts, way.failures) {
+        (0, 0) if way.ended.is_some() => "never".to_owned(),
         (0, 0) => "not yet".to_owned(),
         (attempts, 0) => format!("attempt {attempts}"),
         (attempts, failures) => format!("attempt {attempts}; {failures} failed"),
@@ -139,7 +140,9 @@ fn now(row: &MessageRow<'_>) -> String {
         _ => way.why.as_deref().map(foreign_line).unwrap_or_default(),
     };
     let colon = if why.is_empty() { "" } else { ": " };
-    format!("{}{colon}{why}{ended}{expires}", state(way))
+    let code = way.code.as_deref().map(|code| format!(" ({})", foreign_line(code)));
+    let (state, code) = (foreign_line(&way.state), code.unwrap_or_default());
+    format!("{state}{code}{colon}{why}{ended}{expires}")
 }
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {

@@ -80,10 +80,7 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     let sent = send(&sandbox, &["--as", "Ann", "--topic", "t", "Bob", "one\ntwo\u{1b}[31m"]);
     let status = out(&run(&sandbox, &["status", &sent], DONE));
     assert!(status.starts_with("Ann -> Bob on t\n"), "{status}");
-    assert!(
-        status.contains("waiting (recipient): until Bob is here; it expires in 23 h"),
-        "{status}"
-    );
+    assert!(status.contains("waiting: until Bob is here; it expires in 23 h"), "{status}");
     assert!(status.contains("it survives the loss of power"), "{status}");
     let waiting = rows(&sandbox, &["inbox", "--as", "bob"]);
     assert_eq!((waiting.len(), &waiting[0]["send_id"]), (1, &sent.as_str().into()));
