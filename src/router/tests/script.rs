@@ -91,7 +91,7 @@ struct World {
     disk_holds: bool,
     disk_shows: bool,
     /// Changes that are not kept yet, and what is.
-    owed: Vec<Change>,
+    changes: Vec<Change>,
     disk: Oracle,
     queries: Vec<(ClientId, Query)>,
     transcript: String,
@@ -150,7 +150,7 @@ impl World {
             kept: 0,
             disk_holds: false,
             disk_shows: false,
-            owed: Vec::new(),
+            changes: Vec::new(),
             disk: Oracle::default(),
             queries: Vec::new(),
             transcript: String::new(),
@@ -347,7 +347,7 @@ impl World {
         }
         if !self.disk_holds {
             if self.said > self.kept {
-                self.keep(true);
+                self.keep();
             }
             self.find();
         }
@@ -365,18 +365,10 @@ impl World {
         }
     }
 
-    fn keep(&mut self, with_messages: bool) {
-        for change in std::mem::take(&mut self.owed) {
-            if with_messages || !matches!(change, Change::Taken(_)) {
-                self.disk.apply(&change);
-            }
-        }
+    fn keep(&mut self) {
         self.kept = self.said;
-        if with_messages {
-            self.handle(Input::Kept(self.kept));
-        } else {
-            self.handle(Input::Refused(self.kept, "no space left on device"));
-        }
+        self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.handle(Input::Kept(self.kept));
     }
 
     /// What the store does, and when.
@@ -385,9 +377,14 @@ impl World {
             "holds" => self.disk_holds = true,
             "keeps" => {
                 self.disk_holds = false;
-                self.keep(true);
+                self.keep();
             }
-            "fails" => self.keep(false),
+            "fails" => {
+                self.kept = self.said;
+                self.changes.retain(|change| !matches!(change, Change::Taken(_)));
+                self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+                self.handle(Input::Refused(self.kept, "no space left on device"));
+            }
             "finds" => self.find(),
             "errs" => {
                 for (id, _) in std::mem::take(&mut self.queries) {
@@ -420,7 +417,7 @@ impl World {
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
             Output::Keep(change) => {
                 self.said += 1;
-                self.owed.push(change.clone());
+                self.changes.push(change.clone());
                 if !self.disk_shows {
                     return;
                 }
