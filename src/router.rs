@@ -23,6 +23,7 @@ mod limits;
 mod message;
 mod outbox;
 pub mod policy;
+mod redelivery;
 mod relay;
 mod restore;
 mod roster;
@@ -39,7 +40,12 @@ mod topics;
 pub(crate) use hash::FastMap;
 pub use limits::Limits;
 
-use crate::protocol::{Moment, Now, code::Violation, record::Change, relay::Counts};
+use crate::protocol::{
+    Moment, Now,
+    code::Violation,
+    record::{Change, Found, Query},
+    relay::Counts,
+};
 use alarm::{Alarm, Alarms};
 use client::Client;
 use dead::DeadLetters;
@@ -47,6 +53,7 @@ use ledger::Ledger;
 use message::Message;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
+use relay::Desks;
 use roster::{Agent, Roster};
 use serde_json::value::RawValue;
 use slots::{Key, Slots};
@@ -84,6 +91,8 @@ pub enum Input<'a> {
     Kept(u64),
     /// All changes up to this one are through, but of messages nothing could be kept, and why.
     Refused(u64, &'a str),
+    /// The answer to this client's [`Output::Query`]; or why there is none, in a sentence.
+    Found(ClientId, Result<Found, String>),
     /// Bytes that the daemon holds outside the machine: half-read frames, its inbox.
     Outside(usize),
     /// The deadline is reached.
@@ -97,6 +106,8 @@ pub enum Input<'a> {
 pub enum Output {
     /// Have the store keep it. What is kept is kept in this order.
     Keep(Change),
+    /// Ask the store, after all that it was to keep before. A client has one question at a time.
+    Query(ClientId, Query),
     /// Write a frame. Frames of one client leave in this order.
     Frame(ClientId, Frame),
     /// Stop reading from the client (false), or go on (true).
@@ -169,6 +180,7 @@ pub struct Router {
     doubles: usize,
     subscriptions: Subscriptions,
     taps: Vec<ClientId>,
+    desks: Desks,
     /// Names that became free while this input is handled, for those who wait for them.
     vacated: Vec<AgentKey>,
     memory: Memory,
@@ -222,6 +234,7 @@ impl Router {
             doubles: 0,
             subscriptions: Subscriptions::default(),
             taps: Vec::new(),
+            desks: Desks::default(),
             vacated: Vec::new(),
             memory: Memory::default(),
             counts: Counts::default(),
@@ -254,6 +267,7 @@ impl Router {
             Input::Disconnected(client) => self.disconnected(client),
             Input::Kept(upto) => self.kept(upto),
             Input::Refused(upto, why) => self.refused(upto, why),
+            Input::Found(client, found) => self.found(client, found),
             Input::Outside(bytes) => self.memory.outside = bytes,
             Input::Tick => self.tick(),
             Input::Stop(reason) => self.stop(reason),

@@ -185,7 +185,9 @@ impl Core {
                 self.about.remarks.push(why);
                 self.describe();
             }
-            Report::Found(..) => {}
+            Report::Found(number, found) => {
+                self.handle(now, Input::Found(ClientId(number), found));
+            }
         }
     }
 

@@ -256,6 +256,7 @@ impl Router {
         self.log(id, "left");
         self.members -= 1;
         self.taps.retain(|other| *other != id);
+        self.desks.remove(&id);
         for pattern in &session.subscriptions {
             self.subscriptions.remove(pattern, agent);
         }

@@ -262,7 +262,7 @@ impl World {
                     return Err(format!("{id:?} is hung up without being closed"));
                 }
             }
-            Output::Gate(..) | Output::Log(_) | Output::Keep(_) => {}
+            Output::Gate(..) | Output::Log(_) | Output::Keep(_) | Output::Query(..) => {}
             Output::Stopped => return Err("nobody asked it to stop".to_owned()),
         }
         Ok(())

@@ -14,6 +14,7 @@ mod everywhere;
 mod hostile;
 mod independent;
 mod policy;
+mod queries;
 mod raw;
 mod sandbox;
 mod stress;

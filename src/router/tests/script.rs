@@ -7,6 +7,7 @@
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
+//! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
 //! ann raw BYTES                     a frame as it stands
 //! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, all parts but the text optional
 //! ann>> bob: text                   at least once
@@ -20,10 +21,12 @@
 //! sleep 20000                       the daemon itself sleeps, then ticks
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
+//! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
 //! disk shows                        from here on, changes stand in the transcript
 //! ```
 //!
-//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance.
+//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance. Of
+//! rows of messages in an answer of `@relay`'s stands what tells one from another.
 
 use crate::{
     protocol::{
@@ -31,7 +34,7 @@ use crate::{
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
         payload::Capabilities,
-        record::Change,
+        record::{Change, Query, oracle::Oracle},
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -87,6 +90,10 @@ struct World {
     kept: u64,
     disk_holds: bool,
     disk_shows: bool,
+    /// Changes that are not kept yet, and what is.
+    changes: Vec<Change>,
+    disk: Oracle,
+    queries: Vec<(ClientId, Query)>,
     transcript: String,
 }
 
@@ -143,6 +150,9 @@ impl World {
             kept: 0,
             disk_holds: false,
             disk_shows: false,
+            changes: Vec::new(),
+            disk: Oracle::default(),
+            queries: Vec::new(),
             transcript: String::new(),
         }
     }
@@ -183,6 +193,15 @@ impl World {
                     head.trim().split_once(' ').unwrap_or_else(|| (head.trim(), ""));
                 let kind = Kind::parse(kind).expect("a type");
                 self.say(who, kind, "x", header, payload);
+            }
+            "asks" => {
+                let (body, data) = rest.split_once(' ').unwrap_or((rest, "{}"));
+                let mut data = data.to_owned();
+                for (id, short) in &self.ids {
+                    data = data.replace(&format!("\"{short}\""), &format!("\"{id}\""));
+                }
+                let payload = format!(r#"{{"kind":"request","body":"{body}","data":{data}}}"#);
+                self.say(who, Kind::Send, "q", "to=@relay", &payload);
             }
             "raw" => self.frame(who, rest.as_bytes().to_vec()),
             "again" => {
@@ -326,9 +345,11 @@ impl World {
             }
             self.show(&output);
         }
-        if !self.disk_holds && self.said > self.kept {
-            self.kept = self.said;
-            self.handle(Input::Kept(self.kept));
+        if !self.disk_holds {
+            if self.said > self.kept {
+                self.keep();
+            }
+            self.find();
         }
         for who in touched {
             if !self.clients[&who].stalls {
@@ -337,18 +358,38 @@ impl World {
         }
     }
 
+    fn find(&mut self) {
+        for (id, query) in std::mem::take(&mut self.queries) {
+            let found = self.disk.find(&query);
+            self.handle(Input::Found(id, Ok(found)));
+        }
+    }
+
+    fn keep(&mut self) {
+        self.kept = self.said;
+        self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.handle(Input::Kept(self.kept));
+    }
+
     /// What the store does, and when.
     fn disk(&mut self, verb: &str) {
         match verb {
             "holds" => self.disk_holds = true,
             "keeps" => {
                 self.disk_holds = false;
-                self.kept = self.said;
-                self.handle(Input::Kept(self.kept));
+                self.keep();
             }
             "fails" => {
                 self.kept = self.said;
+                self.changes.retain(|change| !matches!(change, Change::Taken(_)));
+                self.changes.drain(..).for_each(|change| self.disk.apply(&change));
                 self.handle(Input::Refused(self.kept, "no space left on device"));
+            }
+            "finds" => self.find(),
+            "errs" => {
+                for (id, _) in std::mem::take(&mut self.queries) {
+                    self.handle(Input::Found(id, Err("disk I/O error".to_owned())));
+                }
             }
             "shows" => self.disk_shows = true,
             other => panic!("no verb: disk {other}"),
@@ -376,10 +417,15 @@ impl World {
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
             Output::Keep(change) => {
                 self.said += 1;
+                self.changes.push(change.clone());
                 if !self.disk_shows {
                     return;
                 }
                 format!("keep {}", keep_text(change))
+            }
+            Output::Query(id, query) => {
+                self.queries.push((*id, query.clone()));
+                return;
             }
             Output::Log(_) => return,
             Output::Stopped => "stopped".to_owned(),
@@ -425,7 +471,24 @@ impl World {
                 object.remove("capabilities");
             }
         }
+        if let Some(messages) = payload.pointer_mut("/data/messages").and_then(Value::as_array_mut)
+        {
+            for row in messages {
+                self.shorten(row);
+            }
+        }
         payload.to_string()
+    }
+
+    fn shorten(&mut self, row: &mut Value) {
+        let object = row.as_object_mut().expect("a row");
+        for key in ["durability", "auth", "payload_meta", "taken"] {
+            object.remove(key);
+        }
+        let body = object.remove("payload").map(|payload| payload["body"].clone());
+        object.insert("body".into(), body.unwrap_or_default());
+        let id = object["id"].as_str().expect("an id").to_owned();
+        object.insert("id".into(), self.short_id(&id).into());
     }
 
     fn short_id(&mut self, id: &str) -> String {
