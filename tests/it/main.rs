@@ -15,5 +15,6 @@ mod sandbox;
 mod stress;
 mod terminal;
 mod tidy;
+mod upgrade;
 mod wire;
 mod wrap;
