@@ -22,21 +22,45 @@ use serde_json::json;
 use std::{
     collections::{HashMap, HashSet},
     io::{Read, Write},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
 
 /// Messages each way in a round; in each, a connection is cut once.
 const MESSAGES: usize = 200;
 
+/// About what a client hears in a round.
+const ROUND_BYTES: usize = 250 * MESSAGES;
+
 /// As many as the backoff leaves time for.
-const ROUNDS: u64 = 5;
+const ROUNDS: usize = 5;
+
+/// Bytes that a client still hears before its connection is cut.
+struct Budget(AtomicUsize);
+
+impl Budget {
+    const NONE: usize = usize::MAX;
+
+    /// How many of so many bytes are passed on; once it isn't all of them, there is no budget any more.
+    fn spend(&self, count: usize) -> usize {
+        let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
+            Self::NONE => None,
+            left => Some(left.checked_sub(count).unwrap_or(Self::NONE)),
+        });
+        spent.map_or(count, |left| left.min(count))
+    }
+}
 
 /// Between a client and the daemon: it can be cut.
 struct Proxy {
     endpoint: Endpoint,
     listener: Arc<Listener>,
     streams: Arc<Mutex<Vec<Stream>>>,
+    budget: Arc<Budget>,
     accepting: Option<thread::JoinHandle<()>>,
 }
 
@@ -45,8 +69,10 @@ impl Proxy {
         let endpoint = Endpoint::inside(sandbox.directory(), name).unwrap();
         let listener = Arc::new(Listener::bind(&endpoint).unwrap());
         let streams = Arc::<Mutex<Vec<Stream>>>::default();
+        let budget = Arc::new(Budget(AtomicUsize::new(Budget::NONE)));
         let (daemon, accepts, opened) =
             (sandbox.endpoint(), Arc::clone(&listener), Arc::clone(&streams));
+        let spends = Arc::clone(&budget);
         let accepting = thread::spawn(move || {
             while let Ok(near) = accepts.accept() {
                 // Where no daemon is, the client is told so by the end.
@@ -56,35 +82,37 @@ impl Proxy {
                 };
                 opened.lock().extend([near.clone(), far.clone()]);
                 let (from, to) = (near.clone(), far.clone());
-                thread::spawn(move || pump(&from, &to));
-                thread::spawn(move || pump(&far, &near));
+                thread::spawn(move || pump(&from, &to, |count| count));
+                let spends = Arc::clone(&spends);
+                thread::spawn(move || pump(&far, &near, |count| spends.spend(count)));
             }
         });
-        Self { endpoint, listener, streams, accepting: Some(accepting) }
+        Self { endpoint, listener, streams, budget, accepting: Some(accepting) }
     }
 
-    /// Ends all connections that go through it.
-    fn cut(&self) {
-        for stream in self.streams.lock().drain(..) {
-            stream.hang_up();
-        }
+    /// Cuts the client off once it has heard so many bytes more, be it within a frame.
+    fn cut_after(&self, bytes: usize) {
+        self.budget.0.store(bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.listener.stop();
-        self.cut();
+        for stream in self.streams.lock().drain(..) {
+            stream.hang_up();
+        }
         drop(self.accepting.take().map(thread::JoinHandle::join));
     }
 }
 
-fn pump(mut from: &Stream, mut to: &Stream) {
+/// Passes on what it reads, until `allow` says fewer bytes than there are.
+fn pump(mut from: &Stream, mut to: &Stream, allow: impl Fn(usize) -> usize) {
     let mut buffer = [0; 4096];
-    loop {
-        match from.read(&mut buffer) {
-            Ok(count) if count > 0 && to.write_all(&buffer[..count]).is_ok() => {}
-            _ => break,
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let allowed = allow(count);
+        if to.write_all(&buffer[..allowed]).is_err() || allowed < count {
+            break;
         }
     }
     from.hang_up();
@@ -150,8 +178,7 @@ impl Agent {
 
     #[track_caller]
     fn next(&self) -> Fact {
-        let fact = self.facts.recv_timeout(WATCHDOG);
-        fact.unwrap_or_else(|_| panic!("nothing happens any more; missed: {:?}", self.missed))
+        self.facts.recv_timeout(WATCHDOG).expect("something happens")
     }
 
     /// Hears numbers in order, each once, until it has heard `missing` and was answered for all that it
@@ -160,7 +187,11 @@ impl Agent {
     fn hear(&mut self, mut missing: HashSet<usize>, mut unanswered: usize) -> HashSet<usize> {
         let mut refused = HashSet::new();
         while !missing.is_empty() || unanswered > 0 {
-            match self.next() {
+            let fact = self.facts.recv_timeout(WATCHDOG);
+            let fact = fact.unwrap_or_else(|_| {
+                panic!("no {missing:?}, {unanswered} unanswered; missed: {:?}", self.missed)
+            });
+            match fact {
                 Fact::Heard(body) => {
                     let number = body.parse().unwrap();
                     assert!(self.last < Some(number), "{number} comes after {:?}", self.last);
@@ -184,6 +215,17 @@ impl Agent {
     }
 }
 
+/// The first words, after which the daemon has both names kept, and each has a stream that it can name at
+/// a return.
+#[track_caller]
+fn greet(ann: &mut Agent, bob: &mut Agent) {
+    bob.send("Ann", 0, true);
+    ann.send("Bob", 0, true);
+    for agent in [ann, bob] {
+        agent.hear(HashSet::from([0]), 1);
+    }
+}
+
 /// Ann and Bob talk, and Ann's connection is cut again and again.
 fn talk_while_cut(seed: u64) {
     let sandbox = Sandbox::new();
@@ -191,15 +233,12 @@ fn talk_while_cut(seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut ann = Agent::join(&proxy.endpoint, "Ann");
     let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
-    // A stream of which nothing was heard can't be named at a return.
-    bob.send("Ann", 0, true);
-    ann.hear(HashSet::from([0]), 0);
-    bob.hear(HashSet::new(), 1);
+    greet(&mut ann, &mut bob);
     let mut next = 1;
     for _ in 0..ROUNDS {
         let numbers: Vec<_> = (next..next + MESSAGES).collect();
         next += MESSAGES;
-        let cut_at = random.next_u64() as usize % MESSAGES;
+        proxy.cut_after(random.next_u32() as usize % ROUND_BYTES);
         let (mut kept, mut tossed) = (HashSet::new(), HashSet::new());
         for (place, number) in numbers.iter().enumerate() {
             // Once the last one is accepted, all that is refused has been.
@@ -207,9 +246,6 @@ fn talk_while_cut(seed: u64) {
             if at_least_once { &mut kept } else { &mut tossed }.insert(*number);
             bob.send("Ann", *number, at_least_once);
             ann.send("Bob", *number, true);
-            if place == cut_at {
-                proxy.cut();
-            }
         }
         let refused = bob.hear(numbers.iter().copied().collect(), kept.len());
         assert!(refused.is_subset(&tossed), "{refused:?}");
@@ -234,9 +270,10 @@ fn a_daemon_that_is_killed_costs_nothing_that_is_sent_at_least_once() {
     let mut sandbox = Sandbox::new();
     let mut ann = Agent::join(&sandbox.endpoint(), "Ann");
     let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
+    greet(&mut ann, &mut bob);
     let mut random = ChaCha8Rng::seed_from_u64(7);
-    for round in 0..ROUNDS as usize {
-        let numbers: Vec<_> = (round * MESSAGES..(round + 1) * MESSAGES).collect();
+    for round in 0..ROUNDS {
+        let numbers: Vec<_> = (1 + round * MESSAGES..=(round + 1) * MESSAGES).collect();
         let kill_at = random.next_u64() as usize % MESSAGES;
         for (place, number) in numbers.iter().enumerate() {
             bob.send("Ann", *number, true);
@@ -258,8 +295,9 @@ fn a_daemon_that_is_replaced_costs_nothing_that_is_sent_at_least_once() {
     let endpoint = place.0.endpoint();
     let mut ann = Agent::join(&endpoint, "Ann");
     let mut bob = Agent::join(&endpoint, "Bob");
+    greet(&mut ann, &mut bob);
     let mut told = place.0.join("Cid");
-    for number in 0..MESSAGES {
+    for number in 1..=MESSAGES {
         bob.send("Ann", number, true);
         ann.send("Bob", number, true);
         if number == MESSAGES / 2 {
@@ -267,8 +305,8 @@ fn a_daemon_that_is_replaced_costs_nothing_that_is_sent_at_least_once() {
             assert_eq!(told.expect("BYE")["payload"]["reason"], "upgrade");
         }
     }
-    bob.hear((0..MESSAGES).collect(), MESSAGES);
-    ann.hear((0..MESSAGES).collect(), MESSAGES);
+    bob.hear((1..=MESSAGES).collect(), MESSAGES);
+    ann.hear((1..=MESSAGES).collect(), MESSAGES);
 }
 
 #[test]
