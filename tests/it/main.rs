@@ -20,5 +20,6 @@ mod sandbox;
 mod stress;
 mod terminal;
 mod tidy;
+mod upgrade;
 mod wire;
 mod wrap;
