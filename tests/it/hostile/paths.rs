@@ -1,7 +1,7 @@
 //! What else can stand, or suddenly not stand, where the daemon's files are.
 
 use super::siege::Pair;
-use crate::sandbox::{Sandbox, WATCHDOG, until};
+use crate::sandbox::{Sandbox, WATCHDOG, output, until};
 use platform::transport::{Listener, Stream};
 use serde_json::json;
 use std::{
@@ -115,8 +115,13 @@ fn a_home_that_is_removed() {
         answer["type"] == "ACK"
     });
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at least once");
-    let second = sandbox.run(["up", "--foreground", "--endpoint", "elsewhere"]);
-    assert_eq!(second.status.code(), Some(1), "the home is still claimed: {second:?}");
+    let elsewhere = sandbox.directory().join("elsewhere");
+    let mut second = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+    second.arg("--endpoint").arg(elsewhere).arg("--home").arg(sandbox.home());
+    second.args(["up", "--foreground"]);
+    let second = output(second);
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("a daemon with the home") && second.status.code() == Some(1), "{said}");
 
     // What was accepted before is in the new store as well.
     sandbox.kill();
