@@ -14,6 +14,7 @@ pub mod name;
 pub mod payload;
 pub mod record;
 pub mod relay;
+pub mod secret;
 pub mod text;
 pub mod topic;
 mod words;

@@ -1,0 +1,160 @@
+//! Secrets: tokens and keys. Who holds one says it; who checks it keeps only its hash.
+
+use super::record::Hash;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::{self, Write};
+use subtle::ConstantTimeEq;
+
+/// What stands before a hash where a person sees it, so that nobody takes it for the secret itself.
+const HASH_MARK: &str = "sha256:";
+
+/// A text that only its holder may know. It is never part of what is logged or printed for debugging.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// What somebody says is one.
+    #[must_use]
+    pub fn stated(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// One of our own making: 256 random bits in 64 hexadecimal digits.
+    #[must_use]
+    pub fn from_random(bits: [u8; 32]) -> Self {
+        Self(hexadecimal(&bits).into())
+    }
+
+    /// Reads one of our own making.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        bytes(text).map(Self::from_random)
+    }
+
+    /// The text itself, for the one place that it is meant for.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What may be kept of it: SHA-256 of its text.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+
+    /// Whether it is the one with this hash.
+    #[must_use]
+    pub fn has_hash(&self, hash: &Hash) -> bool {
+        is_same(&self.hash(), hash)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Compares hashes in a time that says nothing about where they differ.
+#[must_use]
+pub fn is_same(one: &Hash, other: &Hash) -> bool {
+    one.ct_eq(other).into()
+}
+
+/// A hash as a file states it: `sha256:` and 64 hexadecimal digits.
+#[must_use]
+pub fn hash_text(hash: &Hash) -> String {
+    format!("{HASH_MARK}{}", hexadecimal(hash))
+}
+
+/// Reads what [`hash_text`] wrote.
+#[must_use]
+pub fn parse_hash(text: &str) -> Option<Hash> {
+    bytes(text.strip_prefix(HASH_MARK)?)
+}
+
+fn hexadecimal(bytes: &[u8; 32]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String takes every text");
+        text
+    })
+}
+
+/// Reads exactly 64 digits, letters small.
+fn bytes(text: &str) -> Option<[u8; 32]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != 32 || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+const fn digit(character: u8) -> Option<u8> {
+    match character {
+        b'0'..=b'9' => Some(character - b'0'),
+        b'a'..=b'f' => Some(character - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_sha_256_of_the_text() {
+        // From FIPS 180-2, appendix B.1.
+        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash_text(&Secret::stated("abc").hash()), abc);
+        assert_eq!(parse_hash(abc), Some(Secret::stated("abc").hash()));
+    }
+
+    #[test]
+    fn only_the_secret_has_its_hash() {
+        let hash = Secret::stated("key").hash();
+        assert!(Secret::stated("key").has_hash(&hash));
+        for other in ["", "kez", "key ", "Key"] {
+            assert!(!Secret::stated(other).has_hash(&hash), "{other:?}");
+        }
+        let mut near = hash;
+        near[31] ^= 1;
+        assert!(is_same(&hash, &hash) && !is_same(&hash, &near));
+    }
+
+    #[test]
+    fn a_made_secret_reads_back_and_nothing_else_does() {
+        let made = Secret::from_random(std::array::from_fn(|at| at as u8 * 8 + 3));
+        let text = made.reveal();
+        assert_eq!((text.len(), &text[..6]), (64, "030b13"));
+        assert_eq!(Secret::parse(text).unwrap().reveal(), text);
+        for wrong in ["", &text[1..], &text.to_uppercase(), &format!("{text}0"), &"g".repeat(64)] {
+            assert!(Secret::parse(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_hash_without_its_mark_is_none() {
+        let hash = hash_text(&[7; 32]);
+        let bare = &hash["sha256:".len()..];
+        for wrong in ["", "sha256:", bare, &format!("sha512:{bare}"), &format!("{hash}00")] {
+            assert!(parse_hash(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn debugging_never_shows_a_secret() {
+        let secret = Secret::stated("planted");
+        assert_eq!(
+            format!("{secret:?} {:#?}", Some(&secret)),
+            "Secret(…) Some(\n    Secret(…),\n)"
+        );
+        assert_eq!(serde_json::to_string(&secret).unwrap(), r#""planted""#);
+    }
+}
