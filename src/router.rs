@@ -4,10 +4,10 @@
 //! order. The machine never waits, reads no clock and returns no error: a peer's mistake becomes an
 //! answer or a close.
 //!
-//! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what a session
-//! may say `session`'s; a SEND is judged in `send`, and what was taken goes out in `delivery`. Behind
-//! them stand plain tables: `roster` (names), `client` (connections), `stream` (order), `outbox`
-//! (bounds), `doubles`, `topics`, `alarm`.
+//! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what outlives a
+//! connection `session`'s, what a member may say `member`'s; a SEND is judged in `send`, and what was
+//! taken goes out in `delivery`. Behind them stand plain tables: `roster` (names), `client`
+//! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
 mod alarm;
 mod answer;
@@ -20,6 +20,7 @@ mod hash;
 mod heartbeat;
 mod ledger;
 mod limits;
+mod member;
 mod message;
 mod outbox;
 mod relay;
@@ -38,7 +39,12 @@ mod topics;
 pub(crate) use hash::FastMap;
 pub use limits::Limits;
 
-use crate::protocol::{Moment, Now, code::Violation, record::Change, relay::Counts};
+use crate::protocol::{
+    Moment, Now,
+    code::Violation,
+    record::{Change, Hash},
+    relay::Counts,
+};
 use alarm::{Alarm, Alarms};
 use client::Client;
 use dead::DeadLetters;
@@ -152,7 +158,7 @@ pub struct Router {
     woke: Moment,
     alarms: Alarms,
     clients: FastMap<ClientId, Client>,
-    /// Those without a session, the oldest first.
+    /// Those who are nobody yet, the oldest first.
     strangers: BTreeSet<ClientId>,
     members: usize,
     roster: Roster,
@@ -167,6 +173,8 @@ pub struct Router {
     /// SENDs that are remembered, of all names.
     doubles: usize,
     subscriptions: Subscriptions,
+    /// Whose session a token takes up, or took up last.
+    tokens: FastMap<Hash, AgentKey>,
     taps: Vec<ClientId>,
     /// Names that became free while this input is handled, for those who wait for them.
     vacated: Vec<AgentKey>,
@@ -220,6 +228,7 @@ impl Router {
             relay_seq_base: 0,
             doubles: 0,
             subscriptions: Subscriptions::default(),
+            tokens: FastMap::default(),
             taps: Vec::new(),
             vacated: Vec::new(),
             memory: Memory::default(),
@@ -293,6 +302,7 @@ impl Router {
                 Alarm::Client(client) => self.ring_client(client),
                 Alarm::Message(message) => self.ring_message(message),
                 Alarm::Agent(agent) => self.ring_agent(agent),
+                Alarm::Session(agent) => self.ring_session(agent),
                 Alarm::Stop => self.stopped(),
             }
         }

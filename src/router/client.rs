@@ -4,7 +4,7 @@ use super::{
     AgentKey, MessageKey,
     message::{SendId, Speaker},
 };
-use crate::protocol::{Moment, name::Name, payload::Capabilities, topic::Pattern};
+use crate::protocol::{Moment, name::Name, payload::Capabilities};
 use std::collections::VecDeque;
 
 /// One connection.
@@ -34,8 +34,8 @@ pub(super) enum Stage {
     },
     /// It wants a name that somebody has, who is being asked for a sign of life.
     Contender(Box<Contender>),
-    /// It has a session.
-    Member(Box<Session>),
+    /// It speaks for an agent.
+    Member(Box<Seat>),
     /// It was told why, and writes its last frames.
     Closing {
         /// When it was told.
@@ -58,15 +58,14 @@ pub(super) struct Contender {
 
 /// From WELCOME to the end of the connection.
 #[derive(Debug)]
-pub(super) struct Session {
-    /// Its id, and how its agent is known.
+pub(super) struct Seat {
+    /// Its session's id, and how its agent is known.
     pub(super) speaker: Speaker,
     pub(super) capabilities: Capabilities,
-    pub(super) subscriptions: Vec<Pattern>,
     pub(super) tap: Option<Tap>,
 }
 
-impl Session {
+impl Seat {
     /// At-least-once DELIVERs that may be on the way.
     pub(super) const fn in_flight_max(&self) -> u64 {
         if self.capabilities.ack { self.capabilities.max_inflight } else { 0 }

@@ -35,7 +35,7 @@ impl Router {
     fn next_for(&self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
         let agent = self.roster.get(agent)?;
         let id = agent.client?;
-        let stream = agent.outbox.next(self.session(id)?.in_flight_max())?;
+        let stream = agent.outbox.next(self.seat_of(id)?.in_flight_max())?;
         let (_, key) = *self.streams[stream].waiting.front()?;
         #[cfg(test)]
         let key = self.swapped(stream).unwrap_or(key);
@@ -77,11 +77,11 @@ impl Router {
     fn frame_of(&mut self, key: MessageKey, client: ClientId) -> Option<Frame> {
         let mut head = self.room(HEAD_BYTES);
         let message = &self.messages[key];
-        let (kept, session) = (message.kept()?, self.session(client)?);
+        let (kept, seat) = (message.kept()?, self.seat_of(client)?);
         let Kept { id, shared, speaker, .. } = kept;
         let delivery = Delivery {
             seq: message.seq,
-            session_id: (&*session.speaker.session).into(),
+            session_id: (&*seat.speaker.session).into(),
             original_to: kept.to_everyone.then(|| EVERYONE.into()),
             attempt: kept.attempts,
             requires_ack: true,

@@ -67,8 +67,8 @@ impl Router {
                 if !self.taps.contains(&said.client) {
                     self.taps.push(said.client);
                 }
-                if let Some(session) = self.session_mut(said.client) {
-                    session.tap = Some(Tap { asked: (&*said.envelope.id).into(), lost: 0 });
+                if let Some(seat) = self.seat_mut(said.client) {
+                    seat.tap = Some(Tap { asked: (&*said.envelope.id).into(), lost: 0 });
                 }
                 self.respond(said, "tap", &raw(&Empty {}));
             }
@@ -125,11 +125,12 @@ impl Router {
 
     fn row(&self, agent: AgentKey) -> AgentRow<'_> {
         let agent = &self.roster[agent];
-        let session = agent.client.and_then(|client| self.session(client));
+        let seat = agent.client.and_then(|client| self.seat_of(client));
+        let session = agent.session.as_deref();
         AgentRow {
             name: agent.name.as_str().into(),
-            here: session.is_some(),
-            session: session.map(|session| (&*session.speaker.session).into()),
+            here: seat.is_some(),
+            session: seat.map(|seat| (&*seat.speaker.session).into()),
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
             queued_bytes: agent.outbox.total().bytes as u64,
@@ -170,7 +171,7 @@ impl Router {
             Spoken { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let delivery = Delivery {
             seq,
-            session_id: (&*self.session(client)?.speaker.session).into(),
+            session_id: (&*self.seat_of(client)?.speaker.session).into(),
             original_to: None,
             attempt: 1,
             requires_ack: false,
@@ -205,8 +206,7 @@ impl Router {
         let bytes = said.bytes + 4 * HEAD_BYTES;
         let fits = bytes <= self.limits.frame_bytes_max;
         let has_room = self.clients[&client].window.has_room(bytes, window_bytes);
-        let Some(Tap { asked, lost }) = self.session_mut(client).and_then(|s| s.tap.as_mut())
-        else {
+        let Some(Tap { asked, lost }) = self.seat_mut(client).and_then(|s| s.tap.as_mut()) else {
             return;
         };
         if !has_room {

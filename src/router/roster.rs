@@ -1,7 +1,8 @@
 //! Known names, and who is here under them.
 
 use super::{
-    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox, slots::Slots,
+    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox,
+    session::Session, slots::Slots,
 };
 use crate::protocol::{
     Moment,
@@ -18,6 +19,8 @@ pub(super) struct Agent {
     pub(super) name: Name,
     /// Its connection, while it is here.
     pub(super) client: Option<ClientId>,
+    /// What it takes up again when it comes back. A guest has none.
+    pub(super) session: Option<Box<Session>>,
     /// Since when it is here, or away.
     pub(super) since_unix_ms: u64,
     /// When its name is to be forgotten, while it is away.
@@ -68,6 +71,7 @@ impl Roster {
             number,
             name,
             client: None,
+            session: None,
             since_unix_ms: 0,
             forget_at: None,
             outbox: Outbox::default(),

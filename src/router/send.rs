@@ -250,11 +250,26 @@ impl Router {
     fn recipients(&self, said: &Said<'_>) -> Vec<AgentKey> {
         let mut recipients = Vec::new();
         match said.envelope.topic.as_deref() {
-            Some(topic) => self.subscriptions.collect(topic, &mut recipients),
+            Some(topic) => {
+                self.subscriptions.collect(topic, &mut recipients);
+                recipients.retain(|agent| self.hears_topics(*agent, said.requires_ack));
+            }
             None => recipients.extend_from_slice(self.roster.here()),
         }
         recipients.retain(|agent| *agent != said.from);
         recipients
+    }
+
+    /// Whether a subscriber is here, or takes up its session again and is to find such mail then.
+    fn hears_topics(&self, agent: AgentKey, requires_ack: bool) -> bool {
+        let agent = &self.roster[agent];
+        agent.client.is_some()
+            || requires_ack
+                && agent.session.as_deref().is_some_and(|session| {
+                    session.capabilities.resume
+                        && session.capabilities.ack
+                        && session.is_good_at(self.now.monotonic)
+                })
     }
 
     fn judge_recipient(&self, said: &Said<'_>, to: AgentKey) -> Verdict {
@@ -262,11 +277,11 @@ impl Router {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
         };
         let name = &agent.name;
-        match agent.client.and_then(|client| self.session(client)) {
+        match agent.client.and_then(|client| self.seat_of(client)) {
             None if !said.requires_ack || agent.is_guest() => {
                 return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
             }
-            Some(session) if said.requires_ack && !session.capabilities.ack => {
+            Some(seat) if said.requires_ack && !seat.capabilities.ack => {
                 let message = format!("{name} doesn't acknowledge: send without requires_ack");
                 return Verdict::Refuse(NackCode::NoAck, message);
             }
@@ -368,11 +383,11 @@ impl Router {
         let room = self.room(if shared.is_some() && is_large { HEAD_BYTES } else { said.bytes });
         let recipient = &self.roster[to];
         let client = recipient.client.expect("who is away gets no at-most-once mail");
-        let session = self.session(client).expect("an agent that is here has a session");
+        let seat = self.seat_of(client).expect("an agent that is here has a seat");
         let speaker = self.speaker(said);
         let delivery = Delivery {
             seq,
-            session_id: (&*session.speaker.session).into(),
+            session_id: (&*seat.speaker.session).into(),
             original_to: shared.map(|_| EVERYONE.into()),
             attempt: 1,
             requires_ack: false,
@@ -385,7 +400,7 @@ impl Router {
         let bytes = frame.bytes();
         let waits = !self.streams[stream].waiting.is_empty()
             || seq > self.streams[stream].reserved
-            || recipient.outbox.next(session.in_flight_max()).is_some()
+            || recipient.outbox.next(seat.in_flight_max()).is_some()
             || !self.clients[&client].window.has_room(bytes, self.limits.window_bytes);
         if waits {
             return Some(frame);
@@ -399,7 +414,7 @@ impl Router {
     }
 
     pub(super) fn speaker(&self, said: &Said<'_>) -> &Speaker {
-        &self.session(said.client).expect("only a member's SEND is taken").speaker
+        &self.seat_of(said.client).expect("only a member's SEND is taken").speaker
     }
 
     /// What all recipients get.

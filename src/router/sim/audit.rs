@@ -90,8 +90,8 @@ impl Router {
         let Some(client) = agent.client.map(|client| &self.clients[&client]) else {
             return ensure(on_way == 0, || "on the way to nobody".into());
         };
-        let Stage::Member(session) = &client.stage else { return Ok(()) };
-        let most = session.in_flight_max();
+        let Stage::Member(seat) = &client.stage else { return Ok(()) };
+        let most = seat.in_flight_max();
         ensure(on_way as u64 <= most, || format!("{on_way} of {most} are on the way"))?;
         let is_idle = client.window.frames().all(|handed| matches!(handed.what, What::Answer));
         ensure(!is_idle || agent.outbox.next(most).is_none(), || {

@@ -360,7 +360,7 @@ fn a_contender_that_goes_is_forgotten() {
 }
 
 #[test]
-fn sessions_are_not_resumed_yet() {
+fn resume_is_not_served_yet() {
     check(
         r#"ann connects
            ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
@@ -375,7 +375,7 @@ fn sessions_are_not_resumed_yet() {
             ann says RESUME {"streams":7}
                 ann < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: data did not match any variant of untagged enum ResumeStreams","ref":"x"}
             ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}
-                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"this daemon can't resume sessions yet; this is a fresh one","ref":"x"}
+                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"x"}
                 ann < WELCOME {"agent":"Ann"}
             ann says RESUME {"session_id":"s-1","agent":"Ann"}
                 ann < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"this daemon can't resume sessions yet; say HELLO for a fresh one"}
@@ -451,7 +451,7 @@ fn a_guest_sends_and_is_in_no_broadcast_and_no_listing() {
 }
 
 #[test]
-fn capabilities_are_granted_as_asked_but_for_what_is_not_served_yet() {
+fn capabilities_are_granted_as_asked() {
     check(
         r#"ann joins {"capabilities":{"ack":false,"max_inflight":3}}
            bob joins {"capabilities":{"supports_topics":false,"resume":true}}"#,
@@ -459,7 +459,7 @@ fn capabilities_are_granted_as_asked_but_for_what_is_not_served_yet() {
             ann joins {"capabilities":{"ack":false,"max_inflight":3}}
                 ann < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":3,"resume":false,"supports_topics":true}}
             bob joins {"capabilities":{"supports_topics":false,"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
         "#]],
     );
 }

@@ -23,7 +23,9 @@
 //! disk shows                        from here on, changes stand in the transcript
 //! ```
 //!
-//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance.
+//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
+//! sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the token of bob's
+//! second WELCOME.
 
 use crate::{
     protocol::{
@@ -82,6 +84,9 @@ struct World {
     names: BTreeMap<ClientId, String>,
     next_client: u64,
     ids: BTreeMap<String, String>,
+    sessions: BTreeMap<String, String>,
+    /// By `NAME:NUMBER`.
+    tokens: BTreeMap<String, String>,
     /// Changes that were said, and that are kept.
     said: u64,
     kept: u64,
@@ -112,7 +117,11 @@ fn keep_text(change: &Change) -> String {
             format!("{} {is}", agent.name)
         }
         Change::AgentForgotten(agent) => format!("agent {agent} forgotten"),
-        Change::Session(session) => format!("session {} of agent {}", session.id, session.agent),
+        Change::Session(session) => {
+            let agent = session.agent;
+            let until = session.expires.map(|at| format!(" until {}", at.0)).unwrap_or_default();
+            format!("session of agent {agent} with {:?}{until}", session.subscriptions)
+        }
         Change::SessionEnded { agent } => format!("session of agent {agent} ended"),
         Change::Stream(stream) => {
             let topic = stream.topic.as_deref().unwrap_or_default();
@@ -139,6 +148,8 @@ impl World {
             names: BTreeMap::new(),
             next_client: 1,
             ids: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             said: 0,
             kept: 0,
             disk_holds: false,
@@ -277,6 +288,10 @@ impl World {
     }
 
     fn say(&mut self, who: &str, kind: Kind, id: &str, header: &str, payload: &str) {
+        let mut payload = payload.to_owned();
+        for (name, token) in &self.tokens {
+            payload = payload.replace(&format!("\"{name}\""), &format!("\"{token}\""));
+        }
         let mut fields = BTreeMap::new();
         for word in header.split(' ').filter(|word| !word.is_empty()) {
             let (key, value) = word.split_once('=').expect("key=value");
@@ -288,7 +303,7 @@ impl World {
             topic: fields.get("topic").copied(),
             ..Header::new(kind, fields.get("id").copied().unwrap_or(id), 1)
         };
-        let mut members = vec![("payload", payload)];
+        let mut members = vec![("payload", payload.as_str())];
         if let Some(meta) = fields.get("meta") {
             members.push(("payload_meta", meta));
         }
@@ -366,8 +381,9 @@ impl World {
     fn show(&mut self, output: &Output) {
         let text = match output {
             Output::Frame(id, frame) => {
-                let text = self.frame_text(frame);
-                format!("{} < {text}", self.names[id])
+                let who = self.names[id].clone();
+                let text = self.frame_text(&who, frame);
+                format!("{who} < {text}")
             }
             Output::Gate(id, open) => {
                 format!("{} gate {}", self.names[id], if *open { "opens" } else { "shuts" })
@@ -388,13 +404,13 @@ impl World {
     }
 
     /// A frame on one line: type, what it says about itself, payload.
-    fn frame_text(&mut self, frame: &Frame) -> String {
+    fn frame_text(&mut self, who: &str, frame: &Frame) -> String {
         let mut bytes = frame.head.clone();
         bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
         let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
         assert_eq!(length, bytes.len() - 4, "the length is right");
         let envelope = Envelope::read(&bytes[4..]).expect("the machine writes good envelopes");
-        let payload = self.payload_text(&envelope);
+        let payload = self.payload_text(who, &envelope);
         if envelope.kind != Kind::Deliver {
             return format!("{} {payload}", envelope.kind.as_str());
         }
@@ -414,11 +430,24 @@ impl World {
         text
     }
 
-    fn payload_text(&mut self, envelope: &Envelope<'_>) -> String {
+    fn payload_text(&mut self, who: &str, envelope: &Envelope<'_>) -> String {
         let mut payload: Value = serde_json::from_str(envelope.payload).unwrap();
         if let Some(object) = payload.as_object_mut() {
-            for key in ["nonce", "resume_token", "session_id", "server"] {
+            for key in ["nonce", "server"] {
                 object.remove(key);
+            }
+            if let Some(Value::String(token)) = object.remove("resume_token") {
+                let mut free = (1..).map(|number| format!("{who}:{number}"));
+                let name = free.find(|name| !self.tokens.contains_key(name)).unwrap();
+                self.tokens.insert(name, token);
+            }
+            if let Some(Value::String(id)) = object.remove("session_id") {
+                if let Some(known) = self.sessions.get(&id) {
+                    object.insert("session_id".to_owned(), known.as_str().into());
+                } else {
+                    let name = format!("s{}", self.sessions.len() + 1);
+                    self.sessions.insert(id, name);
+                }
             }
             let usual = serde_json::to_value(Capabilities::default()).unwrap();
             if object.get("capabilities") == Some(&usual) {
