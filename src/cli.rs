@@ -13,6 +13,7 @@ mod launch;
 mod listen;
 mod log;
 mod place;
+mod policy;
 mod print;
 mod run;
 mod send;
@@ -21,7 +22,7 @@ mod tap;
 mod up;
 
 use crate::client::ClientError;
-use argh::{ArgsInfo, FromArgs};
+use argh::{ArgsInfo, FromArgs, SubCommandInfo};
 use argv::Words;
 use print::{foreign_line, say};
 use std::{
@@ -80,23 +81,38 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 
 fn parse(words: &Words) -> Result<Top, Failure> {
     let own: Vec<_> = words.own.iter().map(String::as_str).collect();
-    Top::from_args(&["agent-relay"], &own).map_err(|exit| match &words.command_word {
-        Some(word) if exit.status.is_err() && !commands().any(|name| name == *word) => {
-            unknown_command(word)
+    Top::from_args(&["agent-relay"], &own).map_err(|exit| {
+        if exit.status.is_err()
+            && let Some(unknown) = unknown_command(words)
+        {
+            return unknown;
         }
-        Some(word) => Failure::early(exit, &format!("agent-relay help {word}")),
-        None => Failure::early(exit, "agent-relay help"),
+        match &words.command_word {
+            Some(word) => Failure::early(exit, &format!("agent-relay help {word}")),
+            None => Failure::early(exit, "agent-relay help"),
+        }
     })
 }
 
-fn commands() -> impl Iterator<Item = String> {
-    Top::get_args_info().commands.into_iter().map(|subcommand| subcommand.name.to_owned())
+/// The command that there isn't: the first word, or the second of a command that has commands.
+fn unknown_command(words: &Words) -> Option<Failure> {
+    let command = words.command_word.as_deref()?;
+    let all = Top::get_args_info().commands;
+    let Some(found) = all.iter().find(|it| it.name == command) else {
+        return Some(no_command(command, &all, "agent-relay", "agent-relay help"));
+    };
+    let actions = &found.command.commands;
+    let word = words.own.iter().skip_while(|word| *word != command).nth(1)?;
+    let is_unknown = !word.starts_with('-') && actions.iter().all(|it| it.name != word);
+    let before = format!("agent-relay {command}");
+    let help = format!("agent-relay help {command}");
+    (!actions.is_empty() && is_unknown).then(|| no_command(word, actions, &before, &help))
 }
 
-fn unknown_command(word: &str) -> Failure {
-    let nearest = ask::closest(word, commands());
-    let advice = nearest.map(|name| format!("did you mean `agent-relay {name}`?"));
-    let advice = advice.unwrap_or_else(|| "`agent-relay help` lists the commands".to_owned());
+fn no_command(word: &str, all: &[SubCommandInfo], before: &str, help: &str) -> Failure {
+    let nearest = ask::closest(word, all.iter().map(|it| it.name.to_owned()));
+    let advice = nearest.map(|name| format!("did you mean `{before} {name}`?"));
+    let advice = advice.unwrap_or_else(|| format!("`{help}` lists the commands"));
     Failure::usage(format!("no command {}: {advice}", foreign_line(word)))
 }
 
@@ -152,6 +168,7 @@ enum Command {
     Send(send::Send),
     Listen(listen::Listen),
     Tap(tap::Tap),
+    Policy(policy::Policy),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Demo(demo::Demo),
@@ -179,6 +196,7 @@ impl Top {
             Command::Send(send) => send.run(&asked),
             Command::Listen(listen) => listen.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
+            Command::Policy(policy) => policy.run(&asked),
             Command::Doctor(doctor) => doctor.run(&asked),
             Command::Bench(bench) => bench.run(&asked),
             Command::Demo(demo) => demo.run(),
@@ -284,8 +302,34 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_a_usage_error() {
-        for line in ["nonsense", "send", "status --nonsense", "completions", "listen --count x"] {
+        for line in [
+            "nonsense",
+            "send",
+            "status --nonsense",
+            "completions",
+            "listen --count x",
+            "policy",
+            "policy key",
+            "policy x",
+        ] {
             assert_eq!(top(line).unwrap_err().code, USAGE, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_there_is_not_is_told_the_nearest() {
+        for (line, words) in [
+            ("stauts", "no command stauts: did you mean `agent-relay status`?"),
+            ("nonsense", "no command nonsense: `agent-relay help` lists the commands"),
+            ("policy relaod", "no command relaod: did you mean `agent-relay policy reload`?"),
+            (
+                "policy nonsense x",
+                "no command nonsense: `agent-relay help policy` lists the commands",
+            ),
+            ("policy", "missing: one of key, check, reload: `agent-relay help policy` shows how"),
+            ("policy key", "missing: name: `agent-relay help policy` shows how"),
+        ] {
+            assert_eq!(top(line).unwrap_err().words.as_deref(), Some(words));
         }
     }
 

@@ -1,4 +1,6 @@
-//! config.toml: read, checked, explained; and where the daemon is found.
+//! config.toml and policy.toml: read, checked, explained; and where the daemon is found.
+
+pub mod policy;
 
 use crate::{protocol::record::Durability, router::Limits};
 use std::{

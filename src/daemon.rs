@@ -15,16 +15,20 @@ mod client;
 mod core;
 mod event;
 mod hands;
+pub mod operator_key;
 mod spin;
+mod storing;
 
 use crate::{
     link::Held,
     protocol::relay::Process,
-    router::{Limits, Router},
+    router::Limits,
+    store::{self, Opened, Store, StoreError},
 };
 use acceptor::{Acceptor, Readers};
 use claim::Claim;
 use client::Surroundings;
+use core::{Core, Start};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use event::Event;
 use platform::{
@@ -33,7 +37,6 @@ use platform::{
     stop::Signal,
     transport::{Listener, Place},
 };
-use serde_json::value::RawValue;
 use std::{fmt, io, mem, ops::RangeInclusive, path::PathBuf, process, thread, time::Duration};
 
 /// Events that wait for the router's thread before those who bring them wait too, at most and at least.
@@ -41,6 +44,14 @@ const INBOX_EVENTS: RangeInclusive<usize> = 16..=1024;
 
 /// Files that the daemon has open beside its clients' connections, and some to spare.
 const FILES_OF_OWN: u64 = 64;
+
+/// The store's file in the home directory.
+const STORE_FILE: &str = "relay.db";
+
+/// Dead letters that an ACK that comes late may find.
+const DEAD_LETTERS_MAX: usize = 1 << 16;
+
+const DAY_MS: u64 = 86_400_000;
 
 /// How often the keeper looks whether its socket is still there. Cleaners empty `/tmp`.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -54,6 +65,10 @@ pub struct Settings {
     pub endpoint: Option<Endpoint>,
     /// The machine's bounds and times.
     pub limits: Limits,
+    /// Days after which a message that is over is forgotten.
+    pub history_days: u64,
+    /// The store's file, at most.
+    pub store_bytes_max: u64,
 }
 
 /// Why there is no daemon.
@@ -65,8 +80,10 @@ pub enum DaemonError {
     EndpointInUse(Endpoint),
     /// The system refused; the error names its object.
     System(io::Error),
-    /// The router's thread panicked.
-    Panicked,
+    /// What was kept can't be read, or nothing more be kept.
+    Store(StoreError),
+    /// This thread panicked.
+    Panicked(&'static str),
 }
 
 impl fmt::Display for DaemonError {
@@ -86,12 +103,21 @@ impl fmt::Display for DaemonError {
                 )
             }
             Self::System(error) => write!(f, "{error}"),
-            Self::Panicked => f.write_str("the router made a mistake; the daemon can't go on"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Panicked(thread) => {
+                write!(f, "the {thread} made a mistake; the daemon can't go on")
+            }
         }
     }
 }
 
 impl std::error::Error for DaemonError {}
+
+impl From<StoreError> for DaemonError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
 
 impl From<io::Error> for DaemonError {
     fn from(error: io::Error) -> Self {
@@ -101,7 +127,9 @@ impl From<io::Error> for DaemonError {
 
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
-    let mut claim = Claim::stake(&settings.home, settings.endpoint)?;
+    let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
+    let opened = open_store(&settings)?;
+    operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
@@ -114,9 +142,10 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
         owner: User::me()?,
     };
     let signals = tell_signals(inbox.clone())?;
-    let mut router = Router::new(settings.limits, seed()?);
-    router.describe_daemon(describe(&claim));
-    let core = core::Core::new(router, events, held);
+    let (storing, store) = storing::start(opened.store, inbox)?;
+    let about = Process { remarks: opened.remarks, ..describe(&claim) };
+    let start = Start { limits: settings.limits, seed: seed()?, image: opened.image, about };
+    let core = Core::new(start, events, held, storing);
     let (news, router_ended) = bounded(1);
     let core = thread::Builder::new().name("router".into()).spawn(move || {
         // Dropped also where the router's thread panics: the keeper hears of either.
@@ -131,10 +160,30 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     acceptor = keep(acceptor, &mut claim, &readers, &all, &router_ended);
     drop(signals);
     acceptor.stop();
-    core.join().map_err(|_| DaemonError::Panicked)?;
+    core.join().map_err(|_| DaemonError::Panicked("router"))?;
+    store.join().map_err(|_| DaemonError::Panicked("store"))?;
     readers.join();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Opens what the last daemon left.
+fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
+    let opened = Store::open(
+        store::Settings {
+            path: settings.home.join(STORE_FILE),
+            durability: settings.limits.durability,
+            history_ms: settings.history_days.saturating_mul(DAY_MS),
+            bytes_max: settings.store_bytes_max,
+            doubles_max: settings.limits.doubles_max,
+            dead_max: DEAD_LETTERS_MAX,
+        },
+        platform::clock::unix_ms(),
+    )?;
+    for remark in &opened.remarks {
+        tracing::warn!("{remark}");
+    }
+    Ok(opened)
 }
 
 /// Asks the system for as many connections as there may be clients.
@@ -156,14 +205,15 @@ fn inbox_events(limits: &Limits) -> usize {
 }
 
 /// What `status` says about this process.
-fn describe(claim: &Claim) -> Box<RawValue> {
-    let about = Process {
+fn describe(claim: &Claim) -> Process<'static> {
+    Process {
         pid: process::id(),
-        endpoint: claim.endpoint.as_text().into(),
+        endpoint: claim.endpoint.as_text().to_owned().into(),
         home: claim.home.display().to_string().into(),
-        left: claim.left.as_ref().map(|left| left.as_text().into()),
-    };
-    serde_json::value::to_raw_value(&about).expect("it is texts and a number")
+        left: claim.left.as_ref().map(|left| left.as_text().to_owned().into()),
+        store_fails: None,
+        remarks: Vec::new(),
+    }
 }
 
 fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {

@@ -31,4 +31,5 @@ pub mod daemon;
 pub mod link;
 pub mod protocol;
 pub mod router;
+pub mod store;
 pub mod wrap;

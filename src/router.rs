@@ -23,6 +23,7 @@ mod limits;
 mod member;
 mod message;
 mod outbox;
+pub mod policy;
 mod relay;
 mod restore;
 mod roster;

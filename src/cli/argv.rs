@@ -146,7 +146,12 @@ pub(super) fn complaint(output: &str) -> String {
             return format!("missing: {}", names.replace(' ', ", "));
         }
     }
-    let wrong = words.strip_prefix("Error parsing option '");
+    let choice = words.strip_prefix("One of the following subcommands must be present: help ");
+    if let Some(names) = choice {
+        return format!("missing: one of {}", names.replace(' ', ", "));
+    }
+    let wrong = ["Error parsing option '", "Error parsing positional argument '"];
+    let wrong = wrong.iter().find_map(|start| words.strip_prefix(start));
     match wrong.and_then(|rest| rest.split_once("' with value ")) {
         Some((option, why)) => format!("{option} {why}"),
         None => words.to_owned(),
@@ -223,6 +228,14 @@ mod tests {
             (
                 "Error parsing option '--count' with value '\0-1': invalid digit\n",
                 "--count '-1': invalid digit",
+            ),
+            (
+                "Error parsing positional argument 'name' with value 'root': reserved\n",
+                "name 'root': reserved",
+            ),
+            (
+                "One of the following subcommands must be present:\n    help\n    key\n    check\n",
+                "missing: one of key, check",
             ),
             ("Something new.\n", "Something new"),
         ] {

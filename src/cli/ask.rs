@@ -65,6 +65,7 @@ pub(super) fn about(client: &Client) -> Result<Option<Process<'static>>, Failure
         endpoint: it.endpoint.into_owned().into(),
         home: it.home.into_owned().into(),
         left: it.left.map(|left| left.into_owned().into()),
+        ..it
     }))
 }
 

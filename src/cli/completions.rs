@@ -48,7 +48,7 @@ struct Command {
     description: String,
     options: Vec<Flag>,
     /// The words that may follow it, if they are known.
-    arguments: &'static str,
+    arguments: String,
 }
 
 /// An option, its first line of help, and what its value is called, if it takes one.
@@ -65,8 +65,16 @@ fn commands() -> Vec<Command> {
 }
 
 fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
-    let flags = info.flags.iter().filter(|flag| !flag.hidden);
-    let options = flags.map(|flag| Flag {
+    // The program's commands stand beside it in the table; a command's own are told with it.
+    let nested = if name.is_empty() { &[][..] } else { &info.commands };
+    let mut flags: Vec<_> = info.flags.iter().filter(|flag| !flag.hidden).collect();
+    for flag in nested.iter().flat_map(|nested| nested.command.flags.iter()) {
+        if !flag.hidden && flags.iter().all(|other| other.long != flag.long) {
+            flags.push(flag);
+        }
+    }
+    let words: Vec<_> = nested.iter().map(|nested| nested.name).collect();
+    let options = flags.into_iter().map(|flag| Flag {
         long: flag.long.to_owned(),
         description: first_line(flag.description),
         value: match flag.kind {
@@ -78,7 +86,7 @@ fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
         name: name.to_owned(),
         description: first_line(info.description),
         options: options.collect(),
-        arguments: if name == "completions" { SHELLS } else { "" },
+        arguments: if name == "completions" { SHELLS.to_owned() } else { words.join(" ") },
     }
 }
 
@@ -147,9 +155,9 @@ fn zsh(table: &[Command]) -> String {
     for command in subcommands {
         let help = quoted(&format!("{}:{}", command.name, plain(&command.description)));
         put(&mut described, format_args!("        {help}\n"));
-        let rest = match command.arguments {
+        let rest = match command.arguments.as_str() {
             "" => "'*:file:_files'".to_owned(),
-            words => format!("'1:word:({words})'"),
+            words => format!("'1:word:({words})' '*:file:_files'"),
         };
         put(
             &mut cases,
@@ -244,7 +252,7 @@ mod tests {
         ] {
             for command in &table {
                 assert!(script.contains(&command.name), "{}: {script}", command.name);
-                assert!(script.contains(command.arguments), "{}: {script}", command.name);
+                assert!(script.contains(&command.arguments), "{}: {script}", command.name);
                 for option in &command.options {
                     let option = option.long.replace("--", dashes);
                     assert!(script.contains(&option), "{option}: {script}");

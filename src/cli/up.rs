@@ -97,6 +97,8 @@ fn foreground(place: Place) -> Result<i32, Failure> {
     let settings = daemon::Settings {
         endpoint: endpoint.map_err(|error| failed(&error))?,
         limits: place.config.limits(),
+        history_days: place.config.history_days,
+        store_bytes_max: place.config.store_max_bytes,
         home: place.home,
     };
     daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;

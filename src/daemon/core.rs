@@ -1,10 +1,15 @@
 //! The router's thread: waits for its inbox and nothing else, and does what the machine says.
 
-use super::{event::Event, hands::Hands, spin::Spin};
+use super::{event::Event, hands::Hands, spin::Spin, storing::Storing};
 use crate::{
     link::Held,
-    protocol::{Moment, Now},
-    router::{ClientId, Input, Output, Router},
+    protocol::{
+        Moment, Now,
+        record::{Clock, Image},
+        relay::Process,
+    },
+    router::{ClientId, Input, Limits, Output, Router},
+    store::Report,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -24,26 +29,45 @@ pub(super) struct Core {
     hands: Hands,
     outputs: Vec<Output>,
     spin: Spin,
+    time: Time,
+    about: Process<'static>,
+}
+
+/// What a daemon starts with.
+pub(super) struct Start {
+    pub(super) limits: Limits,
+    pub(super) seed: [u8; 32],
+    /// What the last one left.
+    pub(super) image: Image,
+    /// What `status` says about it.
+    pub(super) about: Process<'static>,
 }
 
 impl Core {
-    pub(super) fn new(router: Router, inbox: Receiver<Event>, held: Held) -> Self {
-        Self {
-            router,
+    pub(super) fn new(start: Start, inbox: Receiver<Event>, held: Held, storing: Storing) -> Self {
+        let mut core = Self {
+            router: Router::new(start.limits, start.seed),
             inbox,
             held,
             held_told: 0,
-            hands: Hands::default(),
+            hands: Hands::new(storing),
             outputs: Vec::new(),
             spin: Spin::default(),
-        }
+            time: Time::going_on(start.image.clock),
+            about: start.about,
+        };
+        core.describe();
+        let now = core.time.now();
+        core.router.restore(now, start.image, &mut core.outputs);
+        core.perform();
+        core
     }
 
-    /// Runs until the machine says that it has stopped.
+    /// Runs until the machine says that it has stopped, or the store's thread has died.
     pub(super) fn run(mut self) {
         while !self.hands.stopped {
             let event = self.wait();
-            let now = now();
+            let now = self.time.now();
             if let Some(event) = event {
                 self.take(now, event);
                 for _ in 1..EVENTS_BEFORE_FLUSH {
@@ -60,6 +84,9 @@ impl Core {
         for client in self.hands.clients.values() {
             client.stream.hang_up();
         }
+        // The store doesn't wait for this thread any more, which now waits for the store.
+        drop(self.inbox);
+        self.hands.storing.finish(Clock(self.time.now()));
     }
 
     fn wait(&mut self) -> Option<Event> {
@@ -69,7 +96,7 @@ impl Core {
         let Some(deadline) = self.router.deadline() else {
             return Some(self.inbox.recv().expect("the keeper holds a sender"));
         };
-        let left = deadline.since(now().monotonic);
+        let left = deadline.since(self.time.now().monotonic);
         match self.inbox.recv_timeout(Duration::from_millis(left)) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
@@ -106,13 +133,57 @@ impl Core {
                 self.handle(now, Input::Disconnected(id));
                 self.hands.clients.remove(&id);
             }
-            Event::Described(about) => self.router.describe_daemon(about),
+            Event::Described(about) => {
+                let Process { pid, endpoint, home, left, .. } = about;
+                self.about = Process { pid, endpoint, home, left, ..self.about.clone() };
+                self.describe();
+            }
+            Event::Stored(report) => self.stored(now, report),
+            Event::StoreDied => self.hands.stopped = true,
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
     }
 
+    fn stored(&mut self, now: Now, report: Report) {
+        match report {
+            Report::Kept(count) => {
+                let through = self.hands.storing.pass(count);
+                self.handle(now, Input::Kept(through));
+            }
+            Report::NotKept { count, why } => {
+                let through = self.hands.storing.pass(count);
+                self.handle(now, Input::Refused(through, &why));
+            }
+            Report::Health(Ok(())) => {
+                tracing::info!("the store works again");
+                self.about.store_fails = None;
+                self.describe();
+            }
+            Report::Health(Err(why)) => {
+                tracing::error!("the store fails: {why}");
+                self.about.store_fails = Some(why);
+                self.describe();
+            }
+            Report::Lost(why) => {
+                tracing::error!("{why}");
+                self.about.remarks.push(why);
+                self.describe();
+            }
+            Report::Found(..) => {}
+        }
+    }
+
+    fn describe(&mut self) {
+        let about = serde_json::value::to_raw_value(&self.about);
+        self.router.describe_daemon(about.expect("it is texts and numbers"));
+    }
+
     fn handle(&mut self, now: Now, input: Input<'_>) {
         self.router.handle(now, input, &mut self.outputs);
+        self.perform();
+    }
+
+    fn perform(&mut self) {
         for output in self.outputs.drain(..) {
             if let Some(frame) = self.hands.perform(output) {
                 self.router.recycle(frame);
@@ -125,6 +196,7 @@ impl Core {
         while let Some(id) = self.hands.dirty.pop() {
             self.flush_client(now, id);
         }
+        self.hands.storing.hand_over(Clock(now));
     }
 
     fn flush_client(&mut self, now: Now, id: ClientId) {
@@ -157,7 +229,21 @@ impl Core {
     }
 }
 
-/// Both clocks.
-fn now() -> Now {
-    Now { monotonic: Moment(platform::clock::monotonic_ms()), unix_ms: platform::clock::unix_ms() }
+/// Both clocks. Moments go on where the last daemon's ended.
+struct Time {
+    /// The system's clock when this daemon's stood at `base`.
+    start: u64,
+    base: Moment,
+}
+
+impl Time {
+    fn going_on(clock: Clock) -> Self {
+        let base = clock.moment_at(platform::clock::unix_ms());
+        Self { start: platform::clock::monotonic_ms(), base }
+    }
+
+    fn now(&self) -> Now {
+        let gone = platform::clock::monotonic_ms().saturating_sub(self.start);
+        Now { monotonic: self.base.plus(gone), unix_ms: platform::clock::unix_ms() }
+    }
 }

@@ -2,10 +2,10 @@
 
 use super::hands::Client;
 use crate::{
-    protocol::{code::Violation, frame::Batch},
+    protocol::{code::Violation, frame::Batch, relay::Process},
     router::ClientId,
+    store::Report,
 };
-use serde_json::value::RawValue;
 
 /// Everything that the router's thread is told by the others.
 #[derive(Debug)]
@@ -21,7 +21,11 @@ pub(super) enum Event {
     /// Its reader ends.
     Ended(ClientId),
     /// What `status` says about the daemon changed.
-    Described(Box<RawValue>),
+    Described(Process<'static>),
+    /// The store says something.
+    Stored(Report),
+    /// Its thread panicked.
+    StoreDied,
     /// The daemon shall stop, for this reason.
     Stop(&'static str),
 }

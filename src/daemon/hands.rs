@@ -1,5 +1,6 @@
 //! What the router's thread has in its hands: clients, their lanes, and what is to be sent off.
 
+use super::storing::Storing;
 use crate::{
     link::{Gate, Lane, WriterWire},
     router::{ClientId, FastMap, Frame, Output},
@@ -36,8 +37,9 @@ impl Client {
 }
 
 /// All clients, and whose lanes have something to send off.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hands {
+    pub(super) storing: Storing,
     pub(super) clients: FastMap<ClientId, Box<Client>>,
     pub(super) dirty: Vec<ClientId>,
     /// The machine has stopped.
@@ -45,6 +47,10 @@ pub(super) struct Hands {
 }
 
 impl Hands {
+    pub(super) fn new(storing: Storing) -> Self {
+        Self { storing, clients: FastMap::default(), dirty: Vec::new(), stopped: false }
+    }
+
     /// Does it, as far as that needs no waiting. Gives back a frame whose bytes were taken over.
     pub(super) fn perform(&mut self, output: Output) -> Option<Frame> {
         match output {
@@ -52,7 +58,7 @@ impl Hands {
                 self.append(id, &frame);
                 return Some(frame);
             }
-            Output::Keep(_) => {}
+            Output::Keep(change) => self.storing.push(change),
             Output::Gate(id, open) => {
                 if let Some(client) = self.clients.get(&id) {
                     client.gate.set_open(open);

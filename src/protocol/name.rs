@@ -31,6 +31,12 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// The daemon's own name.
 pub const RELAY: &str = "@relay";
 
+/// The name of everybody who proved that he runs the place.
+pub const OPERATOR: &str = "@operator";
+
+/// What a guest's name begins with; eight hexadecimal digits follow.
+pub const GUEST: &str = "@guest-";
+
 /// Everyone, as a SEND's `to`.
 pub const EVERYONE: &str = "*";
 

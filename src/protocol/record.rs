@@ -7,6 +7,9 @@
 //! Agents, streams, messages and deliveries have numbers, which count up and are never used twice.
 //! Moments are of the daemon's own clock, which goes on where the last daemon's ended: see [`Clock`].
 
+#[cfg(test)]
+pub(crate) mod oracle;
+
 use super::{Moment, Now, code::NackCode, deliver::Proof, name::Name, payload::Capabilities};
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
@@ -249,7 +252,7 @@ pub struct DeadRecord {
     pub to: u64,
 }
 
-/// The highest number of each kind.
+/// The highest number of each kind, also of those that are only referred to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each says its kind")]
 pub struct Numbers {

@@ -79,6 +79,12 @@ pub struct Process<'a> {
     /// Where it listened before, if somebody else took that place.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Cow<'a, str>>,
+    /// Why the store keeps no messages, while it doesn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_fails: Option<String>,
+    /// What the store has to say about its file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// What became of messages since the daemon's start.

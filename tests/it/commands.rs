@@ -14,17 +14,17 @@ const USAGE: i32 = 2;
 const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn err(output: &Output) -> String {
+pub(crate) fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// Runs a command and checks its exit code.
 #[track_caller]
-fn run(sandbox: &Sandbox, line: &[&str], code: i32) -> Output {
+pub(crate) fn run(sandbox: &Sandbox, line: &[&str], code: i32) -> Output {
     let output = sandbox.run(line);
     assert_eq!(output.status.code(), Some(code), "{line:?}: {output:?}");
     output
@@ -53,7 +53,7 @@ fn known(names: &[&str]) -> Sandbox {
 }
 
 /// Stops the detached daemon of a sandbox, whatever becomes of the test.
-struct Detached<'a>(&'a Sandbox);
+pub(crate) struct Detached<'a>(pub(crate) &'a Sandbox);
 
 impl Drop for Detached<'_> {
     fn drop(&mut self) {
@@ -241,6 +241,8 @@ fn what_means_nothing_is_said_with_what_to_do() {
         (&["listen", "--as", "Bob", "--topic", "a..b"], "none of them empty"),
         (&["run", "-n", "root", "--", "x"], "reserved"),
         (&["run", "-n", "Ann"], "no command to run"),
+        (&["policy", "relaod"], "did you mean `agent-relay policy reload`?"),
+        (&["policy", "key", "root"], "name 'root': this name is reserved"),
         (&["completions", "tcsh"], "bash, zsh, fish and powershell"),
     ] {
         let failed = err(&run(&sandbox, line, USAGE));

@@ -35,7 +35,7 @@ fn it_joins_sends_hears_and_acknowledges() {
     assert_eq!(deliver["delivery"]["requires_ack"], true);
     let taken = ann.expect("ACK");
     assert_eq!(taken["payload"]["state"], "accepted");
-    assert_eq!(taken["payload"]["durability"], "memory");
+    assert_eq!(taken["payload"]["durability"], "disk");
     bob.acknowledge(&deliver);
 
     let id = bob.send("Ann", "My turn", json!({"requires_ack": true}));

@@ -10,6 +10,7 @@ mod commands;
 mod document;
 mod everywhere;
 mod independent;
+mod policy;
 mod raw;
 mod sandbox;
 mod stress;

@@ -616,7 +616,7 @@ fn topics_are_subscribed_to_by_pattern() {
         ann.say(&on_topic);
         let accepted = ann.expect("ACK");
         assert_eq!(accepted["payload"]["recipients"], 1);
-        assert_eq!(accepted["payload"]["durability"], "memory");
+        assert_eq!(accepted["payload"]["durability"], "disk");
         let deliver = bob.expect("DELIVER");
         assert_eq!((&deliver["topic"], &deliver["to"]), (&json!("build.x"), &json!("Bob")));
         assert_eq!(deliver["delivery"]["originalTo"], "*");

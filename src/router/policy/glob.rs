@@ -1,0 +1,298 @@
+//! Patterns of names and topics in rules: `*` is any run of characters, also none.
+//!
+//! Nothing else in a pattern is special, and a pattern always means the whole name or topic. What can
+//! never match is refused, since a rule that was meant to forbid would then allow.
+
+use crate::protocol::{
+    name::{GUEST, NAME_BYTES_MAX, Name, NameError, OPERATOR, RELAY},
+    topic::{Pattern, TopicError},
+};
+use std::fmt;
+
+/// A pattern, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    text: Box<str>,
+    /// Names are compared without case, topics with it.
+    ignores_case: bool,
+}
+
+impl Glob {
+    /// A pattern of names: agents', and those that the daemon gives (`@relay`, `@operator`, `@guest-*`).
+    pub fn name(text: &str) -> Result<Self, GlobError> {
+        check_name(text)?;
+        Ok(Self { text: text.into(), ignores_case: true })
+    }
+
+    /// A pattern of topics. The empty one means no topic.
+    pub fn topic(text: &str) -> Result<Self, GlobError> {
+        check_topic(text)?;
+        Ok(Self { text: text.into(), ignores_case: false })
+    }
+
+    /// What a rule means that doesn't say.
+    #[must_use]
+    pub fn any() -> Self {
+        Self { text: "*".into(), ignores_case: false }
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it matches everything.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        &*self.text == "*"
+    }
+
+    /// Whether it matches this whole text.
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
+        // Bytes will do: a run of them that is equal to whole characters begins and ends with such.
+        let (pattern, text) = (self.text.as_bytes(), text.as_bytes());
+        let is_same = |one: u8, other: u8| match self.ignores_case {
+            true => one.eq_ignore_ascii_case(&other),
+            false => one == other,
+        };
+        self.is_any() || matches(pattern, text, is_same)
+    }
+}
+
+fn matches(pattern: &[u8], text: &[u8], is_same: impl Fn(u8, u8) -> bool) -> bool {
+    let (mut place, mut at) = (0, 0);
+    // Behind the last star so far, and where its run is tried to end. An earlier star's run never has
+    // to be longer: the later one can take what it would.
+    let mut star = None;
+    while let Some(byte) = text.get(at) {
+        match pattern.get(place) {
+            Some(b'*') => {
+                place += 1;
+                star = Some((place, at));
+            }
+            Some(wanted) if is_same(*wanted, *byte) => {
+                place += 1;
+                at += 1;
+            }
+            _ => {
+                let Some((behind, end)) = star else { return false };
+                (place, at) = (behind, end + 1);
+                star = Some((behind, at));
+            }
+        }
+    }
+    pattern[place..].iter().all(|byte| *byte == b'*')
+}
+
+fn check_name(text: &str) -> Result<(), GlobError> {
+    let Some(star) = text.find('*') else {
+        let is_daemons = text.starts_with('@');
+        return if is_daemons {
+            check_daemons(text, true)
+        } else {
+            Ok(Name::parse(text).map(drop)?)
+        };
+    };
+    if text.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong.into());
+    }
+    let rest = match text.strip_prefix('@') {
+        Some(rest) => {
+            check_daemons(&text[..star], false)?;
+            rest
+        }
+        None => text,
+    };
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.*".contains(&byte);
+    if !rest.bytes().all(is_allowed) {
+        return Err(NameError::Character.into());
+    }
+    let ends = |byte: Option<&u8>| byte.is_some_and(|byte| b"_-.".contains(byte));
+    if ends(text.as_bytes().first()) || ends(text.as_bytes().last()) {
+        return Err(NameError::Ends.into());
+    }
+    Ok(())
+}
+
+/// A name of the daemon's making, or how one begins.
+fn check_daemons(text: &str, is_whole: bool) -> Result<(), GlobError> {
+    let text = text.to_ascii_lowercase();
+    let is_known = match text.strip_prefix(GUEST) {
+        Some(digits) => {
+            let is_long = if is_whole { digits.len() == 8 } else { digits.len() <= 8 };
+            is_long && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        }
+        None if is_whole => [RELAY, OPERATOR].contains(&&*text),
+        None => [RELAY, OPERATOR, GUEST].iter().any(|name| name.starts_with(&*text)),
+    };
+    if is_known { Ok(()) } else { Err(GlobError::Daemons) }
+}
+
+fn check_topic(text: &str) -> Result<(), GlobError> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    if text.split('.').any(|token| token == ">") {
+        return Err(GlobError::Tail);
+    }
+    Pattern::parse(text)?;
+    Ok(())
+}
+
+/// Why a text is no pattern of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobError {
+    /// Nobody can have such a name.
+    Name(NameError),
+    /// It begins with `@`, and the daemon gives no such name.
+    Daemons,
+    /// There can be no such topic.
+    Topic(TopicError),
+    /// `>`, which only subscriptions know.
+    Tail,
+}
+
+impl From<NameError> for GlobError {
+    fn from(error: NameError) -> Self {
+        Self::Name(error)
+    }
+}
+
+impl From<TopicError> for GlobError {
+    fn from(error: TopicError) -> Self {
+        Self::Topic(error)
+    }
+}
+
+impl fmt::Display for GlobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(error) => write!(f, "{error}, and `*` is any run of characters"),
+            Self::Daemons => {
+                f.write_str("with @ begin only @relay, @operator and @guest- with eight digits")
+            }
+            Self::Topic(error) => write!(f, "{error}, and `*` is any run of characters"),
+            Self::Tail => {
+                f.write_str("'>' is for subscriptions; here `*` is any run of characters")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn matched(pattern: &str, text: &str, expected: bool) {
+        assert_eq!(Glob::topic(pattern).unwrap().matches(text), expected, "{pattern} {text}");
+    }
+
+    #[test]
+    fn a_star_is_any_run_of_characters() {
+        matched("*", "", true);
+        matched("*", "a.b", true);
+        matched("**", "", true);
+        matched("build.*", "build.x.y", true);
+        matched("build.*", "build.", true);
+        matched("build.*", "build", false);
+        matched("build*", "build", true);
+        matched("*.x", "a.b.x", true);
+        matched("a*b*c", "a-b-b-c", true);
+        matched("a*b*c", "a-c-b", false);
+        matched("*ab", "aab", true);
+        matched("*ä*", "xäy", true);
+        matched("a?c", "abc", false);
+        matched("[a]", "a", false);
+    }
+
+    #[test]
+    fn a_pattern_means_the_whole_text() {
+        matched("build", "build", true);
+        matched("build", "build2", false);
+        matched("build", "rebuild", false);
+        matched("", "", true);
+        matched("", "a", false);
+    }
+
+    /// All texts of these letters up to so many.
+    fn texts(letters: &str, most: usize) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut from = 0;
+        for _ in 0..most {
+            let to = all.len();
+            for at in from..to {
+                all.extend(
+                    letters
+                        .chars()
+                        .map(|letter| format!("{}{letter}", all[at]))
+                        .collect::<Vec<_>>(),
+                );
+            }
+            from = to;
+        }
+        all
+    }
+
+    #[test]
+    fn it_is_what_the_definition_says_for_all_short_texts() {
+        fn defined(pattern: &[u8], text: &[u8]) -> bool {
+            match pattern.split_first() {
+                None => text.is_empty(),
+                Some((b'*', rest)) => (0..=text.len()).any(|run| defined(rest, &text[run..])),
+                Some((first, rest)) => text.first() == Some(first) && defined(rest, &text[1..]),
+            }
+        }
+        for pattern in texts("ab*", 5) {
+            for text in texts("ab", 6) {
+                let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+                let found = matches(pattern, text, |one, other| one == other);
+                assert_eq!(found, defined(pattern, text), "{pattern:?} {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_nobody_can_have_is_refused() {
+        for good in ["*", "Ann", "a*", "*-1", "claude-*", "*n*", "@*", "@relay", "@Operator"] {
+            assert_eq!(Glob::name(good).map(|glob| glob.as_str().to_owned()), Ok(good.to_owned()));
+        }
+        for good in ["@guest-*", "@guest-1a*", "@guest-1A2b3c4d", "@g*", "@*1"] {
+            assert!(Glob::name(good).is_ok(), "{good}");
+        }
+        for (bad, why) in [
+            ("", NameError::Empty),
+            ("Ann ", NameError::Character),
+            ("A nn*", NameError::Character),
+            ("a@*", NameError::Character),
+            ("-a*", NameError::Ends),
+            ("*.", NameError::Ends),
+            ("root", NameError::Reserved),
+        ] {
+            assert_eq!(Glob::name(bad), Err(why.into()), "{bad:?}");
+        }
+        assert_eq!(Glob::name(&"n".repeat(65)), Err(NameError::TooLong.into()));
+        assert_eq!(Glob::name(&format!("*{}", "n".repeat(64))), Err(NameError::TooLong.into()));
+        for bad in
+            ["@", "@rely", "@guest", "@guest-", "@guest-1", "@gest-*", "@guest-x*", "@relay2*"]
+        {
+            assert_eq!(Glob::name(bad), Err(GlobError::Daemons), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_topic_that_cannot_be_is_refused() {
+        for good in ["", "a", "a.b", "*.x", "a.*", "a*", "dead-letters", "ä.ö"] {
+            assert!(Glob::topic(good).is_ok(), "{good}");
+        }
+        for bad in [".", "a.", "a..*", ".*"] {
+            assert_eq!(Glob::topic(bad), Err(TopicError::EmptyToken.into()), "{bad:?}");
+        }
+        for bad in [">", "a.>", "a.>.b"] {
+            assert_eq!(Glob::topic(bad), Err(GlobError::Tail), "{bad:?}");
+        }
+        assert_eq!(Glob::topic(&"t".repeat(257)), Err(TopicError::TooLong.into()));
+    }
+}

@@ -1,0 +1,149 @@
+//! The file itself: opened for us alone, copied before it changes, set aside when it is damaged.
+
+use super::{Durability, Settings, trouble::Trouble};
+use platform::paths::{create_private_file, open_private_file};
+use rusqlite::{Connection, OpenFlags};
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// SQLite's pages, in bytes.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// Pages of the log after which a commit also carries them over into the file. Fewer make commits wait
+/// more often, more make them wait longer.
+const CHECKPOINT_PAGES: u32 = 4_000;
+
+/// The log's length that is kept for reuse.
+const LOG_BYTES_KEPT: u32 = 64 << 20;
+
+/// Memory for pages.
+const CACHE_KIB: u32 = 32 << 10;
+
+/// Statements that stay prepared.
+const STATEMENTS_KEPT: usize = 64;
+
+/// Opens the file for this process alone, and makes it where there is none.
+pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
+    // SQLite gives its log the same permissions.
+    drop(open_private_file(&settings.path)?);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&settings.path, flags)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // Before anything is read: so there is no memory shared with other processes, and no other process.
+    connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+    connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Trouble::Io(io::Error::other("its file system can keep no log for it")));
+    }
+    let (synchronous, full) = match settings.durability {
+        Durability::Disk => ("FULL", "ON"),
+        Durability::Process => ("NORMAL", "OFF"),
+    };
+    let pages = settings.bytes_max / PAGE_BYTES;
+    // The two with `fullfsync` are for a system whose sync leaves it to the disk when it writes.
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous};
+         PRAGMA fullfsync = {full}; PRAGMA checkpoint_fullfsync = {full};
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+         PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
+         PRAGMA cache_size = -{CACHE_KIB};
+         PRAGMA max_page_count = {pages};
+         PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;
+         PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON"
+    ))?;
+    Ok(connection)
+}
+
+/// Copies the whole database beside itself and says where.
+pub(super) fn copy_before(
+    connection: &Connection,
+    path: &Path,
+    version: u32,
+) -> Result<String, Trouble> {
+    let copy = free(path, &format!(".before-v{version}"));
+    drop(create_private_file(&copy)?);
+    let name = copy.to_str().ok_or_else(|| {
+        Trouble::Io(io::Error::other("its path is not UTF-8: choose another home"))
+    })?;
+    connection.execute("VACUUM INTO ?", [name])?;
+    Ok(copy.display().to_string())
+}
+
+/// Renames the file and its log, so that a new one can be begun and the old one be looked at.
+pub(super) fn set_aside(path: &Path, unix_ms: u64) -> io::Result<PathBuf> {
+    let aside = free(path, &format!(".damaged-{}", utc(unix_ms)));
+    fs::rename(path, &aside)?;
+    for log in ["-wal", "-shm"] {
+        match fs::rename(with(path, log), with(&aside, log)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(aside)
+}
+
+/// The first name of that kind that nothing has.
+fn free(path: &Path, suffix: &str) -> PathBuf {
+    let mut names = (1_u32..).map(|n| {
+        let first = with(path, suffix);
+        if n == 1 { first } else { with(&first, &format!("-{n}")) }
+    });
+    names.find(|name| !name.exists()).expect("names don't run out")
+}
+
+fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// As `20261120T093015Z`.
+fn utc(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// The date so many days after 1970 began. Years are counted from March here, which puts the leap day
+/// at their end, in cycles of 400 years.
+const fn date(days: u64) -> (u64, u64, u64) {
+    // 719,468 days lie between 0000-03-01 and 1970-01-01.
+    let days = days + 719_468;
+    let (cycle, day_of_cycle) = (days / 146_097, days % 146_097);
+    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
+        - day_of_cycle / 146_096)
+        / 365;
+    let day_of_year =
+        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = cycle * 400 + year_of_cycle + (month <= 2) as u64;
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_by_the_calendar() {
+        for (unix_s, text) in [
+            (0, "19700101T000000Z"),
+            (951_782_400, "20000229T000000Z"),
+            (951_868_800, "20000301T000000Z"),
+            (1_735_689_599, "20241231T235959Z"),
+            (4_107_542_400, "21000301T000000Z"),
+        ] {
+            assert_eq!(utc(unix_s * 1000 + 999), text);
+        }
+    }
+}

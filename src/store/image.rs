@@ -1,0 +1,156 @@
+//! The image that a daemon starts with, read from the file.
+
+use super::{
+    row::{self, number, signed},
+    trouble::Trouble,
+};
+use crate::protocol::{
+    Moment, Now,
+    code::NackCode,
+    record::{Clock, DeadRecord, Ending, Image, MessageRecord, Numbers},
+};
+use rusqlite::{Connection, Row, params};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+/// What was read.
+pub(super) struct Read {
+    /// For the daemon.
+    pub(super) image: Image,
+    /// Messages that were not what had been written, if any.
+    pub(super) remark: Option<String>,
+}
+
+/// Reads everything that is open. What waits with a damaged message becomes a dead letter.
+pub(super) fn read(
+    connection: &mut Connection,
+    dead_max: usize,
+    now_unix_ms: u64,
+) -> Result<Read, Trouble> {
+    let (clock, last) = meta(connection)?;
+    let mut image = Image { clock, last, ..Image::default() };
+    let all = |table, columns| format!("SELECT {columns} FROM {table}");
+    image.agents = table(connection, &all("agent", row::AGENT), row::agent, |it| it.number)?;
+    image.sessions = table(connection, &all("session", row::SESSION), row::session, |it| it.agent)?;
+    image.streams = table(connection, &all("stream", row::STREAM), row::stream, |it| it.number)?;
+    image.doubles = table(connection, &all("double", row::DOUBLE), row::double, |it| it.message)?;
+    let open = format!("SELECT {} FROM delivery WHERE ending = 0", row::DELIVERY);
+    let open = table(connection, &open, |row| Ok(row::delivery(row)?.0), |it| it.number)?;
+    image.deliveries = open;
+    image.messages = messages(connection, &image)?;
+    let remark = bury(connection, &mut image, now_unix_ms)?;
+    image.dead = dead(connection, dead_max)?;
+    Ok(Read { image, remark })
+}
+
+/// The clock, and the highest numbers.
+pub(super) fn meta(connection: &Connection) -> Result<(Clock, Numbers), Trouble> {
+    let sql = "SELECT monotonic, unix_ms, agent, stream, message, delivery FROM meta";
+    one(connection, sql, |row| {
+        let monotonic = Moment(number(row, 0)?);
+        let last = Numbers {
+            agent: number(row, 2)?,
+            stream: number(row, 3)?,
+            message: number(row, 4)?,
+            delivery: number(row, 5)?,
+        };
+        Ok((Clock(Now { monotonic, unix_ms: number(row, 1)? }), last))
+    })
+}
+
+/// A row that is always there.
+pub(super) fn one<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl FnOnce(&Row<'_>) -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    read(rows.next()?.ok_or_else(|| Trouble::Damaged("a row is missing in it".to_owned()))?)
+}
+
+/// All rows of a query, by number.
+fn table<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> Result<T, Trouble>,
+    key: impl Fn(&T) -> u64,
+) -> Result<BTreeMap<u64, T>, Trouble> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let record = read(row)?;
+        records.push((key(&record), record));
+    }
+    Ok(records.into_iter().collect())
+}
+
+/// Those messages of open deliveries that are whole.
+fn messages(
+    connection: &Connection,
+    image: &Image,
+) -> Result<BTreeMap<u64, MessageRecord>, Trouble> {
+    let wanted: BTreeSet<u64> = image.deliveries.values().map(|it| it.message).collect();
+    let sql = format!("SELECT {} FROM message WHERE number = ?", row::MESSAGE);
+    let mut statement = connection.prepare(&sql)?;
+    let mut messages = Vec::with_capacity(wanted.len());
+    for number in wanted {
+        let mut rows = statement.query([signed(number)])?;
+        if let Some(row) = rows.next()?
+            && let Some(message) = row::message(row)?
+        {
+            messages.push((number, message));
+        }
+    }
+    Ok(messages.into_iter().collect())
+}
+
+/// Ends deliveries without a message.
+fn bury(
+    connection: &mut Connection,
+    image: &mut Image,
+    unix_ms: u64,
+) -> Result<Option<String>, Trouble> {
+    let messages = &image.messages;
+    let damaged = image.deliveries.extract_if(.., |_, it| !messages.contains_key(&it.message));
+    let damaged: Vec<u64> = damaged.map(|(number, _)| number).collect();
+    if damaged.is_empty() {
+        return Ok(None);
+    }
+    let ending = Ending::Dead {
+        code: NackCode::StoreFailed,
+        why: "the message is damaged in the store".into(),
+    };
+    let (kind, code, why) = row::ending(&ending);
+    let transaction = connection.transaction()?;
+    for number in &damaged {
+        transaction.execute(
+            "UPDATE delivery SET ending = ?, ended_ms = ?, code = ?, why = ? WHERE number = ?",
+            params![kind, signed(unix_ms), code, why, signed(*number)],
+        )?;
+    }
+    transaction.commit()?;
+    let count = damaged.len();
+    Ok(Some(format!("{count} deliveries with damaged messages are dead letters now")))
+}
+
+/// The last dead letters.
+fn dead(connection: &Connection, dead_max: usize) -> Result<BTreeMap<u64, DeadRecord>, Trouble> {
+    let limit = i64::try_from(dead_max).unwrap_or(i64::MAX);
+    let sql = "SELECT number, id, recipient FROM (
+                   SELECT number, id, recipient FROM delivery WHERE ending = 2
+                   UNION ALL
+                   SELECT number, id, recipient FROM history WHERE ending = 2
+               ) ORDER BY number DESC LIMIT ?";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([limit])?;
+    let mut dead = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let id = row::blob(row, 1)?.try_into();
+        let id = id.map_err(|_| Trouble::Damaged("there is an id of another length in it".into()));
+        let record = DeadRecord { id: Uuid::from_bytes(id?), to: number(row, 2)? };
+        dead.insert(number(row, 0)?, record);
+    }
+    Ok(dead)
+}

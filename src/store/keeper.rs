@@ -1,0 +1,415 @@
+//! The store's loop: groups of changes, and what happens when the disk does not take them.
+
+use super::{
+    Job, Report, Settings, StoreError,
+    fault::{Faults, Place},
+    file,
+    image::{self, Read},
+    owed::Owed,
+    query,
+    schema::{self, Prepared},
+    sweep::Sweep,
+    trouble::Trouble,
+    write::{Undo, Writer, Written},
+};
+use crate::protocol::record::{Change, Clock, Found, Image, Numbers, Query};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use rusqlite::Connection;
+use std::time::Duration;
+
+/// Changes that are written together. More make a commit no cheaper, and the first of them wait longer.
+const GROUP_CHANGES_MAX: usize = 4_096;
+
+/// Their bodies.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// How soon a failing disk is tried again, at first and at the last.
+const RETRY_MS: [u64; 2] = [50, 5_000];
+
+/// Nothing is swept before it has been quiet for so long.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// Where a keeper tells what comes of its jobs.
+type Reporter<'a> = &'a mut dyn FnMut(Report);
+
+/// The store at work.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    settings: Settings,
+    /// None while it fails.
+    connection: Option<Connection>,
+    clock: Clock,
+    last: Numbers,
+    sweep: Sweep,
+    failing: Option<Failing>,
+    /// Why messages are refused for want of room, while they are.
+    full: Option<String>,
+    owed: Owed,
+    /// What the last transaction may have left on the disk although it failed.
+    doubtful: Vec<Undo>,
+    quiet: bool,
+    pub(super) faults: Faults,
+}
+
+#[derive(Debug)]
+struct Failing {
+    why: String,
+    retry_ms: u64,
+    /// The file is no good; and why.
+    damaged: Option<String>,
+}
+
+/// What is written in one transaction.
+#[derive(Debug, Default)]
+struct Group {
+    changes: Vec<Change>,
+    bytes: usize,
+}
+
+impl Keeper {
+    pub(super) fn open(
+        settings: Settings,
+        now_unix_ms: u64,
+    ) -> Result<(Self, Image, Vec<String>), StoreError> {
+        let mut remarks = Vec::new();
+        let told = |trouble: &Trouble| StoreError(sentence(&settings, "open", trouble));
+        let (connection, image) = match begin(&settings, now_unix_ms, &mut remarks) {
+            Err(trouble) if trouble.is_damage() => {
+                remarks.push(
+                    set_aside(&settings, now_unix_ms, &trouble.to_string())
+                        .map_err(|trouble| told(&trouble))?,
+                );
+                begin(&settings, now_unix_ms, &mut remarks)
+            }
+            begun => begun,
+        }
+        .map_err(|trouble| told(&trouble))?;
+        let mut clock = image.clock;
+        clock.0.unix_ms = now_unix_ms;
+        let keeper = Self {
+            connection: Some(connection),
+            clock,
+            last: image.last,
+            sweep: Sweep::new(&settings, &image),
+            failing: None,
+            full: None,
+            owed: Owed::default(),
+            doubtful: Vec::new(),
+            quiet: false,
+            faults: Faults::default(),
+            settings,
+        };
+        Ok((keeper, image, remarks))
+    }
+
+    pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
+        while let Some(mut job) = self.next(jobs, report) {
+            let mut group = Group::default();
+            let query = loop {
+                match job {
+                    Job::Keep { changes, clock } => {
+                        self.clock = clock;
+                        group.add(changes);
+                    }
+                    Job::Query(number, query) => break Some((number, query)),
+                }
+                if group.is_full() {
+                    break None;
+                }
+                match jobs.try_recv() {
+                    Ok(next) => job = next,
+                    Err(_) => break None,
+                }
+            };
+            self.keep(group, report);
+            if let Some((number, query)) = query {
+                let found = self.find(&query);
+                report(Report::Found(number, found));
+            }
+        }
+        self.close(report);
+    }
+
+    /// The next job. Until it comes, a failing disk is tried, and a good one is swept.
+    fn next(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) -> Option<Job> {
+        loop {
+            let received = match self.pause() {
+                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(pause) => jobs.recv_timeout(pause),
+            };
+            match received {
+                Ok(job) => {
+                    self.quiet = false;
+                    return Some(job);
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if self.failing.is_some() => {
+                    // What is wrong has been told.
+                    let _ = self.recover(report);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.quiet = true;
+                    self.sweep(report);
+                }
+            }
+        }
+    }
+
+    /// How long to wait for a job before something else is done.
+    fn pause(&self) -> Option<Duration> {
+        if let Some(failing) = &self.failing {
+            return Some(Duration::from_millis(failing.retry_ms));
+        }
+        let wait = if self.quiet { Duration::ZERO } else { QUIET };
+        self.sweep.has_work(self.clock.0.unix_ms, self.last.message).then_some(wait)
+    }
+
+    /// Keeps a group, or says why its messages are refused.
+    fn keep(&mut self, group: Group, report: Reporter<'_>) {
+        let count = group.changes.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let kept = self.write_group(group, report);
+        self.sweep_a_little(report);
+        report(match kept {
+            Ok(()) => Report::Kept(count),
+            Err(why) => Report::NotKept { count, why },
+        });
+    }
+
+    fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
+        if self.failing.is_some()
+            && let Err(why) = self.recover(report)
+        {
+            self.owe(group);
+            return Err(why);
+        }
+        let room = self.room_for(&group, report);
+        if room.is_err() {
+            group.changes.retain(|change| !matches!(change, Change::Taken(_)));
+        }
+        match self.transact(&group.changes, false) {
+            Ok(()) => room,
+            Err((trouble, doubtful)) => {
+                self.doubtful = doubtful;
+                self.owe(group);
+                Err(self.fail(&trouble, report))
+            }
+        }
+    }
+
+    /// Makes room for a group where there is too little; says why there is none.
+    fn room_for(&mut self, group: &Group, report: Reporter<'_>) -> Result<(), String> {
+        if group.bytes == 0 {
+            return Ok(());
+        }
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let room = match self.sweep.make_room(connection, &self.settings, group.bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!(
+                "the store in {} is full of messages that wait: let their recipients come, or raise \
+                 `store_max_bytes`",
+                self.settings.path.display()
+            )),
+            Err(trouble) => Err(self.fail(&trouble, report)),
+        };
+        if self.failing.is_none() {
+            let full = room.clone().err();
+            if full.is_some() != self.full.is_some() {
+                report(Report::Health(room.clone()));
+            }
+            self.full = full;
+        }
+        room
+    }
+
+    /// Writes changes, all or none; with what is owed, if that is to be settled. What failed may be on
+    /// the disk all the same: it is told with what undoes it.
+    fn transact(&mut self, changes: &[Change], settle: bool) -> Result<(), (Trouble, Vec<Undo>)> {
+        let mut undo = Vec::new();
+        match self.try_transact(changes, settle, &mut undo) {
+            Ok(written) => {
+                self.last = written.last;
+                self.sweep.note(&written);
+                Ok(())
+            }
+            Err(trouble) => Err((trouble, undo)),
+        }
+    }
+
+    fn try_transact(
+        &mut self,
+        changes: &[Change],
+        settle: bool,
+        undo: &mut Vec<Undo>,
+    ) -> Result<Written, Trouble> {
+        // Whoever removes an open file takes from everybody what is written to it from then on.
+        self.settings.path.metadata()?;
+        let connection = self.connection.as_mut().expect("there is one while nothing fails");
+        let transaction = connection.transaction()?;
+        let mut writer = Writer::new(&transaction, self.last)?;
+        if settle {
+            for doubtful in &self.doubtful {
+                writer.undo(doubtful)?;
+            }
+            for change in self.owed.changes() {
+                writer.apply(&change)?;
+            }
+        }
+        for change in changes {
+            if let Change::Taken(taken) = change {
+                undo.push(writer.undo_of(taken)?);
+            }
+            writer.apply(change)?;
+        }
+        let written = writer.finish(self.clock)?;
+        self.faults.pass(Place::Commit)?;
+        transaction.commit()?;
+        self.faults.pass(Place::Committed)?;
+        Ok(written)
+    }
+
+    /// Gives the connection up, after it has failed. Says why.
+    fn fail(&mut self, trouble: &Trouble, report: Reporter<'_>) -> String {
+        self.connection = None;
+        let why = sentence(&self.settings, "write to", trouble);
+        let damaged = trouble.is_damage().then(|| trouble.to_string());
+        match &mut self.failing {
+            Some(failing) => {
+                failing.retry_ms = (failing.retry_ms * 2).min(RETRY_MS[1]);
+                failing.why.clone_from(&why);
+                failing.damaged = damaged.or_else(|| failing.damaged.take());
+            }
+            None => {
+                self.failing = Some(Failing { why: why.clone(), retry_ms: RETRY_MS[0], damaged });
+                report(Report::Health(Err(why.clone())));
+            }
+        }
+        why
+    }
+
+    fn owe(&mut self, group: Group) {
+        for change in group.changes {
+            self.owed.push(change);
+        }
+    }
+
+    /// Opens the file anew and writes what is owed. Says why that does not work.
+    fn recover(&mut self, report: Reporter<'_>) -> Result<(), String> {
+        if let Err(trouble) = self.reopen(report) {
+            return Err(self.fail(&trouble, report));
+        }
+        if let Err((trouble, _)) = self.transact(&[], true) {
+            return Err(self.fail(&trouble, report));
+        }
+        self.owed = Owed::default();
+        self.doubtful.clear();
+        self.failing = None;
+        report(Report::Health(Ok(())));
+        Ok(())
+    }
+
+    fn reopen(&mut self, report: Reporter<'_>) -> Result<(), Trouble> {
+        self.faults.pass(Place::Open)?;
+        let path = &self.settings.path;
+        let mut lost = format!("the store {} was gone, and a new one is begun", path.display());
+        if let Some(failing) = &mut self.failing
+            && let Some(why) = &failing.damaged
+        {
+            lost = set_aside(&self.settings, self.clock.0.unix_ms, why)?;
+            failing.damaged = None;
+        }
+        let mut connection = file::connect(&self.settings)?;
+        if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
+            report(Report::Lost(lost));
+        }
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn find(&mut self, query: &Query) -> Result<Found, String> {
+        let Some(connection) = &mut self.connection else {
+            return Err(self.failing.as_ref().map_or_else(String::new, |it| it.why.clone()));
+        };
+        let found = self.sweep.index_all(connection).and_then(|()| query::find(connection, query));
+        found.map_err(|trouble| sentence(&self.settings, "read", &trouble))
+    }
+
+    fn sweep(&mut self, report: Reporter<'_>) {
+        let Some(connection) = &mut self.connection else { return };
+        let swept = self.sweep.step(connection, &self.settings, self.clock.0.unix_ms);
+        if let Err(trouble) = swept {
+            self.fail(&trouble, report);
+        }
+    }
+
+    /// Where there is never a pause, sweeping can't wait for one.
+    fn sweep_a_little(&mut self, report: Reporter<'_>) {
+        if self.sweep.is_behind() {
+            self.sweep(report);
+        }
+    }
+
+    fn close(&mut self, report: Reporter<'_>) {
+        if self.failing.is_some() && self.recover(report).is_err() {
+            return;
+        }
+        if let Some(connection) = self.connection.take()
+            && let Err((_, error)) = connection.close()
+        {
+            self.fail(&error.into(), report);
+        }
+    }
+}
+
+impl Group {
+    fn add(&mut self, changes: Vec<Change>) {
+        self.bytes += changes.iter().map(bytes_of).sum::<usize>();
+        if self.changes.is_empty() {
+            self.changes = changes;
+        } else {
+            self.changes.extend(changes);
+        }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.changes.len() >= GROUP_CHANGES_MAX || self.bytes >= GROUP_BYTES_MAX
+    }
+}
+
+/// Room on the disk that a change takes for good, about.
+fn bytes_of(change: &Change) -> usize {
+    let Change::Taken(taken) = change else { return 0 };
+    let names = taken.message.session.len() + taken.message.send_id.len();
+    300 + names + taken.message.shared.len() + 150 * taken.deliveries.len()
+}
+
+/// Opens the file and reads it.
+fn begin(
+    settings: &Settings,
+    now_unix_ms: u64,
+    remarks: &mut Vec<String>,
+) -> Result<(Connection, Image), Trouble> {
+    let mut connection = file::connect(settings)?;
+    let path = &settings.path;
+    if let Prepared::Migrated(copy) = schema::prepare(&mut connection, path, &schema::CURRENT)? {
+        let path = path.display();
+        remarks.push(format!("{path} was of an older version, and is copied to {copy}"));
+    }
+    let Read { image, remark } = image::read(&mut connection, settings.dead_max, now_unix_ms)?;
+    remarks.extend(remark);
+    Ok((connection, image))
+}
+
+/// Renames a damaged file; says so.
+fn set_aside(settings: &Settings, unix_ms: u64, why: &str) -> Result<String, Trouble> {
+    let aside = file::set_aside(&settings.path, unix_ms)?;
+    let path = settings.path.display();
+    Ok(format!("{path} was damaged ({why}); it is now {}, and a new one is begun", aside.display()))
+}
+
+fn sentence(settings: &Settings, action: &str, trouble: &Trouble) -> String {
+    let path = settings.path.display();
+    format!("cannot {action} the store {path}: {trouble}; {}", trouble.advice())
+}

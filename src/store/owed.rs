@@ -1,0 +1,96 @@
+//! Changes that could not be written and can't be refused: the last word on each thing, until it can.
+
+use crate::protocol::{
+    Moment,
+    record::{AgentRecord, Change, Ending, SessionRecord, StreamRecord},
+};
+use std::collections::BTreeMap;
+
+/// What is owed to the disk. There is no more of it than there are things.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    deliveries: BTreeMap<u64, DeliveryOwed>,
+    /// Nothing: it is over.
+    agents: BTreeMap<u64, Option<AgentRecord>>,
+    sessions: BTreeMap<u64, Option<SessionRecord>>,
+    streams: BTreeMap<u64, Option<StreamRecord>>,
+}
+
+/// Each overrules what stands before it.
+#[derive(Debug, Default)]
+struct DeliveryOwed {
+    revived: Option<Moment>,
+    attempted: Option<(u32, u32)>,
+    ended: Option<(Ending, u64)>,
+}
+
+impl Owed {
+    /// Takes a change over. A SEND isn't owed, its sender was refused.
+    pub(super) fn push(&mut self, change: Change) {
+        match change {
+            Change::Taken(_) => {}
+            Change::Attempted { delivery, attempts, failures } => {
+                self.delivery(delivery).attempted = Some((attempts, failures));
+            }
+            Change::Ended { delivery, ending, unix_ms } => {
+                self.delivery(delivery).ended = Some((ending, unix_ms));
+            }
+            Change::Revived { delivery, expires } => {
+                let revived = Some(expires);
+                *self.delivery(delivery) = DeliveryOwed { revived, ..DeliveryOwed::default() };
+            }
+            Change::Agent(agent) => {
+                self.agents.insert(agent.number, Some(agent));
+            }
+            Change::AgentForgotten(agent) => {
+                self.agents.insert(agent, None);
+                self.sessions.remove(&agent);
+            }
+            Change::Session(session) => {
+                self.sessions.insert(session.agent, Some(session));
+            }
+            Change::SessionEnded { agent } => {
+                self.sessions.insert(agent, None);
+            }
+            Change::Stream(stream) => {
+                self.streams.insert(stream.number, Some(stream));
+            }
+            Change::StreamEnded(stream) => {
+                self.streams.insert(stream, None);
+            }
+        }
+    }
+
+    /// What is to be written, in an order that is right.
+    pub(super) fn changes(&self) -> impl Iterator<Item = Change> + '_ {
+        let agents = self.agents.iter().map(|(number, agent)| {
+            agent.clone().map_or(Change::AgentForgotten(*number), Change::Agent)
+        });
+        let sessions = self.sessions.iter().map(|(agent, session)| {
+            session.clone().map_or(Change::SessionEnded { agent: *agent }, Change::Session)
+        });
+        let streams = self.streams.iter().map(|(number, stream)| {
+            stream.clone().map_or(Change::StreamEnded(*number), Change::Stream)
+        });
+        let deliveries = self.deliveries.iter().flat_map(|(number, owed)| owed.changes(*number));
+        agents.chain(sessions).chain(streams).chain(deliveries)
+    }
+
+    fn delivery(&mut self, number: u64) -> &mut DeliveryOwed {
+        self.deliveries.entry(number).or_default()
+    }
+}
+
+impl DeliveryOwed {
+    fn changes(&self, delivery: u64) -> impl Iterator<Item = Change> + use<> {
+        let revived = self.revived.map(|expires| Change::Revived { delivery, expires });
+        let attempted = self.attempted.map(|(attempts, failures)| Change::Attempted {
+            delivery,
+            attempts,
+            failures,
+        });
+        let ended = self.ended.clone();
+        let ended = ended.map(|(ending, unix_ms)| Change::Ended { delivery, ending, unix_ms });
+        [revived, attempted, ended].into_iter().flatten()
+    }
+}

@@ -1,0 +1,191 @@
+//! Changes that a daemon could say: made one after another from numbers, with the oracle beside.
+
+use super::place::NOW_MS;
+use crate::protocol::{
+    Moment,
+    code::NackCode,
+    deliver::{self, Proof},
+    name::Name,
+    payload::Capabilities,
+    record::{
+        AgentRecord, Change, DeliveryRecord, DoubleRecord, Ending, MessageRecord, SessionRecord,
+        StreamRecord, Taken, oracle::Oracle,
+    },
+};
+use uuid::Uuid;
+
+const NAMES: [&str; 5] = ["Ann", "bob", "Cy-7", "d.o.t", "@guest-1a2b3c4d"];
+
+/// What there is, as far as changes are to be right.
+#[derive(Clone, Default)]
+pub(super) struct World {
+    pub(super) oracle: Oracle,
+    message: u64,
+    delivery: u64,
+    agent: u64,
+    stream: u64,
+}
+
+impl World {
+    /// The change that `kind` and `pick` stand for, applied.
+    pub(super) fn change(&mut self, kind: u8, pick: u64) -> Change {
+        let change = self.make(kind, pick);
+        self.oracle.apply(&change);
+        change
+    }
+
+    /// A message from one to some, with a body; not yet applied.
+    pub(super) fn taken(
+        &mut self,
+        from: u64,
+        to: &[u64],
+        topic: Option<&str>,
+        body: &str,
+    ) -> Taken {
+        self.message += 1;
+        let mut shared = Vec::new();
+        let payload = format!("{{\"kind\":\"message\",\"body\":\"{body}\"}}");
+        deliver::append_shared(&mut shared, name(from).as_str(), topic, &payload, None);
+        let message = MessageRecord {
+            number: self.message,
+            sender: from,
+            session: format!("s-{from}").into(),
+            proof: [Proof::Claim, Proof::Key, Proof::Companion][from as usize % 3],
+            send_id: format!("m-{}", self.message).into(),
+            to_everyone: to.len() != 1,
+            unix_ms: NOW_MS + self.message,
+            shared: shared.into(),
+        };
+        self.taken_again(message, to)
+    }
+
+    fn taken_again(&mut self, message: MessageRecord, to: &[u64]) -> Taken {
+        let deliveries = to.iter().map(|to| {
+            self.delivery += 1;
+            DeliveryRecord {
+                number: self.delivery,
+                message: message.number,
+                stream: message.sender * 100 + to,
+                to: *to,
+                to_name: name(*to),
+                seq: self.delivery,
+                id: Uuid::from_u64_pair(7, self.delivery),
+                expires: Moment(u64::MAX - self.delivery),
+                attempts: (to % 2) as u32,
+                failures: 0,
+            }
+        });
+        Taken {
+            deliveries: deliveries.collect(),
+            double: DoubleRecord {
+                message: message.number,
+                sender: message.sender,
+                fingerprint: u128::from(message.number).to_le_bytes(),
+                recipients: message.to_everyone.then_some(to.len() as u64),
+                left: if to.len() == 3 { vec![4, u64::MAX] } else { Vec::new() },
+            },
+            message,
+        }
+    }
+
+    fn make(&mut self, kind: u8, pick: u64) -> Change {
+        let agent = 1 + pick % 5;
+        match kind % 12 {
+            0..=2 => {
+                let to: Vec<u64> = (0..pick % 4).map(|n| 1 + (agent + n) % 5).collect();
+                Change::Taken(Box::new(self.taken(agent, &to, Some("build.done"), "all is well")))
+            }
+            3 => self.some_taken_again(pick),
+            4 => Change::Attempted {
+                delivery: self.some_delivery(pick),
+                attempts: 2 + pick as u32 % 9,
+                failures: pick as u32 % 3,
+            },
+            5 | 6 => Change::Ended {
+                delivery: self.some_delivery(pick),
+                ending: Ending::Acknowledged,
+                unix_ms: NOW_MS + pick,
+            },
+            7 => Change::Ended {
+                delivery: self.some_delivery(pick),
+                ending: Ending::Dead { code: NackCode::Expired, why: "nobody came".into() },
+                unix_ms: NOW_MS + pick,
+            },
+            8 => {
+                let dead = self.oracle.image().dead;
+                match dead.keys().nth(pick as usize % dead.len().max(1)) {
+                    Some(delivery) => {
+                        Change::Revived { delivery: *delivery, expires: Moment(pick) }
+                    }
+                    None => Change::SessionEnded { agent },
+                }
+            }
+            9 => self.agent(pick),
+            10 => Change::Session(session(agent, pick)),
+            _ => self.stream(agent, pick),
+        }
+    }
+
+    fn some_delivery(&self, pick: u64) -> u64 {
+        1 + pick % (self.delivery + 2)
+    }
+
+    /// Those who had no room have it now.
+    fn some_taken_again(&mut self, pick: u64) -> Change {
+        let rows = &self.oracle.rows;
+        let Some(row) = rows.values().nth(pick as usize % rows.len().max(1)) else {
+            return Change::SessionEnded { agent: 1 };
+        };
+        let message = row.message.clone();
+        Change::Taken(Box::new(self.taken_again(message, &[1 + pick % 5])))
+    }
+
+    fn agent(&mut self, pick: u64) -> Change {
+        if pick.is_multiple_of(4) {
+            return Change::AgentForgotten(1 + pick / 4 % 5);
+        }
+        self.agent = 1 + pick % 5;
+        Change::Agent(AgentRecord {
+            number: self.agent,
+            name: name(self.agent),
+            since_unix_ms: pick,
+            forget_at: pick.is_multiple_of(2).then_some(Moment(pick)),
+        })
+    }
+
+    fn stream(&mut self, from: u64, pick: u64) -> Change {
+        if pick.is_multiple_of(3) {
+            return Change::StreamEnded(1 + pick % (self.stream + 1));
+        }
+        self.stream += 1;
+        Change::Stream(StreamRecord {
+            number: self.stream,
+            from,
+            to: pick,
+            topic: pick.is_multiple_of(2).then(|| "a \0 \" b".into()),
+            reserved: 1_024 * pick,
+        })
+    }
+}
+
+pub(super) fn name(agent: u64) -> Name {
+    let text = NAMES[agent as usize % 5];
+    if text.starts_with('@') { Name::made_by_daemon(text) } else { Name::parse(text).unwrap() }
+}
+
+fn session(agent: u64, pick: u64) -> SessionRecord {
+    SessionRecord {
+        agent,
+        id: format!("s-{pick}").into(),
+        token: [pick as u8; 32],
+        spent: pick.is_multiple_of(3).then_some([7; 32]),
+        expires: pick.is_multiple_of(2).then_some(Moment(pick)),
+        capabilities: Capabilities {
+            ack: pick.is_multiple_of(2),
+            resume: pick.is_multiple_of(3),
+            max_inflight: u64::MAX - pick,
+            supports_topics: pick.is_multiple_of(5),
+        },
+        subscriptions: (0..pick % 3).map(|n| format!("ä.{n}.>").into()).collect(),
+    }
+}

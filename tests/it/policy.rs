@@ -1,0 +1,175 @@
+//! Keys and policy files as people make and check them, and the key of who runs the place.
+
+use crate::{
+    commands::{Detached, err, out, run},
+    sandbox::Sandbox,
+};
+use serde_json::Value;
+use std::{fs, io::Write, path::PathBuf};
+
+const DONE: i32 = 0;
+const FAILED: i32 = 1;
+
+/// Runs a command that prints one JSON object.
+#[track_caller]
+fn json(sandbox: &Sandbox, line: &[&str]) -> Value {
+    serde_json::from_str(&out(&run(sandbox, line, DONE))).unwrap()
+}
+
+/// A file in the sandbox.
+fn file(sandbox: &Sandbox, bytes: impl AsRef<[u8]>) -> String {
+    let path = sandbox.directory().join("policy.toml");
+    fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_key_is_shown_once_with_the_lines_that_its_hash_needs() {
+    let sandbox = Sandbox::empty();
+    let said = out(&run(&sandbox, &["policy", "key", "Ann"], DONE));
+    let (words, lines) = said.split_once("[[agent]]").unwrap();
+    let key = words.lines().nth(2).unwrap().trim();
+    assert!(key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit()), "{words}");
+    assert!(words.contains(sandbox.home().join("policy.toml").to_str().unwrap()), "{words}");
+    assert!(!lines.contains(key), "{lines}");
+    let path = file(&sandbox, format!("[[agent]]{lines}"));
+    let report = json(&sandbox, &["policy", "check", &path, "--json"]);
+    assert_eq!(report["keys"], serde_json::json!(["Ann"]));
+    assert!(!sandbox.home().exists(), "nothing is kept");
+
+    let other = json(&sandbox, &["policy", "key", "Ann", "--json"]);
+    assert_eq!(
+        (&other["schema"], &other["name"]),
+        (&"agent-relay.policy-key/1".into(), &"Ann".into())
+    );
+    assert_ne!(other["key"], key);
+    let hash = other["hash"].as_str().unwrap();
+    assert!(hash.starts_with("sha256:") && hash.len() == 7 + 64, "{hash}");
+}
+
+#[test]
+fn a_sound_policy_is_said_in_words() {
+    let sandbox = Sandbox::empty();
+    let path = file(
+        &sandbox,
+        "[[rule]]\nfrom = 'Ann'\nto = 'B*'\nallow = true\n\n[[rule]]\ntopic = 'a\u{202e}b'\n\
+         allow = false\n\n[limits]\nper_pair_per_minute = 30\n",
+    );
+    let words = out(&run(&sandbox, &["policy", "check", &path], DONE));
+    let lines: Vec<_> = words.lines().collect();
+    assert_eq!(lines[1], "line 1: Ann may speak to B*");
+    assert_eq!(lines[2], r#"line 6: nobody may speak to anybody on "a\u{202e}b""#);
+    assert_eq!(lines[4], "at most 30 messages a minute from one to another");
+    let report = json(&sandbox, &["policy", "check", &path, "--json"]);
+    assert_eq!(
+        (&report["schema"], &report["file"]),
+        (&"agent-relay.policy/1".into(), &path.into())
+    );
+    assert_eq!(
+        report["rules"][0],
+        serde_json::json!({"line": 1, "from": "Ann", "to": "B*", "topic": "*", "allow": true})
+    );
+    assert_eq!(report["per_pair_per_minute"], 30);
+}
+
+#[test]
+fn a_broken_policy_is_refused_with_file_line_and_reason() {
+    let sandbox = Sandbox::empty();
+    let refused = |path: &str| {
+        let refused = run(&sandbox, &["policy", "check", path], FAILED);
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+        err(&refused)
+    };
+    let path = file(&sandbox, "\n[[rule]]\nform = 'Ann'\n");
+    assert_eq!(
+        refused(&path),
+        format!(
+            "agent-relay: {path}:3: unknown key \"form\"; the keys of [[rule]] are from, to, topic, allow\n"
+        )
+    );
+    let key = "0123456789abcdef".repeat(4);
+    let path = file(&sandbox, format!("[[agent]]\nname = 'Ann'\nkey = '{key}'\n"));
+    let said = refused(&path);
+    assert!(said.contains(":3: `key` is the key itself") && !said.contains(&key[..16]), "{said}");
+    assert!(refused(&file(&sandbox, b"# \xff\n")).contains("policy.toml: it is not UTF-8"));
+    let long = "#".repeat((1 << 20) + 1);
+    assert!(refused(&file(&sandbox, long)).contains("it has more than 1048576 bytes"));
+    assert!(refused(sandbox.directory().to_str().unwrap()).contains("it is not a file"));
+    assert!(refused("no-such-file").starts_with("agent-relay: no-such-file: "));
+}
+
+#[test]
+fn a_reload_is_asked_of_the_daemon_and_its_answer_is_shown() {
+    let sandbox = Sandbox::empty();
+    let missing = err(&run(&sandbox, &["policy", "reload"], FAILED));
+    assert!(missing.contains("start one with `agent-relay up`"), "{missing}");
+    let sandbox = Sandbox::new();
+    let said = err(&run(&sandbox, &["policy", "reload"], FAILED));
+    assert_eq!(
+        said,
+        "agent-relay: the daemon refused `reload`: this daemon doesn't serve \"reload\" yet (INVALID)\n"
+    );
+}
+
+/// The file that proves who runs the place.
+fn operator_key(sandbox: &Sandbox) -> PathBuf {
+    sandbox.home().join("operator.key")
+}
+
+#[test]
+fn the_daemon_makes_the_operators_key_and_keeps_it() {
+    let sandbox = Sandbox::empty();
+    let path = operator_key(&sandbox);
+    let detached = Detached(&sandbox);
+    run(&sandbox, &["up"], DONE);
+    platform::paths::check_private(&path).unwrap();
+    let key = fs::read_to_string(&path).unwrap();
+    assert_eq!(key.trim_end().len(), 64);
+    run(&sandbox, &["up", "--replace"], DONE);
+    assert_eq!(fs::read_to_string(&path).unwrap(), key);
+
+    run(&sandbox, &["down"], DONE);
+    fs::remove_file(&path).unwrap();
+    platform::paths::create_private_file(&path).unwrap().write_all(b"planted").unwrap();
+    run(&sandbox, &["up"], DONE);
+    let other = fs::read_to_string(&path).unwrap();
+    assert_ne!(other, key);
+    assert_eq!(other.trim_end().len(), 64);
+    let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
+    assert_eq!(log.matches("the operator's key is no good, and replaced").count(), 1, "{log}");
+    for secret in [key.trim_end(), other.trim_end(), "planted"] {
+        assert!(!log.contains(secret), "{log}");
+        let status = out(&run(&sandbox, &["status", "--json"], DONE));
+        assert!(!status.contains(secret), "{status}");
+    }
+    drop(detached);
+}
+
+#[test]
+fn a_daemon_that_cannot_make_the_operators_key_does_not_start() {
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    fs::create_dir(operator_key(&sandbox)).unwrap();
+    let failed = err(&run(&sandbox, &["up"], FAILED));
+    assert!(failed.contains("operator.key"), "{failed}");
+}
+
+#[test]
+fn the_policy_that_the_readme_shows_is_sound() {
+    let readme = include_str!("../../README.md").replace('\r', "");
+    let (_, section) = readme.split_once("### policy.toml").unwrap();
+    let example = section.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
+    let sandbox = Sandbox::empty();
+    let path = file(&sandbox, example.replace('…', &"0".repeat(64)));
+    let words = out(&run(&sandbox, &["policy", "check", &path], DONE));
+    assert_eq!(
+        words,
+        "nobody gets these names without their keys: Ann\n\
+         line 5: claude-* may speak to Ann on \"build.*\"\n\
+         line 11: nobody may speak to Ann\n\
+         line 15: @guest-* may not ask @relay for \"history\"\n\
+         the first line that matches decides; allowed is what none matches, and what @operator asks \
+         @relay\n\
+         at most 60 messages a minute from one to another\n"
+    );
+}
