@@ -117,6 +117,9 @@ impl Router {
         }
         self.stopping = Stopping::Begun;
         self.alarms.set(self.now.monotonic.plus(CLOSE_MS), Alarm::Stop);
+        for agent in self.roster.keys() {
+            self.drop_once(agent);
+        }
         let mut all: Vec<_> = self.clients.keys().copied().collect();
         all.sort_unstable();
         for client in all {

@@ -103,10 +103,15 @@ pub(super) struct Handed {
 pub(super) enum What {
     /// An answer.
     Answer,
-    /// A tapper's copy.
+    /// A tapper's copy, or a message that comes again.
     Copy,
     /// An at-most-once message.
-    Once(AgentKey, SendId),
+    Once {
+        from: AgentKey,
+        send_id: SendId,
+        /// The message's.
+        order: u64,
+    },
     /// An at-least-once message.
     Kept(MessageKey),
 }
@@ -154,10 +159,15 @@ impl Window {
         Some(handed)
     }
 
+    /// What was handed out, to look through.
+    pub(super) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Handed> {
+        self.frames.iter_mut()
+    }
+
     const fn line(&mut self, what: &What) -> &mut usize {
         match what {
             What::Answer => &mut self.answers,
-            What::Copy | What::Once(..) | What::Kept(_) => &mut self.deliveries,
+            What::Copy | What::Once { .. } | What::Kept(_) => &mut self.deliveries,
         }
     }
 

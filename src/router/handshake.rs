@@ -8,11 +8,11 @@ use super::{
 };
 use crate::protocol::{
     PROTOCOL,
-    code::{ErrorCode, NackCode, Violation},
+    code::{ErrorCode, Violation},
     deliver::Proof,
     envelope::{self, Envelope, Kind},
     name::Name,
-    payload::{Capabilities, Hello, Resume, Server, Welcome},
+    payload::{Capabilities, Hello, Server, Welcome},
     secret::Secret,
 };
 use std::mem;
@@ -22,7 +22,7 @@ const NOT_GOOD: &str =
     "the token was used before, is out of date, or is another name's; this is a fresh session";
 
 /// Why a connection gets no name.
-type Refusal = (ErrorCode, String);
+pub(super) type Refusal = (ErrorCode, String);
 
 impl Router {
     pub(super) fn connected(&mut self, id: ClientId) {
@@ -59,12 +59,14 @@ impl Router {
         const REQUIRED: &str = "the first frame is HELLO or RESUME";
         match Envelope::read(json) {
             Ok(envelope) => match envelope.kind {
-                Kind::Hello => {
-                    if let Err((code, message)) = self.hello(id, &envelope) {
+                Kind::Hello | Kind::Resume => {
+                    if let Err((code, message)) = self.introduce(id, &envelope) {
                         self.violated(id, envelope.breaks(code, message));
                     }
+                    if let Some(agent) = self.agent_of(id) {
+                        self.pump(agent);
+                    }
                 }
-                Kind::Resume => self.resume(id, &envelope),
                 _ => self.violated(id, envelope.breaks(ErrorCode::HandshakeRequired, REQUIRED)),
             },
             Err(violation) if violation.code.is_fatal() => self.violated(id, violation),
@@ -78,16 +80,10 @@ impl Router {
         }
     }
 
-    /// Taking up a session with RESUME is not served yet.
-    pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>) {
-        match envelope.typed::<Resume>(envelope.payload) {
-            Ok(_) => self.nack(
-                id,
-                &envelope.id,
-                NackCode::Unauthorized,
-                "this daemon can't resume sessions yet; say HELLO for a fresh one",
-            ),
-            Err(violation) => self.violated(id, violation),
+    fn introduce(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Refusal> {
+        match envelope.kind {
+            Kind::Resume => self.resume_first(id, envelope),
+            _ => self.hello(id, envelope),
         }
     }
 
@@ -113,7 +109,7 @@ impl Router {
         let name = Name::parse(&text)
             .map_err(|why| (ErrorCode::InvalidName, format!("{text:.80?}: {why}")))?;
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
-            if let Some(agent) = self.redeem(&Secret::stated(&token), name.as_str()) {
+            if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name.as_str())) {
                 return self.take_over(id, agent, name, hello.capabilities);
             }
             self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, NOT_GOOD));
@@ -127,7 +123,7 @@ impl Router {
     }
 
     /// A session goes on with this connection, whoever has it now.
-    fn take_over(
+    pub(super) fn take_over(
         &mut self,
         id: ClientId,
         agent: AgentKey,
@@ -215,6 +211,7 @@ impl Router {
             if let Err((code, message)) = self.seat(id, name, capabilities, Proof::Claim) {
                 self.violated(id, Violation::new(code, message));
             }
+            self.pump(agent);
             self.gate(id, true);
             for frame in frames {
                 self.frame(id, &frame);
@@ -222,7 +219,7 @@ impl Router {
         }
     }
 
-    /// Gives a free name to a connection, and with it whatever waits for the name.
+    /// Gives a free name to a connection. Whatever waits for the name goes out when it is pumped.
     fn seat(
         &mut self,
         id: ClientId,
@@ -255,7 +252,6 @@ impl Router {
         }
         self.keep_agent(agent);
         self.welcome(id, agent, capabilities, proof);
-        self.pump(agent);
         Ok(())
     }
 

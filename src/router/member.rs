@@ -4,7 +4,7 @@ use super::{
     AgentKey, ClientId, CloseReason, MessageKey, Router,
     alarm::Alarm,
     client::{Client, Handed, Seat, Stage, What},
-    message::State,
+    message::{Message, State},
 };
 use crate::protocol::{
     code::{ErrorCode, NackCode},
@@ -118,7 +118,7 @@ impl Router {
 
     fn subscribe(&mut self, id: ClientId, envelope: &Envelope<'_>) {
         match self.change_subscription(id, envelope) {
-            Ok(()) => self.acknowledge(id, &envelope.id),
+            Ok(()) => self.acknowledge_kept(id, &envelope.id),
             Err((code, message)) => self.nack(id, &envelope.id, code, message),
         }
     }
@@ -140,6 +140,9 @@ impl Router {
             .ok_or_else(|| (NackCode::Invalid, format!("{kind} names its topic in `topic`")))?;
         let pattern = Pattern::parse(topic).map_err(|why| (NackCode::Invalid, why.to_string()))?;
         let Some(session) = self.roster[agent].session.as_deref_mut() else { return Ok(()) };
+        if self.ledger.backlog() >= self.limits.backlog_max {
+            return Err((NackCode::Limit, format!("the store is behind; say {kind} again later")));
+        }
         let place = session.subscriptions.iter().position(|other| *other == pattern);
         match (envelope.kind, place) {
             (Kind::Subscribe, None) if session.subscriptions.len() >= most => {
@@ -193,7 +196,7 @@ impl Router {
         match handed.what {
             What::Answer => self.memory.inside -= handed.bytes,
             What::Copy => {}
-            What::Once(from, _) => self.release(agent, from, handed.bytes),
+            What::Once { from, .. } => self.release(agent, from, handed.bytes),
             // Of a connection that is being closed it may be on the way to the next one already.
             What::Kept(key) if self.seat_of(id).is_some() => {
                 if let Some(kept) = self.messages.get_mut(key).and_then(|m| m.kept_mut())
@@ -214,7 +217,8 @@ impl Router {
         }
     }
 
-    /// The connection is gone. What it was handed and didn't take is lost, and its senders hear so.
+    /// The connection is gone. What it was handed and didn't take, and what its session doesn't keep, is
+    /// lost, and its senders hear so.
     pub(super) fn disconnected(&mut self, id: ClientId) {
         self.unseat(id, Departure::Lost);
         let Some(mut client) = self.clients.remove(&id) else { return };
@@ -226,7 +230,7 @@ impl Router {
             match handed.what {
                 What::Answer => self.memory.inside -= handed.bytes,
                 What::Copy | What::Kept(_) => {}
-                What::Once(from, send_id) => {
+                What::Once { from, send_id, .. } => {
                     self.release(client.agent, from, handed.bytes);
                     if let Some(agent) = client.agent {
                         self.undelivered(from, agent, send_id.as_str());
@@ -283,6 +287,12 @@ impl Router {
         self.taps.retain(|other| *other != id);
         self.roster.leave(agent, self.now.unix_ms);
         self.take_back(agent, departure);
+        if self.keeps_mail(agent, departure) {
+            self.drop_replays(agent);
+            self.regain(id, agent);
+        } else {
+            self.drop_once(agent);
+        }
         match departure {
             Departure::Replaced => {}
             Departure::Bye => self.end_session(agent),
@@ -303,46 +313,90 @@ impl Router {
         self.keep_agent(agent);
     }
 
-    /// What was on the way waits again, for the name's next session; what only this one could have
-    /// had is told to its senders.
+    /// What was on the way waits again, for whoever speaks for the agent next.
     fn take_back(&mut self, agent: AgentKey, departure: Departure) {
-        let hears = mem::take(&mut self.roster[agent].hears);
-        let (mut gone, mut blamed): (Vec<MessageKey>, Option<(u64, MessageKey)>) = (vec![], None);
-        for key in &hears {
-            let stream = &mut self.streams[*key];
-            stream.take_back();
-            for (_, message_key) in &stream.waiting {
-                let message = &mut self.messages[*message_key];
+        let mut blamed: Option<(u64, MessageKey)> = None;
+        for at in 0..self.roster[agent].hears.len() {
+            let key = self.roster[agent].hears[at];
+            for message_key in self.streams[key].take_back(0) {
+                let message = &mut self.messages[message_key];
                 let order = message.order;
-                let Some(kept) = message.kept_mut() else {
-                    gone.push(*message_key);
-                    continue;
-                };
+                let Some(kept) = message.kept_mut() else { continue };
                 if kept.state == (State::OnWay { written: true })
                     && blamed.is_none_or(|(oldest, _)| order < oldest)
                 {
-                    blamed = Some((order, *message_key));
+                    blamed = Some((order, message_key));
                 }
-                if matches!(kept.state, State::OnWay { .. }) {
-                    kept.state = State::Waiting;
-                }
+                kept.state = State::Waiting;
             }
+            self.refresh_turn(key);
         }
         self.roster[agent].outbox.in_flight = 0;
-        for key in &hears {
-            self.refresh_turn(*key);
-        }
-        self.roster[agent].hears = hears;
-        for key in gone {
-            if let Some(message) = self.settle(key) {
-                self.undelivered(message.from, message.to, message.send_id.as_str());
-            }
-        }
         if let Some((_, message)) = blamed.filter(|_| departure == Departure::Lost) {
             self.blame(message);
         }
         #[cfg(test)]
         self.lose_redelivery(agent);
+    }
+
+    /// Whether at-most-once mail waits for an agent that leaves like this.
+    fn keeps_mail(&self, agent: AgentKey, departure: Departure) -> bool {
+        let session = self.roster[agent].session.as_deref();
+        matches!(departure, Departure::Lost | Departure::Replaced)
+            && session.is_some_and(|session| session.capabilities.resume)
+    }
+
+    /// What was handed to a connection and hasn't left waits again, as far as it is at hand.
+    fn regain(&mut self, id: ClientId, agent: AgentKey) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(session) = self.roster[agent].session.as_deref_mut() else { return };
+        let mut regained = Vec::new();
+        for handed in client.window.frames_mut() {
+            if let What::Once { order, .. } = handed.what
+                && let Some(message) = session.replay.take(order, &self.streams)
+            {
+                // It may still leave. Whoever hears it twice knows it by its id.
+                handed.what = What::Copy;
+                self.memory.replay -= message.bytes;
+                regained.push(message);
+            }
+        }
+        for message in regained {
+            self.wait_once(message);
+        }
+    }
+
+    /// At-most-once mail that waits for an agent is lost, and its senders hear so.
+    pub(super) fn drop_once(&mut self, agent: AgentKey) {
+        for key in self.waiting_once(agent, |_| true) {
+            if let Some(message) = self.settle(key)
+                && !message.is_replay
+            {
+                self.lose_track(message.stream, message.seq);
+                self.undelivered(message.from, message.to, message.send_id.as_str());
+            }
+        }
+    }
+
+    /// Nobody is there any more who wanted to hear these again.
+    fn drop_replays(&mut self, agent: AgentKey) {
+        for key in self.waiting_once(agent, |message| message.is_replay) {
+            self.settle(key);
+        }
+    }
+
+    fn waiting_once(
+        &self,
+        agent: AgentKey,
+        is_meant: impl Fn(&Message) -> bool,
+    ) -> Vec<MessageKey> {
+        let streams = self.roster[agent].hears.iter().map(|key| &self.streams[*key]);
+        let waiting = streams.flat_map(|stream| stream.waiting.iter().map(|(_, key)| *key));
+        let once = waiting.filter(|key| {
+            let message = &self.messages[*key];
+            message.kept().is_none() && is_meant(message)
+        });
+        once.collect()
     }
 
     /// An agent stayed away for good.

@@ -6,6 +6,7 @@ use super::{
     doubles::{Content, Standing},
     hash::FastMap,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+    replay::Replay,
     session::Session,
 };
 use crate::protocol::{
@@ -80,6 +81,7 @@ impl Router {
             self.dead.add(dead.id, number, dead.to);
         }
         for key in self.streams.keys() {
+            self.streams[key].guess_gone();
             self.refresh_turn(key);
             self.close_if_over(key);
         }
@@ -123,6 +125,7 @@ impl Router {
             expires: record.expires,
             capabilities: record.capabilities,
             subscriptions,
+            replay: Replay::default(),
         }));
         match record.expires {
             Some(at) => self.alarms.set(at, Alarm::Session(agent)),
@@ -178,6 +181,7 @@ impl Router {
             bytes,
             expires: record.expires,
             alarm: record.expires,
+            is_replay: false,
             body: Body::Kept(Kept {
                 id: record.id,
                 shared: message.shared.clone(),

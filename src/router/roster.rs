@@ -122,6 +122,15 @@ impl Roster {
         &self.here
     }
 
+    /// Whose session has most at hand to replay it.
+    pub(super) fn most_replay(&self) -> Option<AgentKey> {
+        let agents = self.names.values().filter_map(|key| {
+            let agent = &self.agents[*key];
+            Some((agent.session.as_deref()?.replay.bytes(), agent.number, *key))
+        });
+        agents.max().map(|(_, _, key)| key)
+    }
+
     /// Known names, guests too.
     pub(super) fn len(&self) -> usize {
         self.agents.len()
@@ -145,6 +154,13 @@ impl Roster {
             .collect();
         names.sort_unstable();
         names
+    }
+
+    /// All of them, in the order they became known.
+    pub(super) fn keys(&self) -> Vec<AgentKey> {
+        let mut keys: Vec<_> = self.names.values().copied().collect();
+        keys.sort_unstable_by_key(|key| self.agents[*key].number);
+        keys
     }
 
     #[cfg(test)]

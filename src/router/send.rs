@@ -145,6 +145,7 @@ impl Router {
             let (code, message) = self.unknown(name);
             return self.refuse(said.client, &said.envelope.id, code, message);
         };
+        self.make_room(said.bytes);
         match self.judge_recipient(said, to) {
             Verdict::Take(stream) => {
                 self.counts.taken += 1;
@@ -181,6 +182,7 @@ impl Router {
         let mut share = Share { had, number, ..Share::default() };
         let mut shared = None;
         for to in recipients {
+            self.make_room(said.bytes);
             match self.judge_recipient(said, to) {
                 Verdict::Take(stream) => {
                     let shared = shared.get_or_insert_with(|| self.shared(said));
@@ -300,7 +302,7 @@ impl Router {
         if said.requires_ack && self.ledger.backlog() >= self.limits.backlog_max {
             return Verdict::Busy(agent.outbox.total().messages);
         }
-        let held = self.memory.inside + self.memory.outside + said.bytes;
+        let held = self.memory.total() + said.bytes;
         if held > self.limits.memory_bytes_max
             || !agent.outbox.has_room(&self.limits, said.from, said.bytes)
         {
@@ -355,6 +357,7 @@ impl Router {
             bytes,
             expires: said.expires,
             alarm: said.expires,
+            is_replay: false,
             body,
         });
         self.streams[stream].wait(seq, message);
@@ -405,11 +408,32 @@ impl Router {
         if waits {
             return Some(frame);
         }
+        let resumes = seat.capabilities.resume;
         self.counts.delivered += 1;
         self.roster[to].outbox.charge(said.from, bytes);
         self.memory.inside += bytes;
-        let what = What::Once(said.from, SendId::new(&said.envelope.id));
-        self.hand(client, frame, what);
+        let (send_id, order) = (SendId::new(&said.envelope.id), self.ledger.last.delivery);
+        if resumes {
+            let (from, expires, body) = (said.from, said.expires, Body::Once(frame));
+            let (alarm, is_replay) = (expires, false);
+            let message = Message {
+                from,
+                to,
+                stream,
+                seq,
+                order,
+                send_id,
+                bytes,
+                expires,
+                alarm,
+                is_replay,
+                body,
+            };
+            self.hand_out_once(client, message);
+        } else {
+            self.lose_track(stream, seq);
+            self.hand(client, frame, What::Once { from: said.from, send_id, order });
+        }
         None
     }
 

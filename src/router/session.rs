@@ -1,6 +1,6 @@
 //! What of an agent outlives its connection: its session, and the token that takes it up again.
 
-use super::{AgentKey, Output, Router, alarm::Alarm};
+use super::{AgentKey, Output, Router, alarm::Alarm, replay::Replay};
 use crate::protocol::{
     Moment,
     deliver::Proof,
@@ -23,6 +23,7 @@ pub(super) struct Session {
     pub(super) expires: Option<Moment>,
     pub(super) capabilities: Capabilities,
     pub(super) subscriptions: Vec<Pattern>,
+    pub(super) replay: Replay,
 }
 
 impl Session {
@@ -33,8 +34,9 @@ impl Session {
 }
 
 impl Router {
-    /// Whose session a token takes up, where that is the agent of this name. Nothing is used up by asking.
-    pub(super) fn redeem(&mut self, token: &Secret, name: &str) -> Option<AgentKey> {
+    /// Whose session a token takes up, where that is the agent of this name, if one is said. Nothing is
+    /// used up by asking.
+    pub(super) fn redeem(&mut self, token: &Secret, name: Option<&str>) -> Option<AgentKey> {
         let hash = token.hash();
         let agent = *self.tokens.get(&hash)?;
         let owner = &self.roster[agent];
@@ -45,7 +47,8 @@ impl Router {
             self.out.push(Output::Log(line));
             return None;
         }
-        (owner.name.is(name) && session.is_good_at(self.now.monotonic)).then_some(agent)
+        (name.is_none_or(|name| owner.name.is(name)) && session.is_good_at(self.now.monotonic))
+            .then_some(agent)
     }
 
     /// Begins a session, or takes up the one there is. Gives back its id and the token for the next time.
@@ -91,11 +94,23 @@ impl Router {
                 expires: None,
                 capabilities,
                 subscriptions: Vec::new(),
+                replay: Replay::default(),
             }),
         };
         self.roster[agent].session = Some(session);
+        if !capabilities.resume {
+            self.drop_replay(agent);
+        }
         self.keep_session(agent);
         (id, secret)
+    }
+
+    /// The session of an agent that has one.
+    pub(super) fn session_of(&self, agent: AgentKey) -> &Session {
+        self.roster[agent]
+            .session
+            .as_deref()
+            .expect("an agent that is no guest and not away for long")
     }
 
     /// Hands an agent's session to the store, as it is now.
@@ -140,8 +155,10 @@ impl Router {
         }
     }
 
-    /// A session leaves every table. False if there was none.
+    /// A session leaves every table, and its mail is lost. False if there was none.
     pub(super) fn drop_session(&mut self, agent: AgentKey) -> bool {
+        self.drop_replay(agent);
+        self.drop_once(agent);
         let Some(session) = self.roster[agent].session.take() else { return false };
         if let Some(at) = session.expires {
             self.alarms.remove(at, Alarm::Session(agent));

@@ -415,12 +415,13 @@ impl Router {
         let mut held: BTreeSet<_> = self
             .messages
             .values()
+            .filter(|message| !message.is_replay)
             .map(|message| (message.send_id.as_str().to_owned(), name(message.to)))
             .collect();
         for client in self.clients.values() {
             for handed in client.window.frames() {
-                if let (What::Once(_, id), Some(agent)) = (&handed.what, client.agent) {
-                    held.insert((id.as_str().to_owned(), name(agent)));
+                if let (What::Once { send_id, .. }, Some(agent)) = (&handed.what, client.agent) {
+                    held.insert((send_id.as_str().to_owned(), name(agent)));
                 }
             }
         }

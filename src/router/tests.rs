@@ -7,3 +7,4 @@ mod keeping;
 mod relay;
 mod routing;
 mod script;
+mod sessions;

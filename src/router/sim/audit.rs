@@ -45,17 +45,19 @@ impl Router {
             load.messages += 1;
             load.bytes += bytes;
         };
-        for message in self.messages.values() {
+        let (again, queued): (Vec<_>, Vec<_>) =
+            self.messages.values().partition(|message| message.is_replay);
+        for message in queued {
             add(message.to, message.from, message.bytes);
         }
-        let mut inside = 0;
+        let mut inside: usize = again.iter().map(|message| message.bytes).sum();
         for client in self.clients.values() {
             inside += client.window.answers();
             if let Stage::Contender(contender) = &client.stage {
                 inside += contender.frame_bytes;
             }
             for handed in client.window.frames() {
-                if let (What::Once(from, _), Some(to)) = (&handed.what, client.agent) {
+                if let (What::Once { from, .. }, Some(to)) = (&handed.what, client.agent) {
                     add(to, *from, handed.bytes);
                 }
             }

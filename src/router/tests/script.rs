@@ -21,6 +21,8 @@
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
 //! disk shows                        from here on, changes stand in the transcript
+//! log shows                         lines for the log, too
+//! crash                             the daemon ends and another begins with what was kept
 //! ```
 //!
 //! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
@@ -33,7 +35,7 @@ use crate::{
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
         payload::Capabilities,
-        record::Change,
+        record::{Change, oracle::Oracle},
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -90,8 +92,13 @@ struct World {
     /// Changes that were said, and that are kept.
     said: u64,
     kept: u64,
+    /// What is kept, and what was said since.
+    disk: Oracle,
+    changes: Vec<Change>,
     disk_holds: bool,
     disk_shows: bool,
+    log_shows: bool,
+    limits: Limits,
     transcript: String,
 }
 
@@ -142,7 +149,7 @@ struct Actor {
 impl World {
     fn new(limits: Limits) -> Self {
         Self {
-            router: Router::new(limits, [7; 32]),
+            router: Router::new(limits.clone(), [7; 32]),
             now: 1_000,
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -152,8 +159,12 @@ impl World {
             tokens: BTreeMap::new(),
             said: 0,
             kept: 0,
+            disk: Oracle::default(),
+            changes: Vec::new(),
             disk_holds: false,
             disk_shows: false,
+            log_shows: false,
+            limits,
             transcript: String::new(),
         }
     }
@@ -168,6 +179,8 @@ impl World {
                 self.handle(Input::Tick);
             }
             "disk" => self.disk(rest),
+            "log" => self.log_shows = true,
+            "crash" => self.crash(),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
             _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
@@ -342,8 +355,7 @@ impl World {
             self.show(&output);
         }
         if !self.disk_holds && self.said > self.kept {
-            self.kept = self.said;
-            self.handle(Input::Kept(self.kept));
+            self.keep();
         }
         for who in touched {
             if !self.clients[&who].stalls {
@@ -358,16 +370,36 @@ impl World {
             "holds" => self.disk_holds = true,
             "keeps" => {
                 self.disk_holds = false;
-                self.kept = self.said;
-                self.handle(Input::Kept(self.kept));
+                self.keep();
             }
             "fails" => {
                 self.kept = self.said;
+                self.changes.retain(|change| !matches!(change, Change::Taken(_)));
+                self.changes.drain(..).for_each(|change| self.disk.apply(&change));
                 self.handle(Input::Refused(self.kept, "no space left on device"));
             }
             "shows" => self.disk_shows = true,
             other => panic!("no verb: disk {other}"),
         }
+    }
+
+    fn keep(&mut self) {
+        self.kept = self.said;
+        self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.handle(Input::Kept(self.kept));
+    }
+
+    /// Nobody is connected any more, and what was not kept is lost.
+    fn crash(&mut self) {
+        self.router = Router::new(self.limits.clone(), [8; 32]);
+        self.clients.clear();
+        self.changes.clear();
+        (self.said, self.kept) = (0, 0);
+        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
+        let mut out = Vec::new();
+        self.router.restore(now, self.disk.image(), &mut out);
+        out.iter().for_each(|output| self.show(output));
+        self.keep();
     }
 
     fn write(&mut self, who: &str) {
@@ -392,12 +424,14 @@ impl World {
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
             Output::Keep(change) => {
                 self.said += 1;
+                self.changes.push(change.clone());
                 if !self.disk_shows {
                     return;
                 }
                 format!("keep {}", keep_text(change))
             }
-            Output::Log(_) => return,
+            Output::Log(_) if !self.log_shows => return,
+            Output::Log(line) => format!("log {line}"),
             Output::Stopped => "stopped".to_owned(),
         };
         writeln!(self.transcript, "    {text}").unwrap();
