@@ -25,7 +25,9 @@ mod message;
 mod outbox;
 pub mod policy;
 mod relay;
+mod replay;
 mod restore;
+mod resume;
 mod roster;
 mod send;
 mod session;
@@ -118,7 +120,7 @@ pub enum Output {
 }
 
 /// A frame's bytes, its length in front: the recipient's own part, and what others share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Frame {
     /// Length, and all or the first part of the JSON.
     pub head: Vec<u8>,
@@ -195,7 +197,15 @@ pub struct Router {
 struct Memory {
     /// Queues, answers, and what contenders said.
     inside: usize,
+    /// What sessions have at hand to replay it.
+    replay: usize,
     outside: usize,
+}
+
+impl Memory {
+    const fn total(self) -> usize {
+        self.inside + self.replay + self.outside
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,10 +281,10 @@ impl Router {
         mem::swap(&mut self.out, out);
     }
 
-    /// Takes back the room of a frame that the driver is done with. Not needed, but cheaper.
+    /// Takes back the room of a frame that nobody needs any more. Not needed, but cheaper.
     pub fn recycle(&mut self, frame: Frame) {
         let mut head = frame.head;
-        if self.spare.len() < SPARES_MAX && head.capacity() <= SPARE_BYTES_MAX {
+        if self.spare.len() < SPARES_MAX && (1..=SPARE_BYTES_MAX).contains(&head.capacity()) {
             head.clear();
             self.spare.push(head);
         }

@@ -266,6 +266,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("default_ttl_ms", config.default_ttl_ms),
         ("queue_max_messages", config.queue_max_messages),
         ("queue_max_bytes", config.queue_max_bytes),
+        ("replay_messages", config.replay_messages),
         ("memory_max_bytes", config.memory_max_bytes),
         ("max_clients", config.max_clients),
         ("mailbox_days", config.mailbox_days),
