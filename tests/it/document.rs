@@ -162,7 +162,7 @@ fn what_the_table_says_can_be_configured_can_be() {
         assert_eq!(Config::parse("config.toml".as_ref(), &line).unwrap(), defaults, "{line}");
         keys += 1;
     }
-    assert_eq!(keys, 10);
+    assert_eq!(keys, 13);
 }
 
 /// Types what an example carries; a member that the type doesn't know is a mistake in the example.

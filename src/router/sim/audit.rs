@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Router {
     pub(super) fn audit(&self, here: &BTreeSet<String>) -> Checked {
         self.audit_names(here)?;
+        self.audit_sessions()?;
         self.audit_loads()?;
         self.roster.all().try_for_each(|agent| self.audit_queue(agent))?;
         self.streams.all().try_for_each(|stream| self.audit_stream(stream))?;
@@ -35,6 +36,34 @@ impl Router {
         let listed = self.roster.here().len();
         let agents = owned.iter().filter(|name| !name.starts_with('@')).count();
         ensure(listed == agents && self.members == owned.len(), || "a wrong listing".into())
+    }
+
+    /// Who is here has one, its tokens lead to it, and what it has at hand is counted.
+    fn audit_sessions(&self) -> Checked {
+        let (mut tokens, mut replay) = (0, 0);
+        for key in self.roster.keys() {
+            let agent = &self.roster[key];
+            let is_here = agent.client.is_some();
+            let Some(session) = agent.session.as_deref() else {
+                ensure(!is_here || agent.is_guest(), || format!("{} has no session", agent.name))?;
+                continue;
+            };
+            for hash in [Some(session.token), session.spent].into_iter().flatten() {
+                ensure(self.tokens.get(&hash) == Some(&key), || "a token leads elsewhere".into())?;
+                tokens += 1;
+            }
+            let ends = session.expires.is_some();
+            ensure(ends != is_here, || format!("the session of {} ends: {ends}", agent.name))?;
+            let (count, bytes) = (session.replay.iter().count(), session.replay.bytes());
+            let summed: usize = session.replay.iter().map(|message| message.bytes).sum();
+            ensure(bytes == summed && bytes <= self.limits.replay_bytes_max, || {
+                format!("{bytes} of {summed} bytes are at hand")
+            })?;
+            ensure(count <= self.limits.replay_messages_max, || format!("{count} are at hand"))?;
+            replay += bytes;
+        }
+        ensure(tokens == self.tokens.len(), || format!("{tokens} tokens are good"))?;
+        ensure(replay == self.memory.replay, || format!("{replay} bytes are at hand"))
     }
 
     /// What queues, answers and contenders count for is what there is.

@@ -345,6 +345,10 @@ fn at_most_once_mail_waits_for_a_session_that_can_resume() {
                 ann < NACK {"ack_id":"a5","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
         "#]],
     );
+}
+
+#[test]
+fn what_was_not_handed_out_waits_too_unless_the_session_is_a_fresh_one() {
     let limits = Limits { window_bytes: 1, ..Limits::default() };
     check_with(
         limits.clone(),
@@ -792,6 +796,10 @@ fn sessions_survive_a_crash_of_the_daemon() {
                 cid < WELCOME {"agent":"Cid","session_id":"s2"}
         "#]],
     );
+}
+
+#[test]
+fn a_window_goes_on_over_a_crash_and_begins_with_it_for_who_was_here() {
     let limits = Limits { resume_window_ms: 1_000, ..Limits::default() };
     check_with(
         limits,
