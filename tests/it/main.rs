@@ -13,6 +13,7 @@ mod independent;
 mod policy;
 mod raw;
 mod sandbox;
+mod sessions;
 mod stress;
 mod terminal;
 mod tidy;
