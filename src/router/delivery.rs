@@ -75,20 +75,21 @@ impl Router {
     /// An at-most-once message goes to its recipient's connection.
     pub(super) fn hand_out_once(&mut self, client: ClientId, mut message: Message) {
         let Body::Once(frame) = &mut message.body else { return };
-        let mut frame = mem::take(frame);
+        let frame = mem::take(frame);
         if message.is_replay {
             self.memory.inside -= message.bytes;
             return self.hand(client, frame, What::Copy);
         }
-        let (from, send_id, order) = (message.from, message.send_id.clone(), message.order);
+        let (from, order) = (message.from, message.order);
         if self.seat_of(client).is_some_and(|seat| seat.capabilities.resume) {
-            frame = self.repeatable(frame);
+            let (frame, send_id) = (self.repeatable(frame), message.send_id.clone());
             message.body = Body::Once(frame.clone());
             self.put_by(message);
+            self.hand(client, frame, What::Once { from, send_id, order });
         } else {
             self.lose_track(message.stream, message.seq);
+            self.hand(client, frame, What::Once { from, send_id: message.send_id, order });
         }
-        self.hand(client, frame, What::Once { from, send_id, order });
     }
 
     /// An at-least-once message as it goes out this time.

@@ -9,7 +9,7 @@ use crate::protocol::{
     secret::{Secret, is_same},
     topic::Pattern,
 };
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 /// An agent's, from its HELLO until it says BYE, stays away for too long, or begins a fresh one.
 #[derive(Debug)]
@@ -27,6 +27,18 @@ pub(super) struct Session {
 }
 
 impl Session {
+    fn new(id: Arc<str>, token: Hash) -> Self {
+        Self {
+            id,
+            token,
+            spent: None,
+            expires: None,
+            capabilities: Capabilities::default(),
+            subscriptions: Vec::new(),
+            replay: Replay::default(),
+        }
+    }
+
     /// Whether it can be taken up.
     pub(super) fn is_good_at(&self, now: Moment) -> bool {
         self.expires.is_none_or(|expires| now < expires)
@@ -58,14 +70,14 @@ impl Router {
         capabilities: Capabilities,
         proof: Proof,
     ) -> (Arc<str>, Secret) {
-        let before = match proof {
+        let taken_up = match proof {
             Proof::Token => self.roster[agent].session.take(),
-            _ => {
-                self.drop_session(agent);
-                None
-            }
+            _ => None,
         };
-        let id = match &before {
+        if taken_up.is_none() {
+            self.drop_session(agent);
+        }
+        let id = match &taken_up {
             Some(session) => session.id.clone(),
             None => format!("s-{}", self.random_hex(8)).into(),
         };
@@ -75,28 +87,11 @@ impl Router {
         }
         let token = secret.hash();
         self.tokens.insert(token, agent);
-        let session = match before {
-            Some(mut session) => {
-                if let Some(older) = session.spent.replace(session.token) {
-                    self.tokens.remove(&older);
-                }
-                if let Some(at) = session.expires.take() {
-                    self.alarms.remove(at, Alarm::Session(agent));
-                }
-                session.token = token;
-                session.capabilities = capabilities;
-                session
-            }
-            None => Box::new(Session {
-                id: id.clone(),
-                token,
-                spent: None,
-                expires: None,
-                capabilities,
-                subscriptions: Vec::new(),
-                replay: Replay::default(),
-            }),
+        let mut session = match taken_up {
+            Some(session) => self.use_up(agent, session, token),
+            None => Box::new(Session::new(id.clone(), token)),
         };
+        session.capabilities = capabilities;
         self.roster[agent].session = Some(session);
         if !capabilities.resume {
             self.drop_replay(agent);
@@ -105,16 +100,25 @@ impl Router {
         (id, secret)
     }
 
+    /// A session's token has done its service, and this is the next one.
+    fn use_up(&mut self, agent: AgentKey, mut session: Box<Session>, next: Hash) -> Box<Session> {
+        if let Some(at) = session.expires.take() {
+            self.alarms.remove(at, Alarm::Session(agent));
+        }
+        let used = mem::replace(&mut session.token, next);
+        if let Some(older) = session.spent.replace(used) {
+            self.tokens.remove(&older);
+        }
+        session
+    }
+
     /// The session of an agent that has one.
     pub(super) fn session_of(&self, agent: AgentKey) -> &Session {
-        self.roster[agent]
-            .session
-            .as_deref()
-            .expect("an agent that is no guest and not away for long")
+        self.roster[agent].session.as_deref().expect("whoever asks knows that it has one")
     }
 
     /// Hands an agent's session to the store, as it is now.
-    pub(super) fn keep_session(&mut self, agent: AgentKey) -> u64 {
+    pub(super) fn keep_session(&mut self, agent: AgentKey) {
         let agent = &self.roster[agent];
         let session = agent.session.as_deref().expect("only one that is there changes");
         let record = SessionRecord {
@@ -126,7 +130,7 @@ impl Router {
             capabilities: session.capabilities,
             subscriptions: session.subscriptions.iter().map(|of| of.text().clone()).collect(),
         };
-        self.keep(Change::Session(record))
+        self.keep(Change::Session(record));
     }
 
     /// An agent is away: its session waits for it, for some time.
