@@ -277,6 +277,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("streams", limits.streams_max as u64),
         ("connections without a handshake", limits.strangers_max as u64),
         ("subscriptions of a session", limits.subscriptions_max as u64),
+        ("replay of a session", limits.replay_bytes_max as u64),
         ("remembered SENDs of a name", limits.doubles_max as u64),
         ("remembered SENDs of all names", limits.doubles_total_max as u64),
         ("unread answers", limits.answers_bytes_max as u64),

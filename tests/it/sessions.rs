@@ -43,7 +43,7 @@ fn what_was_missed_comes_again_after_resume() {
 fn a_token_takes_over_and_is_used_up() {
     let sandbox = Sandbox::new();
     let (mut older, first) = join(&sandbox, None);
-    let (mut bob, again) = join(&sandbox, Some(&first["resume_token"]));
+    let (bob, again) = join(&sandbox, Some(&first["resume_token"]));
     assert_eq!(again["session_id"], first["session_id"]);
     older.expect_code("ERROR", "SESSION_REPLACED");
     older.expect_end();
