@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 const MAIL_MAX: usize = 1000;
 /// And their bytes.
 const MAIL_BYTES_MAX: usize = 16 << 20;
-/// Keys that wait while a message is typed or the child doesn't read, in bytes. The person's terminal
-/// isn't read from beyond it.
+/// Keys that wait while a message is typed or the child doesn't read, in bytes. Beyond it the person's
+/// terminal isn't read from, and answers of a terminal stay with the screen, which has a bound for them.
 const KEYS_BYTES_MAX: usize = 64 << 10;
 /// Deliveries that are known to have been typed: for doubles, and for `[reply:ID]`.
 const TYPED_MAX: usize = 1024;
@@ -346,14 +346,22 @@ impl Bridge {
         self.turn.looked_at = false;
         let mut found = Vec::new();
         self.extractor.feed(now, bytes, &mut found);
-        let answers = self.extractor.screen_mut().take_answers();
-        if !self.attached && !answers.is_empty() {
-            self.write(answers, out);
-        }
+        self.answer(out);
         if !self.line.is_known_empty() {
             self.line.see(&recipe::before(self.extractor.screen()));
         }
         self.extracted(found, out);
+    }
+
+    /// Tells the child what it asks its terminal, where no real one does.
+    fn answer(&mut self, out: &mut Vec<Output>) {
+        if self.attached || self.unwritten() >= KEYS_BYTES_MAX as u64 {
+            return;
+        }
+        let answers = self.extractor.screen_mut().take_answers();
+        if !answers.is_empty() {
+            self.write(answers, out);
+        }
     }
 
     fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {

@@ -5,16 +5,22 @@ mod argv;
 mod ask;
 mod bench;
 mod completions;
+mod dead_letters;
 mod demo;
 mod doctor;
 mod down;
+mod history;
+mod inbox;
 mod input;
 mod launch;
 mod listen;
 mod log;
+mod messages;
 mod place;
 mod policy;
 mod print;
+mod read;
+mod redeliver;
 mod run;
 mod send;
 mod status;
@@ -167,6 +173,11 @@ enum Command {
     Run(run::Run),
     Send(send::Send),
     Listen(listen::Listen),
+    Inbox(inbox::Inbox),
+    Read(read::Read),
+    History(history::History),
+    DeadLetters(dead_letters::DeadLetters),
+    Redeliver(redeliver::Redeliver),
     Tap(tap::Tap),
     Policy(policy::Policy),
     Doctor(doctor::Doctor),
@@ -195,6 +206,11 @@ impl Top {
             Command::Run(run) => run.run(&asked, wrapped),
             Command::Send(send) => send.run(&asked),
             Command::Listen(listen) => listen.run(&asked),
+            Command::Inbox(inbox) => inbox.run(&asked),
+            Command::Read(read) => read.run(&asked),
+            Command::History(history) => history.run(&asked),
+            Command::DeadLetters(letters) => letters.run(&asked),
+            Command::Redeliver(redeliver) => redeliver.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Policy(policy) => policy.run(&asked),
             Command::Doctor(doctor) => doctor.run(&asked),

@@ -147,19 +147,17 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let start = Start { limits: settings.limits, seed: seed()?, image: opened.image, about };
     let core = Core::new(start, events, held, storing);
     let (news, router_ended) = bounded(1);
-    let core = thread::Builder::new().name("router".into()).spawn(move || {
-        // Dropped also where the router's thread panics: the keeper hears of either.
-        let _news: Sender<()> = news;
-        core.run();
-    })?;
+    // The news end also where the router's thread panics: the keeper hears of either.
+    let core = thread::Builder::new().name("router".into()).spawn(move || core.run(news))?;
     let readers = Readers::default();
     let mut acceptor = Acceptor::start(listener, readers.clone(), all.clone())?;
     claim.announce()?;
     tracing::info!("listening at {}", claim.endpoint);
     ready(&claim.endpoint);
     acceptor = keep(acceptor, &mut claim, &readers, &all, &router_ended);
-    drop(signals);
     acceptor.stop();
+    // The router's thread ends with the last way into its inbox.
+    drop((signals, all));
     core.join().map_err(|_| DaemonError::Panicked("router"))?;
     store.join().map_err(|_| DaemonError::Panicked("store"))?;
     readers.join();
@@ -235,6 +233,11 @@ fn keep(
 ) -> Acceptor {
     let mut at = claim.endpoint.clone();
     while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
+        match claim.hold_home() {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("{} was removed; made it anew", claim.home.display()),
+            Err(error) => tracing::error!("the home is not this daemon's any more: {error}"),
+        }
         match acceptor.listener.place() {
             Ok(Place::Mine) => continue,
             Ok(Place::Gone) => {

@@ -24,6 +24,7 @@ mod member;
 mod message;
 mod outbox;
 pub mod policy;
+mod redelivery;
 mod relay;
 mod replay;
 mod restore;
@@ -45,7 +46,7 @@ pub use limits::Limits;
 use crate::protocol::{
     Moment, Now,
     code::Violation,
-    record::{Change, Hash},
+    record::{Change, Found, Hash, Query},
     relay::Counts,
 };
 use alarm::{Alarm, Alarms};
@@ -55,6 +56,7 @@ use ledger::Ledger;
 use message::Message;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
+use relay::Desks;
 use roster::{Agent, Roster};
 use serde_json::value::RawValue;
 use slots::{Key, Slots};
@@ -92,6 +94,8 @@ pub enum Input<'a> {
     Kept(u64),
     /// All changes up to this one are through, but of messages nothing could be kept, and why.
     Refused(u64, &'a str),
+    /// The answer to this client's [`Output::Query`]; or why there is none, in a sentence.
+    Found(ClientId, Result<Found, String>),
     /// Bytes that the daemon holds outside the machine: half-read frames, its inbox.
     Outside(usize),
     /// The deadline is reached.
@@ -105,6 +109,8 @@ pub enum Input<'a> {
 pub enum Output {
     /// Have the store keep it. What is kept is kept in this order.
     Keep(Change),
+    /// Ask the store, after all that it was to keep before. A client has one question at a time.
+    Query(ClientId, Query),
     /// Write a frame. Frames of one client leave in this order.
     Frame(ClientId, Frame),
     /// Stop reading from the client (false), or go on (true).
@@ -179,6 +185,7 @@ pub struct Router {
     /// Whose session a token takes up, or took up last.
     tokens: FastMap<Hash, AgentKey>,
     taps: Vec<ClientId>,
+    desks: Desks,
     /// Names that became free while this input is handled, for those who wait for them.
     vacated: Vec<AgentKey>,
     memory: Memory,
@@ -241,6 +248,7 @@ impl Router {
             subscriptions: Subscriptions::default(),
             tokens: FastMap::default(),
             taps: Vec::new(),
+            desks: Desks::default(),
             vacated: Vec::new(),
             memory: Memory::default(),
             counts: Counts::default(),
@@ -273,6 +281,7 @@ impl Router {
             Input::Disconnected(client) => self.disconnected(client),
             Input::Kept(upto) => self.kept(upto),
             Input::Refused(upto, why) => self.refused(upto, why),
+            Input::Found(client, found) => self.found(client, found),
             Input::Outside(bytes) => self.memory.outside = bytes,
             Input::Tick => self.tick(),
             Input::Stop(reason) => self.stop(reason),

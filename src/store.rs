@@ -10,13 +10,15 @@
 //! anew, since a handle whose sync has failed can't be trusted any more. Or what it gives back is not
 //! what was written: then the file is set aside, never deleted, and a new one begun.
 
+mod commit;
 mod fault;
 mod file;
 mod image;
-mod keeper;
+
 mod owed;
 mod query;
 mod row;
+mod said;
 mod schema;
 mod sweep;
 #[cfg(test)]
@@ -47,7 +49,7 @@ pub struct Settings {
 
 /// Durable messages.
 #[derive(Debug)]
-pub struct Store(keeper::Keeper);
+pub struct Store(commit::Committer);
 
 /// A store, and what was in it.
 #[derive(Debug)]
@@ -112,8 +114,8 @@ impl Store {
     /// # Errors
     /// If it can't be opened, or is newer than this program.
     pub fn open(settings: Settings, now_unix_ms: u64) -> Result<Opened, StoreError> {
-        let (keeper, image, remarks) = keeper::Keeper::open(settings, now_unix_ms)?;
-        Ok(Opened { store: Self(keeper), image, remarks })
+        let (committer, image, remarks) = commit::Committer::open(settings, now_unix_ms)?;
+        Ok(Opened { store: Self(committer), image, remarks })
     }
 
     /// Does all jobs, on this thread, until nobody can give any more; then closes the database.

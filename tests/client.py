@@ -47,8 +47,7 @@ class Client:
 
     def read(self, count):
         with contextlib.suppress(ConnectionError):
-            data = self.stream.recv(count, socket.MSG_WAITALL)
-            if len(data) == count:
+            if len(data := self.stream.recv(count, socket.MSG_WAITALL)) == count:
                 return data
         sys.exit(0 if self.left else "the daemon ended the connection")
 
@@ -64,8 +63,8 @@ class Client:
         elif envelope["type"] == "DELIVER":
             self.hear_message(envelope)
         else:
-            print(json.dumps(envelope), flush=True)
             self.ended |= envelope["type"] == "BYE" or envelope["payload"].get("fatal", False)
+            print(json.dumps(envelope), flush=True)
             self.answers.put(envelope)
 
     def hear_message(self, envelope):
@@ -90,24 +89,23 @@ class Client:
         while True:
             answer = self.answers.get()
             about = answer["payload"].get("ack_id", answer["payload"].get("ref"))
-            if about != envelope["id"] or "to" in answer["payload"]:
-                continue  # about something else, or about one recipient of several
-            if answer["type"] != "BUSY":
-                return
-            wait = min(30, max(2 * wait, answer["payload"]["retry_after_ms"] / 1000))
-            time.sleep(wait * random.uniform(0.85, 1.15))
-            self.outgoing.put(envelope)
+            if about == envelope["id"] and "to" not in answer["payload"]:  # not of one of several
+                if answer["type"] != "BUSY":
+                    return
+                wait = min(30, max(2 * wait, answer["payload"]["retry_after_ms"] / 1000))
+                time.sleep(wait * random.uniform(0.85, 1.15))
+                self.outgoing.put(envelope)
 
     def take_commands(self):
         self.answers.get()  # WELCOME
         # Without a buffer, whose lock this thread would still hold when the program ends.
         for line in open(0, "rb", buffering=0):
-            line = line.decode("utf-8", "replace").rstrip("\n")
-            command, target, body = (line.split(" ", 2) + ["", ""])[:3]
+            words = line.decode("utf-8", "replace").rstrip("\n").split(" ", 2)
+            command, target, body = words + [""] * (3 - len(words))
             if command in ("send", "publish"):
                 to = {"to": target} if command == "send" else {"topic": target}
-                to["payload_meta"] = {"requires_ack": True}
-                self.ask("SEND", {"kind": "message", "body": body}, **to)
+                message = {"kind": "message", "body": body}
+                self.ask("SEND", message, payload_meta={"requires_ack": True}, **to)
             elif command in ("subscribe", "unsubscribe"):
                 self.ask(command.upper(), {}, topic=target)
             elif line.strip():

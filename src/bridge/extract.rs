@@ -232,7 +232,8 @@ impl Extractor {
         self.fed = now;
         self.changed = true;
         self.turn_open = true;
-        self.due = self.due.or_else(|| Some(now.plus(STILL_MS)));
+        let still = now.plus(STILL_MS);
+        self.due = Some(self.due.map_or(still, |due| due.min(still)));
     }
 
     /// What changed did so by the last bytes.
@@ -246,7 +247,9 @@ impl Extractor {
         if self.screen.synchronizing() {
             let end = self.held.get_or_insert(now).plus(PICTURE_MS);
             if now < end {
-                self.due = Some(end.min(self.fed.plus(STILL_MS).max(now.plus(1))));
+                // Once it stood still, only more bytes can make a difference; they set a due of their own.
+                let still = Some(self.fed.plus(STILL_MS)).filter(|&still| still > now);
+                self.due = Some(still.map_or(end, |still| still.min(end)));
                 return;
             }
         }

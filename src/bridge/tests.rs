@@ -406,6 +406,26 @@ fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
 }
 
 #[test]
+fn who_asks_and_does_not_read_is_not_answered_for_ever() {
+    let mut bridge = Bridge::new(&Settings { attached: false, ..settings("cat") });
+    let mut answered = |input| {
+        let mut out = Vec::new();
+        bridge.handle(Moment(0), input, &mut out);
+        let bytes = |output: &Output| match output {
+            Output::Write(bytes) => bytes.len(),
+            other => panic!("{other:?}"),
+        };
+        out.iter().map(bytes).sum::<usize>()
+    };
+    let asks = || Input::Printed(b"\x1b[6n");
+    let unread = (0..100_000).map(|_| answered(asks())).sum();
+    assert!((1000..100_000).contains(&unread), "{unread} bytes wait");
+    assert_eq!(answered(asks()), 0);
+    assert!(answered(Input::Written(unread)) > 0, "it reads: what waits is answered");
+    assert_eq!(answered(asks()), 6);
+}
+
+#[test]
 fn doubles_are_typed_once() {
     check(
         "claude",

@@ -121,6 +121,7 @@ impl Bridge {
     pub(super) fn was_written(&mut self, now: Moment, bytes: usize, out: &mut Vec<Output>) {
         self.written += bytes as u64;
         self.retry_at = None;
+        self.answer(out);
         let Some(injection) = &mut self.injection else { return };
         if self.written < injection.until {
             return;

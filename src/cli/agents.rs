@@ -4,7 +4,7 @@ use super::{
     DONE, Failure,
     ask::{each_agent, guest},
     place::Asked,
-    print::{Colour, Out, duration, foreign_line, table},
+    print::{Out, duration, foreign_line},
 };
 use crate::protocol::relay::AgentRow;
 use argh::{ArgsInfo, FromArgs};
@@ -38,7 +38,8 @@ impl Agents {
             Ok(())
         })?;
         if !self.json {
-            show(&mut out, rows)?;
+            let nobody = "nobody has been here yet: `agent-relay run -n NAME -- CMD` brings one";
+            out.table(&["NAME", "STATE", "WAITING", "IN FLIGHT", "TOPICS"], rows, nobody)?;
         }
         Ok(DONE)
     }
@@ -54,21 +55,4 @@ fn row(agent: &AgentRow<'_>) -> Vec<String> {
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),
     ]
-}
-
-fn show(out: &mut Out, rows: Vec<Vec<String>>) -> Result<(), Failure> {
-    if rows.is_empty() {
-        return out.line("nobody has been here yet: `agent-relay run -n NAME -- CMD` brings one");
-    }
-    let heading = ["NAME", "STATE", "WAITING", "IN FLIGHT", "TOPICS"].map(str::to_owned).to_vec();
-    let all: Vec<_> = std::iter::once(heading).chain(rows).collect();
-    for (place, line) in table(&all).into_iter().enumerate() {
-        if place == 0 {
-            let line = out.paint(Colour::Bold, line);
-            out.line(line)?;
-        } else {
-            out.line(line)?;
-        }
-    }
-    Ok(())
 }

@@ -164,6 +164,11 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
     Name::parse(&text).map(|name| name.as_str().to_owned()).map_err(|error| format!("{error}"))
 }
 
+/// How many messages.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a whole number of messages".to_owned())
+}
+
 /// `500ms`, `60s`, `5m`, `2h`, `1d`; a bare number is seconds.
 pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());

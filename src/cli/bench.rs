@@ -4,6 +4,7 @@
 //! on the floor (a process that relays and parses nothing) and on the daemon, and the medians of the
 //! turns are set in relation.
 
+mod acked;
 mod floor;
 mod measure;
 mod route;
@@ -14,7 +15,7 @@ use super::{
     place::Asked,
     print::{Out, say},
 };
-use crate::client::Settings;
+use crate::{client::Settings, protocol::record::Durability};
 use argh::{ArgsInfo, FromArgs};
 use measure::Flood;
 use platform::{endpoint::Endpoint, paths};
@@ -52,12 +53,17 @@ const WARM_UP: usize = 50;
     name = "bench",
     help_triggers("--help"),
     example = "agent-relay bench",
+    example = "agent-relay bench --ack",
     example = "agent-relay bench --quick --json"
 )]
 pub(super) struct Bench {
     /// a few seconds only, to see that it works
     #[argh(switch)]
     quick: bool,
+
+    /// measure at-least-once messages instead, with an ACK each way
+    #[argh(switch)]
+    ack: bool,
 
     /// print one JSON object
     #[argh(switch)]
@@ -70,7 +76,9 @@ impl Bench {
         let endpoint = parse(client.endpoint())?;
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
         let scratch = Scratch::make().map_err(Failure::because)?;
-        let report = measure(&endpoint, extent, &scratch.0, |what| say(format_args!("{what} …")))
+        let progress = |what: &str| say(format_args!("{what} …"));
+        let measure = if self.ack { measure_acked } else { measure };
+        let report = measure(&endpoint, extent, &scratch.0, &progress)
             .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
         let mut out = Out::new();
         if self.json {
@@ -160,6 +168,7 @@ enum Goal {
     RatioAtMost(f64),
     RatioAtLeast(f64),
     AtLeast(f64),
+    AtMost(f64),
 }
 
 impl Goal {
@@ -169,6 +178,7 @@ impl Goal {
             Self::RatioAtMost(bound) => figure.ratio <= bound,
             Self::RatioAtLeast(bound) => figure.ratio >= bound,
             Self::AtLeast(bound) => figure.daemon >= bound,
+            Self::AtMost(bound) => figure.daemon <= bound,
         }
     }
 }
@@ -180,6 +190,7 @@ impl fmt::Display for Goal {
             Self::RatioAtMost(bound) => write!(f, "ratio <= {bound}"),
             Self::RatioAtLeast(bound) => write!(f, "ratio >= {bound}"),
             Self::AtLeast(bound) => write!(f, "daemon >= {bound}"),
+            Self::AtMost(bound) => write!(f, "daemon <= {bound}"),
         }
     }
 }
@@ -213,7 +224,7 @@ fn measure(
     daemon: &Endpoint,
     extent: Extent,
     scratch: &Path,
-    mut progress: impl FnMut(&str),
+    progress: &dyn Fn(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
     // The same names each time: the daemon remembers them.
@@ -221,8 +232,10 @@ fn measure(
     let (to, topic) = (name("b"), format!("bench.{}", process::id()));
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
     below.to.push(End::connect(&floor.endpoint)?);
-    let mut direct =
-        Route { from: End::join(daemon, &name("a"))?, to: vec![End::join(daemon, &to)?] };
+    let mut direct = Route {
+        from: End::join(daemon, &name("a"), WINDOW)?,
+        to: vec![End::join(daemon, &to, WINDOW)?],
+    };
     let mut figures = Vec::new();
 
     progress("one-way latency");
@@ -241,7 +254,7 @@ fn measure(
     progress("fan-out");
     direct.to.clear();
     for number in 0..RECEIVERS {
-        let mut end = End::join(daemon, &name(&format!("r{number}")))?;
+        let mut end = End::join(daemon, &name(&format!("r{number}")), WINDOW)?;
         end.subscribe(&topic)?;
         direct.to.push(end);
     }
@@ -250,6 +263,61 @@ fn measure(
     let fan_out = floods(&mut below, &mut direct, &mut template, windows, extent)?;
     let goal = Goal::RatioAtLeast(0.55);
     figures.push(Figure::of("fan-out, 256 bytes, 1 to 50", "k/s", fan_out, goal));
+    Ok(Report { figures })
+}
+
+/// The same for at-least-once messages; the floor still answers nothing.
+fn measure_acked(
+    daemon: &Endpoint,
+    extent: Extent,
+    scratch: &Path,
+    progress: &dyn Fn(&str),
+) -> io::Result<Report> {
+    let floor = Floor::start(scratch)?;
+    let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
+    below.to.push(End::connect(&floor.endpoint)?);
+    let mut from = End::join(daemon, "bench-a", WINDOW)?;
+    let mut to = End::join(daemon, "bench-b", WINDOW)?;
+    let mut plain = Template::new(Some("bench-b"), None, BODY_BYTES);
+    let first_id = platform::clock::unix_ms() * 1_000;
+    let mut template = Template::acknowledged("bench-b", BODY_BYTES, first_id);
+
+    progress("acceptance");
+    let mut times = [Vec::new(), Vec::new()];
+    let mut durability = String::new();
+    for _ in 0..extent.turns * LATENCY_TURNS {
+        let messages = extent.messages / 4;
+        times[0].extend(measure::latency(&below.from, &mut below.to[0], &mut plain, messages)?);
+        acked::acceptance(&mut from, &mut to, &mut template, WARM_UP / 10)?;
+        let turn = acked::acceptance(&mut from, &mut to, &mut template, messages)?;
+        times[1].extend(turn.0);
+        durability = turn.1;
+    }
+    times.iter_mut().for_each(|times| times.sort_unstable());
+    let at = |part: f64| {
+        let at = |times: &[u64]| times[((times.len() - 1) as f64 * part) as usize] as f64;
+        (at(&times[0]), at(&times[1]))
+    };
+    let is_process = durability == Durability::Process.as_str();
+    let soon = if is_process { Goal::AtMost(200.0) } else { Goal::None };
+    let mut figures = vec![
+        Figure::of("accepted p50, 256 bytes", "us", at(0.5), soon),
+        Figure::of("accepted p99", "us", at(0.99), Goal::None),
+    ];
+
+    progress("flood");
+    let mut rates = [Vec::new(), Vec::new()];
+    for _ in 0..extent.turns {
+        let flood = measure::flood(&below.from, &mut below.to, &mut plain, WINDOW, extent.flood)?;
+        rates[0].push(flood.rate());
+        let rate = acked::flood(&mut from, &mut to, &mut template, WINDOW, extent.flood)?;
+        rates[1].push(rate);
+    }
+    let [floor, through] = rates;
+    let rates = (median(floor), median(through));
+    let goal = Goal::AtLeast(if is_process { 100.0 } else { 50.0 });
+    figures.push(Figure::of("flood with ACK both ways", "k/s", rates, goal));
+    progress(&format!("the daemon's durability is {durability:?}"));
     Ok(Report { figures })
 }
 

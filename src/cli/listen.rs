@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::{Aside, agent_name},
+    ask::{Aside, agent_name, whole},
     launch::join_or_start,
     place::Asked,
     print::{Colour, Out, foreign_line, indented},
@@ -38,10 +38,6 @@ pub(super) struct Listen {
     /// print each DELIVER envelope as one line of JSON
     #[argh(switch)]
     json: bool,
-}
-
-fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a whole number of messages".to_owned())
 }
 
 impl Listen {

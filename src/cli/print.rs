@@ -47,6 +47,26 @@ impl Out {
         self.line(with_schema(schema, object))
     }
 
+    /// A table with its heading; or the words for an empty one.
+    pub(super) fn table(
+        &mut self,
+        heading: &[&str],
+        rows: Vec<Vec<String>>,
+        nothing: &str,
+    ) -> Result<(), Failure> {
+        if rows.is_empty() {
+            return self.line(nothing);
+        }
+        let heading = heading.iter().map(|&word| word.to_owned()).collect();
+        let all: Vec<_> = std::iter::once(heading).chain(rows).collect();
+        let mut lines = table(&all).into_iter();
+        if let Some(heading) = lines.next() {
+            let heading = self.paint(Colour::Bold, heading);
+            self.line(heading)?;
+        }
+        lines.try_for_each(|line| self.line(line))
+    }
+
     pub(super) fn paint<T: Display>(&self, colour: Colour, text: T) -> Painted<T> {
         Painted { text, colour: Some(colour).filter(|_| self.colours) }
     }
@@ -148,7 +168,7 @@ pub(super) fn indented(body: &str) -> String {
 }
 
 /// Rows in columns that are as wide as they have to be, the first row a heading.
-pub(super) fn table(rows: &[Vec<String>]) -> Vec<String> {
+fn table(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };

@@ -1,32 +1,38 @@
-//! `status`: what runs, and what waits.
+//! `status`: what runs, and what waits; or how far one message is.
 
 use super::{
-    DONE, FAILED, Failure,
-    ask::{ask, read},
-    place::Asked,
+    DONE, FAILED, Failure, argv,
+    ask::{ask, guest, read},
+    messages::{self, ago, ahead, each_row, people},
+    place::{Asked, Place},
     print::{Colour, Out, duration, foreign_line},
 };
 use crate::{
     client::{Client, ClientError, Settings},
-    protocol::relay,
+    protocol::relay::{self, MessageRequest, MessageRow},
 };
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Show whether the daemon runs, and what waits in it.
+/// Show whether the daemon runs, and what waits in it; or how far one message is.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "status",
     help_triggers("--help"),
     example = "agent-relay status",
-    example = "agent-relay status --json"
+    example = "agent-relay status --json",
+    example = "agent-relay status 3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 )]
 pub(super) struct Status {
-    /// print one JSON object
+    /// print JSON: one object, or one a line for each recipient of a message
     #[argh(switch)]
     json: bool,
+
+    /// a message's id, or that of its SEND
+    #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
+    id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -41,6 +47,9 @@ impl Status {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let place = asked.place()?;
         let mut out = Out::new();
+        if let Some(id) = &self.id {
+            return self.message(&place, &mut out, id);
+        }
         match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
                 let report = Report { running: false, endpoint: &endpoint, status: None };
@@ -61,16 +70,92 @@ impl Status {
             }
         }
     }
+
+    fn message(&self, place: &Place, out: &mut Out, id: &str) -> Result<i32, Failure> {
+        let client = guest(place)?;
+        let request = |page| MessageRequest { id: id.to_owned(), page, offset: None };
+        each_row(&client, "message", usize::MAX, request, |json, row| {
+            if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }
+        })?;
+        Ok(DONE)
+    }
+}
+
+/// One message's way.
+fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
+    let way = &row.way;
+    let attempts = match (way.attempts, way.failures) {
+        (0, 0) if way.ended.is_some() => "never".to_owned(),
+        (0, 0) => "not yet".to_owned(),
+        (attempts, 0) => format!("attempt {attempts}"),
+        (attempts, failures) => format!("attempt {attempts}; {failures} failed"),
+    };
+    let mut lines = vec![
+        ("id", format!("{}, of SEND {}", foreign_line(&row.id), foreign_line(&row.send_id))),
+        ("accepted", accepted(row)),
+        ("delivered", attempts),
+    ];
+    if let Some(reported) = &way.reported {
+        let why = reported.why.as_deref().map(|why| format!(": {}", foreign_line(why)));
+        let (state, why) = (foreign_line(&reported.state), why.unwrap_or_default());
+        lines.push(("reported", format!("{state}{why}, {}", ago(reported.at))));
+    }
+    lines.push(("now", now(row)));
+    let heading = out.paint(Colour::Bold, people(row));
+    out.line(heading)?;
+    for (name, value) in lines {
+        let name = out.paint(Colour::Faint, format!("{name:<9}"));
+        out.line(format_args!("  {name} {value}"))?;
+    }
+    Ok(())
+}
+
+fn accepted(row: &MessageRow<'_>) -> String {
+    if row.way.waits_for.as_deref() == Some("store") && row.way.attempts == 0 {
+        return "not yet: it is being stored".to_owned();
+    }
+    let survives = match &*row.durability {
+        "disk" => "it survives the loss of power",
+        _ => "it survives the end of the daemon",
+    };
+    format!("{}; {survives}", ago(row.taken))
+}
+
+/// The state it is in, in words.
+fn now(row: &MessageRow<'_>) -> String {
+    let (way, to) = (&row.way, foreign_line(&row.to));
+    let ended = way.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
+    let expires = way.expires.map(|at| format!("; it expires in {}", ahead(at)));
+    let expires = expires.unwrap_or_default();
+    let why = match (&*way.state, way.waits_for.as_deref()) {
+        ("waiting", Some("recipient")) => format!("until {to} is here"),
+        ("waiting", Some("store")) => "for the store".to_owned(),
+        ("waiting", Some("turn")) => "others go before it".to_owned(),
+        ("waiting", Some("window")) => format!("until {to} acknowledges others"),
+        ("waiting", Some("rest")) => {
+            let until = way.until.map(ahead).unwrap_or_default();
+            format!("{to} gave it back, and gets it again in {until}")
+        }
+        ("delivered", _) => format!("{to} has not acknowledged it"),
+        _ => way.why.as_deref().map(foreign_line).unwrap_or_default(),
+    };
+    let colon = if why.is_empty() { "" } else { ": " };
+    let code = way.code.as_deref().map(|code| format!(" ({})", foreign_line(code)));
+    let (state, code) = (foreign_line(&way.state), code.unwrap_or_default());
+    format!("{state}{code}{colon}{why}{ended}{expires}")
 }
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {
     let counts = &status.counts;
     let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
+    let process = process.transpose()?;
+    let fails = process.as_ref().and_then(|it| it.store_fails.as_deref()).map(foreign_line);
+    let remarks: Vec<_> = process.iter().flat_map(|it| &it.remarks).cloned().collect();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
         (
             "process",
-            match process.transpose()? {
+            match process {
                 Some(it) => {
                     let left = it.left.map(|left| {
                         format!("; it left {}, which is somebody else's now", foreign_line(&left))
@@ -98,6 +183,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
             ),
         ),
         ("waiting", format!("{} messages", status.messages)),
+        ("store", fails.map_or_else(|| "works".to_owned(), |why| format!("fails: {why}"))),
         (
             "memory",
             format!("{} of {} KiB", status.memory_bytes / 1024, status.memory_bytes_max / 1024),
@@ -122,6 +208,10 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     for (name, value) in lines {
         let name = out.paint(Colour::Faint, format!("{name:<9}"));
         out.line(format_args!("  {name} {value}"))?;
+    }
+    for remark in remarks {
+        let name = out.paint(Colour::Yellow, format!("{:<9}", "note"));
+        out.line(format_args!("  {name} {}", foreign_line(&remark)))?;
     }
     Ok(())
 }

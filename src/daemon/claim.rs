@@ -18,7 +18,7 @@ pub(super) struct Claim {
     /// Where it listened before somebody else took that place.
     pub(super) left: Option<Endpoint>,
     pub(super) home: PathBuf,
-    _home_lock: Lock,
+    home_lock: Lock,
     endpoint_lock: Lock,
 }
 
@@ -31,7 +31,7 @@ impl Claim {
         let endpoint = wanted.map_or_else(default_endpoint, Ok)?;
         let endpoint_lock = lock_endpoint(&endpoint)?;
         let home = home.to_owned();
-        Ok(Self { endpoint, left: None, home, _home_lock: home_lock, endpoint_lock })
+        Ok(Self { endpoint, left: None, home, home_lock, endpoint_lock })
     }
 
     /// Writes the endpoint where this home's commands look for it.
@@ -40,6 +40,19 @@ impl Claim {
             &self.home.join(ENDPOINT_FILE),
             self.endpoint.as_text().as_bytes(),
         )
+    }
+
+    /// Locks the home anew where somebody removed it, so that no second daemon takes it for free.
+    /// Gives back whether that was needed.
+    pub(super) fn hold_home(&mut self) -> Result<bool, DaemonError> {
+        if self.home_lock.is_current()? {
+            return Ok(false);
+        }
+        paths::make_private_dir(&self.home)?;
+        self.home_lock = Lock::take(&self.home.join(LOCK_FILE))?
+            .ok_or_else(|| DaemonError::HomeInUse(self.home.clone()))?;
+        self.announce()?;
+        Ok(true)
     }
 
     /// Leaves an endpoint that somebody else took for the one with this user's name in it.

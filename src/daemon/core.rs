@@ -11,7 +11,7 @@ use crate::{
     router::{ClientId, Input, Limits, Output, Router},
     store::Report,
 };
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use std::time::Duration;
 
 /// Events taken before what they gave rise to is written.
@@ -63,8 +63,9 @@ impl Core {
         core
     }
 
-    /// Runs until the machine says that it has stopped, or the store's thread has died.
-    pub(super) fn run(mut self) {
+    /// Runs until the machine says that it has stopped, or the store's thread has died; the end of `news`
+    /// tells so. Then until nobody has a way into the inbox any more.
+    pub(super) fn run(mut self, news: Sender<()>) {
         while !self.hands.stopped {
             let event = self.wait();
             let now = self.time.now();
@@ -84,9 +85,24 @@ impl Core {
         for client in self.hands.clients.values() {
             client.stream.hang_up();
         }
-        // The store doesn't wait for this thread any more, which now waits for the store.
-        drop(self.inbox);
-        self.hands.storing.finish(Clock(self.time.now()));
+        self.hands.clients.clear();
+        drop(news);
+        let Self { hands, inbox, time, .. } = self;
+        let (jobs, last) = hands.storing.last(Clock(time.now()));
+        let mut last = Some(last);
+        while last.is_some() {
+            // The store may wait for room in the inbox while this thread waits for the store.
+            select! {
+                send(jobs, last.take().expect("the loop goes on while there is one")) -> sent => {
+                    if sent.is_err() {
+                        tracing::error!("the store ended before the last changes reached it");
+                    }
+                }
+                recv(inbox) -> event => event.map_or((), turn_away),
+            }
+        }
+        drop(jobs);
+        inbox.iter().for_each(turn_away);
     }
 
     fn wait(&mut self) -> Option<Event> {
@@ -169,7 +185,9 @@ impl Core {
                 self.about.remarks.push(why);
                 self.describe();
             }
-            Report::Found(..) => {}
+            Report::Found(number, found) => {
+                self.handle(now, Input::Found(ClientId(number), found));
+            }
         }
     }
 
@@ -226,6 +244,14 @@ impl Core {
             self.held_told = bytes;
             self.handle(now, Input::Outside(bytes));
         }
+    }
+}
+
+/// Who comes too late has a lane in the inbox, and its writer would wait for ever: what is left in a
+/// channel is not dropped with its receiver.
+fn turn_away(event: Event) {
+    if let Event::Accepted(_, client) = event {
+        client.stream.hang_up();
     }
 }
 

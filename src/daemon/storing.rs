@@ -5,11 +5,12 @@
 
 use super::event::Event;
 use crate::{
-    protocol::record::{Change, Clock},
+    protocol::record::{Change, Clock, Query},
     store::{Job, Store},
 };
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::{
+    collections::VecDeque,
     io, mem,
     thread::{self, JoinHandle},
 };
@@ -23,21 +24,20 @@ pub(super) struct Storing {
     jobs: Sender<Job>,
     /// Said by the machine, and not handed over.
     changes: Vec<Change>,
+    /// Asked by the machine after those changes, and not handed over.
+    queries: VecDeque<(u64, Query)>,
     /// How many are through.
     through: u64,
 }
 
 /// Starts the store's thread.
-pub(super) fn start(
-    store: Store,
-    inbox: Sender<Event>,
-) -> io::Result<(Storing, JoinHandle<()>)> {
+pub(super) fn start(store: Store, inbox: Sender<Event>) -> io::Result<(Storing, JoinHandle<()>)> {
     let (jobs, waiting) = bounded(JOBS);
     let thread = thread::Builder::new().name("store".into()).spawn(move || {
         let watch = Watch(inbox);
         run(store, &waiting, &watch.0);
     })?;
-    Ok((Storing { jobs, changes: Vec::new(), through: 0 }, thread))
+    Ok((Storing { jobs, changes: Vec::new(), queries: VecDeque::new(), through: 0 }, thread))
 }
 
 fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
@@ -61,31 +61,43 @@ impl Storing {
         self.changes.push(change);
     }
 
+    pub(super) fn ask(&mut self, number: u64, query: Query) {
+        self.queries.push_back((number, query));
+    }
+
     /// So many more are through; gives back how many that makes.
     pub(super) const fn pass(&mut self, count: u64) -> u64 {
         self.through += count;
         self.through
     }
 
-    /// Hands over what there is, if the store has room for it.
+    /// Hands over what there is, as far as the store has room for it.
     pub(super) fn hand_over(&mut self, clock: Clock) {
-        if self.changes.is_empty() {
-            return;
+        if !self.changes.is_empty() {
+            let job = Job::Keep { changes: mem::take(&mut self.changes), clock };
+            if let Some(Job::Keep { changes, .. }) = self.try_send(job) {
+                self.changes = changes;
+                return;
+            }
         }
-        let job = Job::Keep { changes: mem::take(&mut self.changes), clock };
-        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
-            self.jobs.try_send(job)
-            && let Job::Keep { changes, .. } = job
-        {
-            self.changes = changes;
+        while let Some((number, query)) = self.queries.pop_front() {
+            if let Some(Job::Query(number, query)) = self.try_send(Job::Query(number, query)) {
+                self.queries.push_front((number, query));
+                return;
+            }
         }
     }
 
-    /// Hands over the last of it, and lets the store end.
-    pub(super) fn finish(mut self, clock: Clock) {
-        let job = Job::Keep { changes: mem::take(&mut self.changes), clock };
-        if self.jobs.send(job).is_err() {
-            tracing::error!("the store ended before the last changes reached it");
+    /// Gives a job back that there is no room for: the store's next report is the time to try again.
+    fn try_send(&self, job: Job) -> Option<Job> {
+        match self.jobs.try_send(job) {
+            Ok(()) => None,
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Some(job),
         }
+    }
+
+    /// The last of it, and where it goes. Without the way there, the store ends.
+    pub(super) fn last(self, clock: Clock) -> (Sender<Job>, Job) {
+        (self.jobs, Job::Keep { changes: self.changes, clock })
     }
 }

@@ -8,6 +8,7 @@ use super::{
     frame,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// How the daemon knows the sender.
@@ -182,6 +183,29 @@ pub fn append_shared(
         bytes.extend_from_slice(meta.as_bytes());
     }
     bytes.push(b'}');
+}
+
+/// What stands in the part that is the same for every recipient.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Shared<'a> {
+    /// Who said it.
+    #[serde(borrow)]
+    pub from: Cow<'a, str>,
+    /// On which topic.
+    #[serde(borrow, default)]
+    pub topic: Option<Cow<'a, str>>,
+    /// What was said.
+    #[serde(borrow)]
+    pub payload: &'a RawValue,
+    /// And its meta.
+    #[serde(borrow, default)]
+    pub payload_meta: Option<&'a RawValue>,
+}
+
+/// The part that is the same for every recipient, as an object of its own: a [`Shared`].
+#[must_use]
+pub fn shared_object(shared: &[u8]) -> String {
+    format!("{{{}", String::from_utf8_lossy(shared))
 }
 
 /// Reads what the daemon says about a message, on a client's side.

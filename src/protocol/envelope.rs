@@ -5,6 +5,7 @@ use super::{
     code::{ErrorCode, Violation},
     frame,
     json::{self, NotJson},
+    text::Quoted,
     words::words,
 };
 use serde::{Deserialize, Serialize};
@@ -250,7 +251,7 @@ impl<'a> Members<'a> {
         let kind = self.required("type", self.kind)?;
         let kind = unquoted(kind).ok_or_else(|| self.invalid("`type` is not a string"))?;
         let kind = Kind::parse(&kind)
-            .ok_or_else(|| self.invalid(format!("`type` {kind:.40?} is not known")))?;
+            .ok_or_else(|| self.invalid(format!("`type` {} is not known", Quoted(&kind))))?;
         let id = self.required("id", self.id)?;
         let id = unquoted(id).ok_or_else(|| self.invalid("`id` is not a string"))?;
         if id.is_empty() || id.len() > ID_BYTES_MAX {
@@ -397,6 +398,14 @@ mod tests {
     fn violates(json: &str, code: ErrorCode, reference: Option<&str>) {
         let violation = read(json).expect_err(json);
         assert_eq!((violation.code, violation.reference.as_deref()), (code, reference), "{json}");
+    }
+
+    #[test]
+    fn a_long_type_is_not_said_back_whole() {
+        let json =
+            format!(r#"{{"v":1,"type":"{}","id":"i","ts":1,"payload":{{}}}}"#, "X".repeat(9_999));
+        let violation = Envelope::read(json.as_bytes()).unwrap_err();
+        assert!(violation.message.len() < 200, "{}", violation.message);
     }
 
     #[test]

@@ -8,8 +8,14 @@ pub const PREFIX: usize = 4;
 /// The default `max_frame_bytes`.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
-/// Room that a read asks the system to fill, and that a decoder keeps.
+/// Room that a read asks the system to fill while much comes.
 const READ_BYTES: usize = 64 * 1024;
+
+/// The same while little comes: thousands of quiet connections are to cost little.
+const QUIET_BYTES: usize = 4 * 1024;
+
+/// Small reads in a row after which little comes.
+const SMALL_READS: u8 = 32;
 
 /// Appends one frame whose JSON `write` appends.
 pub fn append(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -38,13 +44,24 @@ pub struct Decoder {
     buffer: Vec<u8>,
     taken: usize,
     filled: usize,
+    /// What a read may bring.
+    room: usize,
+    /// Reads in a row that brought little.
+    small_reads: u8,
 }
 
 impl Decoder {
     /// A decoder that refuses frames of more than `frame_bytes_max` bytes.
     #[must_use]
     pub const fn new(frame_bytes_max: usize) -> Self {
-        Self { frame_bytes_max, buffer: Vec::new(), taken: 0, filled: 0 }
+        Self {
+            frame_bytes_max,
+            buffer: Vec::new(),
+            taken: 0,
+            filled: 0,
+            room: QUIET_BYTES,
+            small_reads: 0,
+        }
     }
 
     /// Where the next bytes go. Never empty.
@@ -58,8 +75,20 @@ impl Decoder {
 
     /// Says that the first `count` bytes of the space were filled.
     pub fn filled(&mut self, count: usize) {
+        let is_full = self.filled + count == self.buffer.len();
         self.filled += count;
         debug_assert!(self.filled <= self.buffer.len());
+        if is_full {
+            self.room = READ_BYTES;
+            self.small_reads = 0;
+        } else if count > QUIET_BYTES / 2 {
+            self.small_reads = 0;
+        } else if self.room > QUIET_BYTES {
+            self.small_reads += 1;
+            if self.small_reads == SMALL_READS {
+                self.room = QUIET_BYTES;
+            }
+        }
     }
 
     /// Bytes of a frame that isn't whole yet.
@@ -124,12 +153,11 @@ impl Decoder {
     /// Makes room as bytes come, not as a length promises: a peer that only announces takes none.
     /// Gives it back once a large frame is gone.
     fn fit(&mut self) {
-        let wanted =
-            (self.filled * 2).clamp(READ_BYTES, PREFIX + self.frame_bytes_max + READ_BYTES);
-        if self.buffer.len() - self.filled < READ_BYTES / 2 {
+        let wanted = (self.filled * 2).clamp(self.room, PREFIX + self.frame_bytes_max + READ_BYTES);
+        if self.buffer.len() - self.filled < self.room / 2 {
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
-        } else if self.buffer.len() > READ_BYTES && self.filled < READ_BYTES / 2 {
-            self.buffer.truncate(READ_BYTES);
+        } else if self.buffer.len() > self.room && self.filled < self.room / 2 {
+            self.buffer.truncate(self.room);
             self.buffer.shrink_to_fit();
         }
     }
@@ -238,6 +266,19 @@ mod tests {
         let got = decode(&mut decoder, &frames(&[&large, b"{}"])).unwrap();
         assert_eq!(got, [large, b"{}".to_vec()]);
         assert_eq!(decoder.space().len(), READ_BYTES);
+        for _ in 0..SMALL_READS {
+            decode(&mut decoder, &frames(&[b"{}"])).unwrap();
+        }
+        assert_eq!(decoder.space().len(), QUIET_BYTES);
+        assert_eq!(decoder.buffer.capacity(), QUIET_BYTES);
+    }
+
+    #[test]
+    fn room_grows_with_the_first_read_that_fills_it() {
+        let mut decoder = Decoder::new(1 << 20);
+        let frame = frames(&[&[b'x'; 60]]);
+        decode(&mut decoder, &frame.repeat(QUIET_BYTES / frame.len())).unwrap();
+        assert_eq!(decoder.space().len(), READ_BYTES);
     }
 
     #[test]
@@ -261,6 +302,6 @@ mod tests {
     fn an_announced_length_takes_no_room_before_its_bytes_come() {
         let mut decoder = Decoder::new(1 << 20);
         decode(&mut decoder, &(1u32 << 20).to_be_bytes()).unwrap();
-        assert_eq!(decoder.buffer.len(), READ_BYTES);
+        assert_eq!(decoder.buffer.len(), QUIET_BYTES);
     }
 }

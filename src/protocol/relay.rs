@@ -1,5 +1,6 @@
 //! What `@relay` is asked and answers: the shapes of a request's and a response's `data`.
 
+use super::deliver::Proof;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -140,6 +141,193 @@ pub struct AgentRow<'a> {
     pub in_flight: u64,
     /// Patterns that it subscribed to.
     pub subscriptions: u64,
+}
+
+/// The `data` of `message`: the delivery with this id, or all of the SEND with this id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRequest {
+    /// A DELIVER's id or a SEND's.
+    pub id: String,
+    /// Which of its deliveries.
+    #[serde(flatten)]
+    pub page: Page,
+    /// Not the delivery, but what was said as a text, from this byte on: for what is too long for a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<usize>,
+}
+
+/// The `data` of `inbox`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxRequest {
+    /// Whose; absent is the asker's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// Which part of it.
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+/// The `data` of `history`. What is absent may be anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryRequest {
+    /// To or from this agent; absent is an agent's own, and everybody's for who has no name of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// To or from that one too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
+    /// On this topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// With these words in its body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
+    /// Which part of it.
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+/// The `data` of `redeliver`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedeliverRequest {
+    /// A DELIVER's id, or a SEND's for all its dead letters.
+    pub id: String,
+}
+
+/// The `data` of `report`: how far a recipient is with a delivery of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportRequest {
+    /// The DELIVER's id.
+    pub id: String,
+    /// One of [`REPORTS`].
+    pub state: String,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What a recipient may report: not typed yet, typed, and seen to have arrived.
+pub const REPORTS: [&str; 3] = ["waiting", "injected", "confirmed"];
+
+/// A page of the answer to `message`, `inbox`, `history` and `dead-letters`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages<T> {
+    /// [`MessageRow`]s.
+    pub messages: Vec<T>,
+    /// Where the next page begins, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// One at-least-once delivery, and how far it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MessageRow<'a> {
+    /// The DELIVER's id.
+    #[serde(borrow)]
+    pub id: Cow<'a, str>,
+    /// The SEND's id.
+    pub send_id: Cow<'a, str>,
+    /// Who said it.
+    pub from: Cow<'a, str>,
+    /// How its sender was known.
+    pub auth: Proof,
+    /// To whom this delivery is.
+    pub to: Cow<'a, str>,
+    /// It was sent to everyone or to a topic.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub to_everyone: bool,
+    /// On which topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Cow<'a, str>>,
+    /// Its number in the stream.
+    pub seq: u64,
+    /// When it was taken; milliseconds since 1970.
+    pub taken: u64,
+    /// What it survives from its `accepted` on: `disk` or `process`.
+    pub durability: Cow<'a, str>,
+    /// How far it is.
+    #[serde(flatten)]
+    pub way: Way<'a>,
+    /// What was said; absent where [`truncated`](Self::truncated).
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<&'a RawValue>,
+    /// And its meta.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub payload_meta: Option<&'a RawValue>,
+    /// What was said is too long for a row: `message` gives it in pieces.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// How far a delivery is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way<'a> {
+    /// `waiting`, `delivered` (and not acknowledged), `acknowledged`, `dead`, or `over` where the end
+    /// isn't kept yet.
+    #[serde(borrow)]
+    pub state: Cow<'a, str>,
+    /// For what it waits: `store` (to be kept), `recipient` (who is away), `turn` (others are before it),
+    /// `window` (others are to be acknowledged first), `rest` (it was given back).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Cow<'a, str>>,
+    /// The end of its rest; milliseconds since 1970, as all times here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// How often it was handed out.
+    pub attempts: u32,
+    /// How often that failed.
+    pub failures: u32,
+    /// The end of its time to live, while it isn't over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// What its recipient reported last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Reported>,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+    /// Of a dead one: what its sender was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Cow<'a, str>>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Cow<'a, str>>,
+}
+
+/// What a recipient reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    /// One of [`REPORTS`].
+    pub state: Box<str>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Box<str>>,
+    /// When.
+    pub at: u64,
+}
+
+/// The answer to a `message` with an `offset`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece<'a> {
+    /// A part of a JSON object with `from`, `topic`, `payload` and `payload_meta`.
+    #[serde(borrow)]
+    pub text: Cow<'a, str>,
+    /// Where the next part begins, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<usize>,
+}
+
+/// The answer to `redeliver`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redelivered {
+    /// So many deliveries are under way again.
+    pub redelivered: u64,
+    /// So many stay dead letters.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left: u64,
+    /// Why the first of these does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A tapper's copy of a SEND that was taken.

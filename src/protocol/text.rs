@@ -1,4 +1,9 @@
-//! Which characters of foreign text a terminal must not get.
+//! Foreign text: which characters of it a terminal must not get, and how much of it stands in a sentence.
+
+use std::fmt::{self, Write};
+
+/// Characters of a foreign text that a sentence shows.
+const QUOTED_MAX: usize = 80;
 
 /// Whether a character could press a key, steer a terminal or hide what a text says: C0 but newline
 /// and tab, DEL, C1, bidirectional controls, U+2028 and U+2029, and the invisible tags U+E0000–E007F.
@@ -16,9 +21,37 @@ pub const fn is_hidden(character: char) -> bool {
     }
 }
 
+/// A foreign text in a sentence: in quotation marks, escaped, and cut where it is long.
+///
+/// (A precision, `{:.80?}`, doesn't cut: `Debug` of a text passes it over.)
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        let mut characters = self.0.chars();
+        for character in characters.by_ref().take(QUOTED_MAX) {
+            match character {
+                '\'' => f.write_char(character)?,
+                _ => write!(f, "{}", character.escape_debug())?,
+            }
+        }
+        f.write_str(if characters.next().is_some() { "\"…" } else { "\"" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_hidden;
+    use super::{Quoted, is_hidden};
+
+    #[test]
+    fn a_quoted_text_is_escaped_and_cut() {
+        assert_eq!(Quoted("it's \"é\"\n\u{1b}").to_string(), r#""it's \"é\"\n\u{1b}""#);
+        let long = "x".repeat(81);
+        assert_eq!(Quoted(&long[1..]).to_string(), format!("\"{}\"", &long[1..]));
+        assert_eq!(Quoted(&long).to_string(), format!("\"{}\"…", &long[1..]));
+    }
 
     #[test]
     fn controls_and_what_hides_are_told_from_text() {

@@ -285,6 +285,7 @@ impl Router {
         self.log(id, "left");
         self.members -= 1;
         self.taps.retain(|other| *other != id);
+        self.desks.remove(&id);
         self.roster.leave(agent, self.now.unix_ms);
         self.take_back(agent, departure);
         if self.keeps_mail(agent, departure) {

@@ -1,7 +1,7 @@
 //! A message that was taken for one recipient and has not left yet, and the short texts it carries.
 
 use super::{AgentKey, Frame, StreamKey, doubles::Content};
-use crate::protocol::{Moment, deliver::Proof};
+use crate::protocol::{Moment, deliver::Proof, relay::Reported};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -74,6 +74,8 @@ pub(super) struct Kept {
     /// The same for every recipient and every attempt.
     pub(super) shared: Arc<[u8]>,
     pub(super) to_everyone: bool,
+    /// When it was taken.
+    pub(super) unix_ms: u64,
     pub(super) speaker: Speaker,
     /// How often it was handed out.
     pub(super) attempts: u32,
@@ -83,6 +85,8 @@ pub(super) struct Kept {
     pub(super) state: State,
     /// The sender's SEND, among those whose doubles are known.
     pub(super) content: Content,
+    /// What its recipient said about it.
+    pub(super) reported: Option<Box<Reported>>,
 }
 
 /// Where an at-least-once message is.

@@ -1,10 +1,21 @@
 //! `@relay`: the daemon as an agent that is asked, and shows what is routed.
+//!
+//! A request is read in `asked`. What the machine knows itself is answered at once; for the rest, the
+//! store is asked, and `desk` sees to it that each connection is answered in order. How a delivery is told
+//! of is `rows`' matter.
+
+mod asked;
+mod desk;
+mod rows;
+mod tap;
+
+pub(super) use desk::Desks;
 
 use super::{
     AgentKey, ClientId, Frame, Router,
     client::{Tap, What},
-    message::HEAD_BYTES,
-    send::{Said, Taken},
+    message::{HEAD_BYTES, Message},
+    send::Refusal,
 };
 use crate::protocol::{
     PROTOCOL,
@@ -12,10 +23,16 @@ use crate::protocol::{
     deliver::{Delivery, Head, Proof, Sender, append_shared},
     envelope::Kind,
     frame,
-    name::{EVERYONE, RELAY},
+    name::{NAME_BYTES_MAX, Name, RELAY},
     payload::{Ack, Empty, Spoken},
-    relay::{AgentRow, Agents, Page, REQUEST, RESPONSE, ReplyMeta, Status, TAP, TapCopy},
+    record::{Filter, Found, Query},
+    relay::{
+        AgentRow, Agents, HistoryRequest, Page, REPORTS, RESPONSE, ReplyMeta, ReportRequest,
+        Reported, Status,
+    },
 };
+use asked::Asked;
+use desk::Request;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
@@ -27,66 +44,145 @@ const SESSION: &str = "s-relay";
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1_000;
 
-/// The longest row of a page.
+/// The longest row of a page of agents.
 const ROW_BYTES: usize = 320;
 
-/// Requests that are known and not served yet.
-const LATER: [&str; 7] =
-    ["message", "inbox", "history", "dead-letters", "redeliver", "reload", "report"];
+/// The longest reason that a recipient may give with a report.
+const WHY_CHARS_MAX: usize = 200;
+
+/// What came of a request: its answer's `data`, or what the store has to be asked for that.
+enum Served {
+    Answer(Box<RawValue>),
+    Ask(Query),
+}
 
 impl Router {
-    /// A SEND to `@relay`.
-    pub(super) fn request(&mut self, said: &Said<'_>) {
-        let envelope = said.envelope;
-        let answered = match envelope.typed::<Spoken<'_>>(envelope.payload) {
-            Ok(spoken) if spoken.kind == REQUEST => self.serve(said, &spoken),
-            Ok(_) => Err(format!("{RELAY} answers SENDs of kind {REQUEST:?}")),
-            Err(violation) => Err(violation.message),
-        };
-        if let Err(why) = answered {
-            self.refuse(said.client, &envelope.id, NackCode::Invalid, why);
+    /// Answers a request, unless the store has to be asked first.
+    fn serve(&mut self, request: &Request) -> Result<Option<Query>, Refusal> {
+        let asked = request.asked.as_ref().map_err(Clone::clone)?;
+        self.may(request.client, asked)?;
+        if matches!(asked, Asked::Stop) {
+            self.respond(request, asked.name(), &raw(&Empty {}));
+            self.log(request.client, "asked the daemon to stop");
+            self.stop("stop");
+            return Ok(None);
+        }
+        match self.answer_to(request, asked)? {
+            Served::Ask(query) => Ok(Some(query)),
+            Served::Answer(data) => {
+                self.respond(request, asked.name(), &data);
+                Ok(None)
+            }
         }
     }
 
-    fn serve(&mut self, said: &Said<'_>, spoken: &Spoken<'_>) -> Result<(), String> {
-        match &*spoken.body {
-            "status" => {
-                let status = raw(&self.status());
-                self.respond(said, "status", &status);
+    fn answer_to(&mut self, request: &Request, asked: &Asked) -> Result<Served, Refusal> {
+        let client = request.client;
+        Ok(match asked {
+            Asked::Status => Served::Answer(raw(&self.status())),
+            Asked::Agents(page) => Served::Answer(raw(&self.agents(page))),
+            Asked::Tap => {
+                self.begin_tap(client, &request.send_id);
+                Served::Answer(raw(&Empty {}))
             }
-            "agents" => {
-                let page = match spoken.data {
-                    None => Page::default(),
-                    Some(data) => serde_json::from_str(data.get())
-                        .map_err(|why| format!("the data of \"agents\": {why}"))?,
-                };
-                let agents = raw(&self.agents(&page));
-                self.respond(said, "agents", &agents);
+            Asked::Stop => Served::Answer(raw(&Empty {})),
+            Asked::Message(it) => Served::Ask(Query::Id(it.id.clone())),
+            Asked::Redeliver(it) => Served::Ask(Query::Id(it.id.clone())),
+            Asked::Inbox(it) => {
+                let of = self.whose(client, it.of.as_deref())?;
+                Served::Answer(raw(&self.inbox(of.as_ref(), &it.page)?))
             }
-            "tap" => {
-                if !self.taps.contains(&said.client) {
-                    self.taps.push(said.client);
-                }
-                if let Some(seat) = self.seat_mut(said.client) {
-                    seat.tap = Some(Tap { asked: (&*said.envelope.id).into(), lost: 0 });
-                }
-                self.respond(said, "tap", &raw(&Empty {}));
+            Asked::History(it) => Served::Ask(self.history(client, it)?),
+            Asked::DeadLetters(page) => {
+                Served::Ask(Query::List(Filter { dead: true, ..self.filter(page)? }))
             }
-            "stop" => {
-                self.respond(said, "stop", &raw(&Empty {}));
-                self.log(said.client, "asked the daemon to stop");
-                self.stop("stop");
+            Asked::Report(it) => {
+                self.report(it)?;
+                Served::Answer(raw(&Empty {}))
             }
-            later if LATER.contains(&later) => {
-                return Err(format!("this daemon doesn't serve {later:?} yet"));
-            }
-            other => {
-                return Err(format!(
-                    "{other:.40?} is no request; ask for status, agents, tap or stop"
-                ));
-            }
+        })
+    }
+
+    /// What the store found, as the answer to what was asked.
+    fn conclude(&mut self, asked: &Asked, found: Found) -> Result<Box<RawValue>, Refusal> {
+        match asked {
+            Asked::Message(it) => self.message(it, found),
+            Asked::Redeliver(it) if found.rows.is_empty() => Err(not_found(&it.id)),
+            Asked::Redeliver(_) => Ok(raw(&self.redeliver(&found.rows)?)),
+            _ => Ok(raw(&self.page(found.rows.iter(), found.more))),
         }
+    }
+
+    /// Who may ask for what is decided here, and whose mail is told in [`whose`](Self::whose). All who
+    /// connect are the owner's processes, which may ask for everything; what a recipient reports is its own.
+    fn may(&self, client: ClientId, asked: &Asked) -> Result<(), Refusal> {
+        let Asked::Report(report) = asked else { return Ok(()) };
+        let Some(key) = Uuid::try_parse(&report.id).ok().and_then(|id| self.deliveries.get(&id))
+        else {
+            return Err(not_found(&report.id));
+        };
+        if self.agent_of(client) == Some(self.messages[*key].to) {
+            return Ok(());
+        }
+        Err((NackCode::Forbidden, "only its recipient reports about a delivery".to_owned()))
+    }
+
+    /// Whose mail is asked for: without a name an agent's own, and everybody's for who has none.
+    fn whose(&self, client: ClientId, of: Option<&str>) -> Result<Option<Name>, Refusal> {
+        if let Some(of) = of {
+            return name(of).map(Some);
+        }
+        let asker = self.agent_of(client).and_then(|agent| self.roster.get(agent));
+        Ok(asker.filter(|agent| !agent.is_guest()).map(|agent| agent.name.clone()))
+    }
+
+    fn history(&self, client: ClientId, asked: &HistoryRequest) -> Result<Query, Refusal> {
+        Ok(Query::List(Filter {
+            of: self.whose(client, asked.of.as_deref())?,
+            with: asked.with.as_deref().map(name).transpose()?,
+            topic: asked.topic.clone(),
+            search: asked.search.clone(),
+            ..self.filter(&asked.page)?
+        }))
+    }
+
+    /// Any deliveries, as many as a page holds.
+    fn filter(&self, page: &Page) -> Result<Filter, Refusal> {
+        Ok(Filter {
+            before: cursor(page)?,
+            limit: rows_wanted(page),
+            bytes_max: self.room_for_rows(),
+            ..Filter::default()
+        })
+    }
+
+    fn report(&mut self, asked: &ReportRequest) -> Result<(), Refusal> {
+        if !REPORTS.contains(&&*asked.state) {
+            let message = format!("the state of a report is one of {}", REPORTS.join(", "));
+            return Err((NackCode::Invalid, message));
+        }
+        let why = asked.why.as_ref().map(|why| why.chars().take(WHY_CHARS_MAX).collect::<String>());
+        let reported = Reported {
+            state: asked.state.as_str().into(),
+            why: why.map(Into::into),
+            at: self.now.unix_ms,
+        };
+        let key = Uuid::try_parse(&asked.id).ok().and_then(|id| self.deliveries.get(&id));
+        let message = key.and_then(|key| self.messages.get_mut(*key));
+        let Some(kept) = message.and_then(Message::kept_mut) else {
+            return Err(not_found(&asked.id));
+        };
+        kept.reported = Some(Box::new(reported));
         Ok(())
+    }
+
+    fn begin_tap(&mut self, client: ClientId, send_id: &str) {
+        if !self.taps.contains(&client) {
+            self.taps.push(client);
+        }
+        if let Some(seat) = self.seat_mut(client) {
+            seat.tap = Some(Tap { asked: send_id.into(), lost: 0 });
+        }
     }
 
     fn status(&self) -> Status<'_> {
@@ -110,7 +206,7 @@ impl Router {
 
     fn agents(&self, page: &Page) -> Agents<'_> {
         let fit = (self.limits.frame_bytes_max.saturating_sub(2 * HEAD_BYTES) / ROW_BYTES).max(1);
-        let rows = page.limit.unwrap_or(ROWS).clamp(1, ROWS_MAX).min(fit);
+        let rows = rows_wanted(page).min(fit);
         let after = page.cursor.as_deref().unwrap_or_default().to_ascii_lowercase();
         let names = self.roster.by_name();
         let first = names.partition_point(|(folded, _)| *folded <= after.as_bytes());
@@ -140,16 +236,16 @@ impl Router {
     }
 
     /// Answers a request. A response is an answer: it goes out however full the queue is.
-    fn respond(&mut self, said: &Said<'_>, body: &str, data: &RawValue) {
-        if said.requires_ack {
+    fn respond(&mut self, request: &Request, body: &str, data: &RawValue) {
+        if request.requires_ack {
             // It is answered at once and not kept.
-            let ack_id = (&*said.envelope.id).into();
+            let ack_id = (&*request.send_id).into();
             let ack = Ack { ack_id, state: Some("accepted".into()), ..Ack::default() };
-            self.answer(said.client, Kind::Ack, &ack);
+            self.answer(request.client, Kind::Ack, &ack);
         }
-        let frame = self.relay_frame(said.client, RESPONSE, body, data, &said.envelope.id);
+        let frame = self.relay_frame(request.client, RESPONSE, body, data, &request.send_id);
         if let Some(frame) = frame {
-            self.hand(said.client, frame, What::Answer);
+            self.hand(request.client, frame, What::Answer);
         }
     }
 
@@ -186,57 +282,33 @@ impl Router {
         frame::seal(&mut bytes, 0, 0);
         Some(Frame { head: bytes, shared: None })
     }
-
-    /// Shows a SEND that was taken to everyone who taps. Who is too slow loses it, and will be told.
-    pub(super) fn copy_to_taps(&mut self, said: &Said<'_>, recipients: u64, one: Option<Taken>) {
-        for place in 0..self.taps.len() {
-            self.copy_to_tap(self.taps[place], said, recipients, one.as_ref());
-        }
-    }
-
-    fn copy_to_tap(
-        &mut self,
-        client: ClientId,
-        said: &Said<'_>,
-        recipients: u64,
-        one: Option<&Taken>,
-    ) {
-        let window_bytes = self.limits.window_bytes;
-        // Room for the copy's own fields, and for header strings with escapes in them.
-        let bytes = said.bytes + 4 * HEAD_BYTES;
-        let fits = bytes <= self.limits.frame_bytes_max;
-        let has_room = self.clients[&client].window.has_room(bytes, window_bytes);
-        let Some(Tap { asked, lost }) = self.seat_mut(client).and_then(|s| s.tap.as_mut()) else {
-            return;
-        };
-        if !has_room {
-            *lost += 1;
-            return;
-        }
-        let (asked, lost) = (asked.clone(), std::mem::take(lost));
-        let envelope = said.envelope;
-        let json = |text: &'_ str| serde_json::from_str::<Box<RawValue>>(text).ok();
-        let payload = fits.then(|| json(envelope.payload)).flatten();
-        let payload_meta = envelope.payload_meta.filter(|_| fits).and_then(json);
-        let copy = raw(&TapCopy {
-            id: one.map(|taken| taken.id.to_string().into()),
-            send_id: (&*envelope.id).into(),
-            from: self.roster[said.from].name.as_str().into(),
-            to: envelope.to.as_deref().unwrap_or(EVERYONE).into(),
-            topic: envelope.topic.as_deref().map(Into::into),
-            seq: one.map(|taken| taken.seq),
-            recipients,
-            requires_ack: said.requires_ack,
-            payload: payload.as_deref(),
-            payload_meta: payload_meta.as_deref(),
-            lost,
-        });
-        if let Some(frame) = self.relay_frame(client, TAP, "", &copy, &asked) {
-            self.hand(client, frame, What::Copy);
-        }
-    }
 }
 
 fn raw(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("wire types are JSON")
+}
+
+/// Whom a request means.
+fn name(text: &str) -> Result<Name, Refusal> {
+    if text.starts_with('@') && text.len() <= NAME_BYTES_MAX {
+        return Ok(Name::made_by_daemon(text));
+    }
+    Name::parse(text)
+        .map_err(|why| (NackCode::Invalid, format!("{text:.80?} is nobody's name: {why}")))
+}
+
+fn rows_wanted(page: &Page) -> usize {
+    page.limit.unwrap_or(ROWS).clamp(1, ROWS_MAX)
+}
+
+/// The number of the delivery that a page of messages ended with.
+fn cursor(page: &Page) -> Result<Option<u64>, Refusal> {
+    let Some(text) = &page.cursor else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        (NackCode::Invalid, "a cursor is the `next_cursor` of the page before it".to_owned())
+    })
+}
+
+fn not_found(id: &str) -> Refusal {
+    (NackCode::NotFound, format!("no message with the id {id:.140?} is known, or not any more"))
 }

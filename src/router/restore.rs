@@ -186,12 +186,14 @@ impl Router {
                 id: record.id,
                 shared: message.shared.clone(),
                 to_everyone: message.to_everyone,
+                unix_ms: message.unix_ms,
                 speaker: Speaker { session: message.session.clone(), proof: message.proof },
                 attempts: record.attempts,
                 recorded: record.attempts,
                 failures: record.failures,
                 state: State::Waiting,
                 content: content.unwrap_or_default(),
+                reported: None,
             }),
         });
         self.alarms.set(record.expires, Alarm::Message(key));

@@ -52,7 +52,7 @@ pub(super) struct Taken {
 }
 
 /// Why a SEND can't be taken, by anyone or by one.
-type Refusal = (NackCode, String);
+pub(super) type Refusal = (NackCode, String);
 
 /// How a SEND to many was taken.
 #[derive(Default)]
@@ -329,12 +329,14 @@ impl Router {
                 id,
                 shared: shared.map_or_else(|| self.shared(said), Arc::clone),
                 to_everyone: shared.is_some(),
+                unix_ms: self.now.unix_ms,
                 speaker: self.speaker(said).clone(),
                 attempts: 0,
                 recorded: u32::from(self.roster[to].client.is_some()),
                 failures: 0,
                 state: State::Storing,
                 content,
+                reported: None,
             }),
             None => match self.deliver_once(said, to, stream, (id, seq), shared) {
                 Some(frame) => Body::Once(frame),

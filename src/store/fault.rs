@@ -26,21 +26,24 @@ impl Faults {
     }
 }
 
-/// A disk that fails at one place until it is repaired.
+/// A disk that fails at one place, in some way, until it is repaired.
 #[cfg(test)]
 #[derive(Clone, Debug, Default)]
-pub(super) struct Faults(std::sync::Arc<parking_lot::Mutex<Option<Place>>>);
+pub(super) struct Faults(std::sync::Arc<parking_lot::Mutex<Option<Fault>>>);
+
+#[cfg(test)]
+pub(super) type Fault = (Place, fn() -> Trouble);
 
 #[cfg(test)]
 impl Faults {
     pub(super) fn pass(&self, place: Place) -> Result<(), Trouble> {
-        if *self.0.lock() == Some(place) {
-            return Err(Trouble::Io(std::io::Error::other(format!("told to fail at {place:?}"))));
+        match *self.0.lock() {
+            Some((fails, trouble)) if fails == place => Err(trouble()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    pub(super) fn set(&self, place: Option<Place>) {
-        *self.0.lock() = place;
+    pub(super) fn set(&self, fault: Option<Fault>) {
+        *self.0.lock() = fault;
     }
 }

@@ -1,8 +1,8 @@
 //! The file itself: opened for us alone, copied before it changes, set aside when it is damaged.
 
-use super::{Durability, Settings, trouble::Trouble};
+use super::{Durability, Settings, schema, trouble::Trouble};
 use platform::paths::{create_private_file, open_private_file};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use std::{
     ffi::OsString,
     fs, io,
@@ -33,9 +33,13 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&settings.path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
+    // A connection is also dropped because a sync has failed, and then must not sync again.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     // Before anything is read: so there is no memory shared with other processes, and no other process.
     connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+    // Another program's file is left as it is.
+    schema::version(&connection)?;
     connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -59,6 +63,24 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
          PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON"
     ))?;
     Ok(connection)
+}
+
+/// Carries all of the log over into the file and empties it.
+///
+/// After a failed sync, the system may show what is not on the disk. What would be appended after that
+/// would be lost with it, so the log begins anew.
+pub(super) fn empty_log(connection: &Connection) -> Result<(), Trouble> {
+    let busy = |row: &rusqlite::Row<'_>| row.get::<_, bool>(0);
+    if connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], busy)? {
+        return Err(Trouble::Io(io::Error::other("its log is in use")));
+    }
+    Ok(())
+}
+
+/// Closes the file in good order, with nothing left in its log.
+pub(super) fn close(connection: Connection) -> Result<(), Trouble> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    connection.close().map_err(|(_, error)| error.into())
 }
 
 /// Copies the whole database beside itself and says where.

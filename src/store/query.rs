@@ -1,9 +1,235 @@
-//! Answers about what is kept.
+//! Answers about what is kept. What is open, or over and not moved yet, is looked through; the rest has
+//! indices.
 
-use super::trouble::Trouble;
-use crate::protocol::record::{Found, Query};
-use rusqlite::Connection;
+use super::{
+    row::{self, number, signed},
+    said,
+    sweep::key,
+    trouble::Trouble,
+};
+use crate::protocol::{
+    deliver::Proof,
+    name::Name,
+    record::{Filter, Found, MessageRecord, Query, Row},
+};
+use rusqlite::{Connection, params};
+use uuid::Uuid;
 
-pub(super) fn find(_: &Connection, _: &Query) -> Result<Found, Trouble> {
-    Ok(Found::default())
+/// Deliveries of one id at the most, and their bytes.
+const SAME_ID_MAX: usize = 4_096;
+const SAME_ID_BYTES_MAX: usize = 16 << 20;
+
+/// Room for what is told of a delivery beside its message.
+const ROW_BYTES: usize = 512;
+
+/// What a message says that is not what was written any more.
+const DAMAGED: &[u8] = br#""from":"@relay","payload":{"kind":"damaged","body":""}}"#;
+
+/// Answers a query.
+pub(super) fn find(connection: &Connection, query: &Query) -> Result<Found, Trouble> {
+    match query {
+        Query::Id(id) => {
+            let mut numbers = match Uuid::parse_str(id) {
+                Ok(id) => of_deliver(connection, id)?,
+                Err(_) => Vec::new(),
+            };
+            if numbers.is_empty() {
+                numbers = of_send(connection, id)?;
+            }
+            rows(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)
+        }
+        Query::List(Filter { search: Some(words), .. }) if phrases(words).is_empty() => {
+            Ok(Found::default())
+        }
+        Query::List(filter) => {
+            let limit = filter.limit.max(1);
+            let mut numbers = among_open(connection, filter, limit + 1)?;
+            numbers.extend(in_history(connection, filter, limit + 1)?);
+            rows(connection, numbers, limit, filter.bytes_max)
+        }
+    }
+}
+
+fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, Trouble> {
+    let sql = "SELECT number FROM history WHERE id = ?1
+               UNION ALL SELECT number FROM delivery WHERE id = ?1";
+    numbers(connection, sql, params![id.as_bytes()])
+}
+
+fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, Trouble> {
+    let sql = "SELECT number FROM history WHERE send_id = ?1
+               UNION ALL
+               SELECT delivery.number FROM delivery
+               CROSS JOIN message ON message.number = delivery.message WHERE send_id = ?1
+               ORDER BY 1 DESC LIMIT ?2";
+    numbers(connection, sql, params![id, SAME_ID_MAX as u32 + 1])
+}
+
+/// Deliveries that are not in the history. Who said something on which topic stands in the message only.
+fn among_open(connection: &Connection, filter: &Filter, limit: usize) -> Result<Vec<u64>, Trouble> {
+    let mut sql = "SELECT delivery.number, name, shared FROM delivery
+                   CROSS JOIN message ON message.number = delivery.message
+                   WHERE delivery.number < ?2"
+        .to_owned();
+    sql.push_str(&conditions(filter));
+    sql.push_str(" ORDER BY delivery.number DESC");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let words = filter.search.as_deref().map(phrases);
+    let mut rows = statement.query(params![words, before(filter)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()?
+        && found.len() < limit
+    {
+        let to: String = row.get(1)?;
+        if is_wanted(filter, &to, row::blob(row, 2)?) {
+            found.push(number(row, 0)?);
+        }
+    }
+    Ok(found)
+}
+
+fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
+    if filter.of.is_none() && filter.with.is_none() && filter.topic.is_none() {
+        return true;
+    }
+    let Some((from, topic)) = said::head(shared) else { return false };
+    let between = |one: &Option<Name>, other: &Option<Name>| {
+        one.as_ref().is_none_or(|name| name.is(from))
+            && other.as_ref().is_none_or(|name| name.is(to))
+    };
+    (between(&filter.of, &filter.with) || between(&filter.with, &filter.of))
+        && (filter.topic.is_none() || filter.topic.as_deref() == topic.as_deref())
+}
+
+fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<Vec<u64>, Trouble> {
+    let (one, other) = (filter.of.as_ref(), filter.with.as_ref());
+    let sides: &[&str] = match (one, other) {
+        (None, None) => &["1"],
+        (Some(_), Some(_)) => {
+            &["sender_key = ?4 AND recipient_key = ?5", "sender_key = ?5 AND recipient_key = ?4"]
+        }
+        _ => &["sender_key = coalesce(?4, ?5)", "recipient_key = coalesce(?4, ?5)"],
+    };
+    let mut rest = conditions(filter);
+    if filter.topic.is_some() {
+        rest.push_str(" AND topic = ?3");
+    }
+    // Each of the sides has an index to walk down.
+    let selects = sides.iter().map(|side| {
+        format!(
+            "SELECT * FROM (SELECT number FROM history WHERE {side} AND number < ?2{rest}
+             ORDER BY number DESC LIMIT ?6)"
+        )
+    });
+    let sql = selects.collect::<Vec<_>>().join(" UNION ") + " ORDER BY 1 DESC LIMIT ?6";
+    let name = |name: Option<&Name>| name.map(|name| key(name.as_str()));
+    let values = params![
+        filter.search.as_deref().map(phrases),
+        before(filter),
+        filter.topic,
+        name(one),
+        name(other),
+        signed(limit as u64)
+    ];
+    numbers(connection, &sql, values)
+}
+
+/// The conditions that are the same in both places.
+fn conditions(filter: &Filter) -> String {
+    let dead = if filter.dead { " AND ending = 2" } else { "" };
+    let found = " AND message IN (SELECT rowid FROM words WHERE words MATCH ?1)";
+    let search = if filter.search.is_some() { found } else { "" };
+    [dead, search].concat()
+}
+
+fn before(filter: &Filter) -> i64 {
+    filter.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX))
+}
+
+/// A search for words, whatever signs are among them: each is a phrase, and all have to be there.
+fn phrases(words: &str) -> String {
+    let phrases = words.split(|c: char| c.is_whitespace() || c.is_control());
+    let phrases = phrases.filter(|word| word.contains(char::is_alphanumeric));
+    let phrases: Vec<_> =
+        phrases.map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+    phrases.join(" ")
+}
+
+fn numbers(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+) -> Result<Vec<u64>, Trouble> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(values)?;
+    let mut numbers = Vec::new();
+    while let Some(row) = rows.next()? {
+        numbers.push(number(row, 0)?);
+    }
+    Ok(numbers)
+}
+
+/// Reads deliveries whole, the newest first, as many as wanted.
+fn rows(
+    connection: &Connection,
+    mut numbers: Vec<u64>,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Found, Trouble> {
+    numbers.sort_unstable_by(|one, other| other.cmp(one));
+    let mut found = Found { rows: Vec::new(), more: numbers.len() > limit };
+    let mut bytes = 0;
+    for number in numbers.into_iter().take(limit) {
+        let last = found.rows.last().map(|row: &Row| &row.message);
+        let Some(row) = whole(connection, number, last)? else { continue };
+        bytes += ROW_BYTES + row.message.shared.len();
+        if bytes > bytes_max && !found.rows.is_empty() {
+            found.more = true;
+            break;
+        }
+        found.rows.push(row);
+    }
+    Ok(found)
+}
+
+/// Reads one delivery with its message, which may be the same as the last one's.
+fn whole(
+    connection: &Connection,
+    delivery: u64,
+    last: Option<&MessageRecord>,
+) -> Result<Option<Row>, Trouble> {
+    let sql = format!(
+        "SELECT {0} FROM delivery WHERE number = ?1
+         UNION ALL SELECT {0} FROM history WHERE number = ?1",
+        row::DELIVERY
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([signed(delivery)])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let (delivery, ended) = row::delivery(row)?;
+    let message = match last {
+        Some(last) if last.number == delivery.message => last.clone(),
+        _ => message(connection, delivery.message)?,
+    };
+    Ok(Some(Row { delivery, message, ended }))
+}
+
+fn message(connection: &Connection, number: u64) -> Result<MessageRecord, Trouble> {
+    let sql = format!("SELECT {} FROM message WHERE number = ?", row::MESSAGE);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([signed(number)])?;
+    let message = match rows.next()? {
+        Some(row) => row::message(row)?,
+        None => None,
+    };
+    Ok(message.unwrap_or_else(|| MessageRecord {
+        number,
+        sender: 0,
+        session: "".into(),
+        proof: Proof::Guest,
+        send_id: "".into(),
+        to_everyone: false,
+        unix_ms: 0,
+        shared: DAMAGED.into(),
+    }))
 }

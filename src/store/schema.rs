@@ -41,9 +41,9 @@ CREATE TABLE meta (
     monotonic INTEGER NOT NULL, unix_ms INTEGER NOT NULL,
     agent INTEGER NOT NULL, stream INTEGER NOT NULL,
     message INTEGER NOT NULL, delivery INTEGER NOT NULL,
-    indexed INTEGER NOT NULL
+    indexed INTEGER NOT NULL, reopened INTEGER NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES (1, 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO meta VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 CREATE TABLE message (
     number INTEGER PRIMARY KEY, hot INTEGER NOT NULL, cold INTEGER NOT NULL,
     sender INTEGER NOT NULL, unix_ms INTEGER NOT NULL, to_everyone INTEGER NOT NULL,
@@ -111,18 +111,10 @@ pub(super) fn prepare(
     path: &Path,
     schema: &Schema,
 ) -> Result<Prepared, Trouble> {
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    let (id, found) = (number("application_id")?, number("user_version")?);
-    let found = u32::try_from(found)
-        .map_err(|_| Trouble::Damaged(format!("{found} is no version of a schema")))?;
-    let objects: u32 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if (id, found, objects) == (0, 0, 0) {
+    let found = version(connection)?;
+    if found == 0 {
         make(connection, schema)?;
         return Ok(Prepared::New);
-    }
-    if id != APPLICATION_ID || found == 0 {
-        return Err(Trouble::Damaged("it is some other program's database".to_owned()));
     }
     if found > schema.version {
         return Err(Trouble::Newer { found, known: schema.version });
@@ -134,6 +126,21 @@ pub(super) fn prepare(
     }
     check(connection, schema)?;
     Ok(prepared)
+}
+
+/// The version of the schema in a file, 0 if there is nothing in it. Somebody else's is damage.
+pub(super) fn version(connection: &Connection) -> Result<u32, Trouble> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (id, found) = (number("application_id")?, number("user_version")?);
+    let objects: u32 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if (id, found, objects) == (0, 0, 0) {
+        return Ok(0);
+    }
+    match u32::try_from(found) {
+        Ok(found) if found > 0 && id == APPLICATION_ID => Ok(found),
+        _ => Err(Trouble::Damaged("it is some other program's database".to_owned())),
+    }
 }
 
 fn make(connection: &mut Connection, schema: &Schema) -> Result<(), Trouble> {

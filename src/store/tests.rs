@@ -1,5 +1,8 @@
 //! The store against its oracle, and against everything that goes wrong.
 
+mod damage;
+mod faults;
+mod history;
 mod place;
 mod world;
 
@@ -19,6 +22,11 @@ fn a_new_store_is_empty_and_its_files_are_private() {
     let reports = run(opened.store, vec![keep(World::default().some(40))]);
     assert_eq!(reports, [Report::Kept(40)]);
     assert_eq!(folder.files(""), ["relay.db"], "the log is gone once the store is closed");
+}
+
+#[test]
+fn the_library_is_free_of_the_bug_that_could_reset_a_log() {
+    assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
 }
 
 #[test]

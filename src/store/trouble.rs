@@ -23,8 +23,9 @@ impl Trouble {
             Self::Damaged(_) => true,
             Self::Io(_) | Self::Newer { .. } => false,
             Self::Sql(error) => match error {
-                // A column that is not what the schema says.
-                SqlError::FromSqlConversionFailure(..)
+                // A table or a column that is not what the schema says.
+                SqlError::SqlInputError { .. }
+                | SqlError::FromSqlConversionFailure(..)
                 | SqlError::IntegralValueOutOfRange(..)
                 | SqlError::InvalidColumnType(..)
                 | SqlError::Utf8Error(..) => true,

@@ -71,10 +71,14 @@ impl<'c> Writer<'c> {
     pub(super) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Taken(taken) => self.taken(taken),
-            Change::Attempted { delivery, attempts, failures } => self.run(
-                "UPDATE delivery SET attempts = ?2, failures = ?3 WHERE number = ?1",
-                params![signed(*delivery), attempts, failures],
-            ),
+            Change::Attempted { delivery, attempts, failures } => {
+                let values = params![signed(*delivery), attempts, failures];
+                for table in ["delivery", "history"] {
+                    let set = "SET attempts = ?2, failures = ?3 WHERE number = ?1";
+                    self.run(&format!("UPDATE {table} {set}"), values)?;
+                }
+                Ok(())
+            }
             Change::Ended { delivery, ending, unix_ms } => self.ended(*delivery, ending, *unix_ms),
             Change::Revived { delivery, expires } => {
                 revive(self.connection, *delivery, signed(expires.0))
@@ -112,6 +116,11 @@ impl<'c> Writer<'c> {
             ],
         )?;
         Ok(self.written)
+    }
+
+    /// Writes something that was not there, so that it shows whether the disk takes it.
+    pub(super) fn prove(&self) -> Result<()> {
+        self.run("UPDATE meta SET reopened = reopened + 1", [])
     }
 
     /// What it takes to undo this SEND.

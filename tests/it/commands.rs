@@ -1,6 +1,10 @@
 //! The commands as people and scripts run them: what they print, and their exit codes.
 
-use crate::sandbox::{Sandbox, output, wait};
+use crate::{
+    sandbox::{Sandbox, output, until, wait},
+    terminal::Terminal,
+};
+use platform::endpoint::Endpoint;
 use std::{
     fs,
     io::Write,
@@ -48,7 +52,9 @@ fn known(names: &[&str]) -> Sandbox {
     for name in names {
         drop(sandbox.join(name));
     }
-    while out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""here":true"#) {}
+    until("all have left", || {
+        !out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""here":true"#)
+    });
     sandbox
 }
 
@@ -98,6 +104,126 @@ fn many_that_go_up_at_once_find_one_daemon() {
     });
     let started = said.iter().filter(|line| line.contains(r#""started":true"#)).count();
     assert_eq!(started, 1, "{said:?}");
+}
+
+#[test]
+fn send_run_and_listen_start_a_daemon_where_none_is() {
+    // The wrapped command is this program itself, since it is on every system.
+    let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let agent = ["run", "-n", "Ann", "--", exe.to_str().unwrap(), "--version"];
+    for (line, code) in [(&["send", "Bob", "x"][..], NOT_DELIVERED), (&agent, DONE)] {
+        let sandbox = Sandbox::empty();
+        let _detached = Detached(&sandbox);
+        run(&sandbox, line, code);
+        run(&sandbox, &["status"], DONE);
+    }
+    let sandbox = Sandbox::empty();
+    let _detached = Detached(&sandbox);
+    let mut command = sandbox.command(["listen", "--as", "Bob", "--count", "1"]);
+    let mut listening = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("Bob is here", || out(&sandbox.run(["agents", "--json"])).contains(r#""here":true"#));
+    run(&sandbox, &["send", "Bob", "x"], DONE);
+    assert_eq!(wait(&mut listening, "the listener").code(), Some(DONE));
+}
+
+#[test]
+fn a_home_leads_to_its_daemon_and_neither_it_nor_the_endpoint_has_two() {
+    let sandbox = Sandbox::new();
+    let program = |home: &str| {
+        let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        command.arg("--home").arg(sandbox.directory().join(home));
+        command
+    };
+    let mut status = program("home");
+    status.args(["status", "--json"]);
+    let status = output(status);
+    let said = serde_json::to_string(sandbox.endpoint().as_text()).unwrap();
+    assert!(out(&status).contains(&format!("\"endpoint\":{said}")), "{status:?}");
+
+    let elsewhere = Endpoint::inside(sandbox.directory(), "elsewhere").unwrap();
+    for (home, endpoint) in [("home", &elsewhere), ("other", &sandbox.endpoint())] {
+        let mut second = program(home);
+        second.arg("--endpoint").arg(endpoint.as_text()).args(["up", "--foreground"]);
+        let second = output(second);
+        assert_eq!(second.status.code(), Some(FAILED), "{second:?}");
+        assert!(err(&second).contains("is already running"), "{second:?}");
+    }
+    run(&sandbox, &["status"], DONE);
+}
+
+#[test]
+fn a_removed_socket_is_made_again() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    fs::remove_file(sandbox.endpoint().as_text()).unwrap();
+    assert_eq!(sandbox.run(["status"]).status.code(), Some(FAILED));
+    until("the daemon listens again", || sandbox.run(["status"]).status.success());
+    // Who was connected has noticed nothing.
+    run(&sandbox, &["send", "--no-ack", "Ann", "still here"], DONE);
+    assert_eq!(ann.expect("DELIVER")["payload"]["body"], "still here");
+}
+
+#[test]
+fn what_is_not_a_socket_is_left_alone() {
+    let sandbox = Sandbox::empty();
+    let path = sandbox.endpoint().as_text().to_owned();
+    fs::write(&path, "precious").unwrap();
+    for line in [
+        &["up"][..],
+        &["down"],
+        &["status"],
+        &["tap"],
+        &["send", "Bob", "x"],
+        &["listen", "--as", "Bob"],
+        &["run", "-n", "Ann", "--", "true"],
+    ] {
+        let failed = err(&run(&sandbox, line, FAILED));
+        assert!(failed.contains(&path) && failed.contains("is not a socket"), "{line:?}: {failed}");
+        assert_eq!(failed.lines().count(), 1, "{line:?}: {failed}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn the_doctor_says_what_it_finds_and_changes_nothing() {
+    let sandbox = Sandbox::empty();
+    let lines = |code| {
+        let said = out(&run(&sandbox, &["doctor", "--json"], code));
+        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect::<Vec<serde_json::Value>>()
+    };
+    let said = lines(DONE);
+    let ids: Vec<_> = said.iter().map(|check| check["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["program", "home", "config", "endpoint", "daemon", "terminal"]);
+    for check in &said {
+        assert_eq!(check["schema"], "agent-relay.check/1");
+        assert!(!check["detail"].as_str().unwrap().is_empty(), "{check}");
+        assert_eq!(check["state"] == "ok", check.get("remedy").is_none(), "{check}");
+    }
+    assert_eq!(said[4]["state"], "warn", "{said:?}");
+    assert_eq!(fs::read_dir(sandbox.directory()).unwrap().count(), 0, "nothing was made");
+
+    let _detached = Detached(&sandbox);
+    run(&sandbox, &["up"], DONE);
+    assert_eq!(lines(DONE)[4]["state"], "ok");
+}
+
+#[test]
+fn colours_are_for_terminals_and_never_with_no_color() {
+    let sandbox = Sandbox::empty();
+    let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let exe = exe.to_str().unwrap();
+    for (script, coloured) in [
+        (format!("unset NO_COLOR; '{exe}' doctor"), true),
+        (format!("export NO_COLOR=1; '{exe}' doctor"), false),
+        (format!("unset NO_COLOR; '{exe}' doctor | cat"), false),
+    ] {
+        let terminal = Terminal::run(&sandbox, &["sh", "-c", &script]);
+        terminal.wait_until("the last check", |screen| screen.contains(" terminal "));
+        let bytes = String::from_utf8(terminal.bytes()).unwrap();
+        assert_eq!(bytes.contains("\u{1b}["), coloured, "{script}: {bytes:?}");
+        assert_eq!(terminal.finish(), DONE);
+    }
 }
 
 #[test]
@@ -196,7 +322,7 @@ fn a_topics_subscribers_hear_it() {
     });
     // Nobody says when Bob has subscribed, so he is told until somebody hears it.
     let line = ["send", "--json", "--topic", "build.linux", "*", "it is green"];
-    while !out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#) {}
+    until("Bob hears it", || out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#));
     let heard = listening.join().unwrap();
     assert!(out(&heard).ends_with(" on build.linux: it is green\n"), "{heard:?}");
 }
@@ -208,11 +334,13 @@ fn a_listener_outlives_a_crash_of_the_daemon() {
     let mut command = sandbox.command(line);
     let mut listening = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let news = ["send", "--json", "--topic", "news", "*", "heard"];
-    while !out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""subscriptions":1"#) {}
+    until("Bob has subscribed", || {
+        out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""subscriptions":1"#)
+    });
     sandbox.kill();
     sandbox.start();
     // The new daemon knows nobody: that Bob hears it shows that he came back and subscribed again.
-    while !out(&run(&sandbox, &news, DONE)).contains(r#""recipients":1"#) {}
+    until("Bob hears it", || out(&run(&sandbox, &news, DONE)).contains(r#""recipients":1"#));
     assert_eq!(wait(&mut listening, "the listener").code(), Some(DONE));
 }
 
@@ -307,9 +435,10 @@ fn the_tap_shows_what_is_routed() {
         line
     });
     // Nobody says when the tap is in place, so something is said until it is seen.
-    while !tapping.is_finished() {
+    until("the tap shows it", || {
         run(&sandbox, &["send", "--as", "Ann", "Bob", "tapped"], DONE);
-    }
+        tapping.is_finished()
+    });
     tap.kill().unwrap();
     tap.wait().unwrap();
     let copy: serde_json::Value = serde_json::from_str(&tapping.join().unwrap()).unwrap();

@@ -18,7 +18,10 @@ use agent_relay::{
             Ack, Busy, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, Resume, SendMeta,
             Spoken, SyncInfo, Welcome,
         },
-        relay::{Agents, Page, ReplyMeta, Status, TapCopy},
+        relay::{
+            Agents, MessageRequest, MessageRow, Messages, Page, RedeliverRequest, Redelivered,
+            ReplyMeta, ReportRequest, Status, TapCopy,
+        },
         topic::{Pattern, TOPIC_BYTES_MAX},
     },
     router::Limits,
@@ -43,7 +46,7 @@ fn every_example_is_an_envelope_and_carries_what_its_type_carries() {
 
 #[test]
 fn examples_of_the_daemons_answers_hold_every_member_there_is() {
-    for body in ["status", "agents"] {
+    for body in ["status", "agents", "redeliver"] {
         let example = blocks("json")
             .into_iter()
             .map(|example| serde_json::from_str::<Value>(&example).unwrap())
@@ -52,6 +55,7 @@ fn examples_of_the_daemons_answers_hold_every_member_there_is() {
         let data = example["payload"]["data"].to_string();
         let written = match body {
             "status" => written_again::<Status<'_>>(&data),
+            "redeliver" => written_again::<Redelivered>(&data),
             _ => written_again::<Agents<'_>>(&data),
         };
         let example: Value = serde_json::from_str(&data).unwrap();
@@ -145,9 +149,13 @@ fn the_limits_are_those_of_the_code() {
         .collect();
     let mut real = limits();
     // The router keeps these to itself; its own tests hold them.
-    for private in
-        ["failures of a message", "shortest retry_after_ms", "proof of an older connection"]
-    {
+    for private in [
+        "failures of a message",
+        "shortest retry_after_ms",
+        "proof of an older connection",
+        "requests that wait",
+        "data of a request",
+    ] {
         let value = *told.get(private).unwrap_or_else(|| panic!("{private} is in the table"));
         real.insert(private.to_owned(), value);
     }
@@ -210,6 +218,11 @@ fn check_message(envelope: &Envelope<'_>) {
     let from_relay = envelope.from.as_deref() == Some(RELAY);
     match (&*spoken.kind, &*spoken.body) {
         ("request", "agents") => check::<Page>(data),
+        ("request", "message") => check::<MessageRequest>(data),
+        ("request", "redeliver") => check::<RedeliverRequest>(data),
+        ("request", "report") => check::<ReportRequest>(data),
+        ("response", "message") if from_relay => check::<Messages<MessageRow<'_>>>(data),
+        ("response", "redeliver") if from_relay => check::<Redelivered>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),
         ("tap", _) if from_relay => check::<TapCopy<'_>>(data),

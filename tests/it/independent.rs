@@ -2,12 +2,11 @@
 
 use crate::{
     raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, wait},
+    sandbox::{Sandbox, WATCHDOG, not_tried, wait},
 };
 use platform::transport::Listener;
 use serde_json::{Value, json};
 use std::{
-    env,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     process::{Child, ChildStdin, Stdio},
     sync::{Arc, mpsc},
@@ -224,13 +223,6 @@ fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
         .iter()
         .map(|row| (row["name"].as_str().unwrap().to_owned(), row["queued"].as_u64().unwrap()))
         .collect()
-}
-
-/// Passes over a test that this machine can't run, but not where `CI` says that all have to run.
-#[track_caller]
-fn not_tried(why: &str) {
-    assert!(env::var_os("CI").is_none(), "CI tries every test: {why}");
-    eprintln!("not tried: {why}");
 }
 
 /// tests/client.py as a process: commands go in, envelopes come out.

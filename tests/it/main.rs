@@ -7,10 +7,14 @@
 )]
 
 mod commands;
+mod corpus;
+mod crash;
 mod document;
 mod everywhere;
+mod hostile;
 mod independent;
 mod policy;
+mod queries;
 mod raw;
 mod sandbox;
 mod sessions;

@@ -73,6 +73,16 @@ impl Raw {
         id
     }
 
+    /// Asks `@relay` for something; gives back the answer's data.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, body: &str, data: &Value) -> Value {
+        self.say(&json!({
+            "v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
+            "payload": {"kind": "request", "body": body, "data": data},
+        }));
+        self.expect("DELIVER")["payload"]["data"].take()
+    }
+
     /// Acknowledges a DELIVER.
     pub(crate) fn acknowledge(&mut self, deliver: &Value) {
         self.say(&json!({

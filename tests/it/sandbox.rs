@@ -12,7 +12,7 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Nothing in a test may take longer; a wait that does is a failure, not a slow machine.
@@ -210,6 +210,24 @@ fn read_all(mut from: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes).unwrap();
     bytes
+}
+
+/// Passes over a test that this machine can't run, but not where `CI` says that all have to run.
+#[track_caller]
+pub(crate) fn not_tried(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "CI tries every test: {why}");
+    eprintln!("not tried: {why}");
+}
+
+/// For what tells nobody that it has come: looks again and again, under the watchdog.
+#[track_caller]
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let pace = Duration::from_millis(20);
+    let end = Instant::now() + WATCHDOG;
+    while !come() {
+        assert!(Instant::now() < end, "it does not come that {what}");
+        thread::sleep(pace);
+    }
 }
 
 /// Waits for a process, which is killed if it takes too long.

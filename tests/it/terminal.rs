@@ -138,11 +138,14 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     let set = [
         ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),
         ("AGENT_RELAY_HOME", sandbox.home().into_os_string()),
+        // Unset, it would be ~/.bash_history, which a shell writes when its terminal is gone: perhaps
+        // while the sandbox is being removed.
+        ("HISTFILE", "".into()),
         ("HOME", sandbox.directory().as_os_str().to_owned()),
         ("PS1", "$ ".into()),
         ("TERM", "xterm-256color".into()),
     ];
-    let taken = ["HISTFILE", "ENV", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "INPUTRC"];
+    let taken = ["ENV", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "INPUTRC"];
     let set = set.into_iter().map(|(name, value): (&str, OsString)| (name.into(), Some(value)));
     set.chain(taken.map(|name| (name.into(), None))).collect()
 }

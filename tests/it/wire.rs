@@ -3,7 +3,10 @@
 //! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here. A
 //! bystander is in every one of them: whatever somebody else does, it notices nothing.
 
-use crate::{raw::Raw, sandbox::Sandbox};
+use crate::{
+    raw::Raw,
+    sandbox::{Sandbox, not_tried, output},
+};
 use serde_json::{Value, json};
 
 const PRETTY: &str =
@@ -476,6 +479,44 @@ fn the_older_connection_of_a_name_notices_a_ping_at_most() {
     });
 }
 
+/// Becomes another user, says what it is given, and prints what it is told. Who can't become another
+/// says so.
+const STRANGER: &str = "
+import os, socket, sys
+try:
+    os.setuid(65534)
+except PermissionError:
+    sys.exit(77)
+with socket.socket(socket.AF_UNIX) as stream:
+    stream.connect(sys.argv[1])
+    said = sys.argv[2].encode()
+    stream.sendall(len(said).to_bytes(4, 'big') + said)
+    told = b''.join(iter(lambda: stream.recv(65536), b''))
+sys.stdout.write(told[4:].decode())
+";
+
+/// Even where the file's mode lets him in.
+#[test]
+fn another_user_is_told_that_he_is_not_served() {
+    beside_a_bystander(|sandbox| {
+        let endpoint = sandbox.endpoint().as_text().to_owned();
+        let mut open = sandbox.program("chmod");
+        open.args(["a+rwx", sandbox.directory().to_str().unwrap(), &endpoint]);
+        assert!(output(open).status.success());
+        let mut stranger = sandbox.program("python3");
+        stranger.args(["-c", STRANGER, &endpoint, &hello(json!({"agent": "Ann"})).to_string()]);
+        let told = output(stranger);
+        if told.status.code() == Some(77) {
+            not_tried("only root can become another user");
+            return;
+        }
+        let error: Value = serde_json::from_slice(&told.stdout).expect("one frame, and the end");
+        assert_eq!((&error["type"], &error["payload"]["fatal"]), (&json!("ERROR"), &json!(true)));
+        assert_eq!(error["payload"]["code"], "UNAUTHORIZED");
+        assert!(error["payload"]["message"].as_str().unwrap().contains("65534"), "{error}");
+    });
+}
+
 #[test]
 fn what_comes_later_says_so() {
     for mode in ["companion", "operator"] {
@@ -500,13 +541,16 @@ fn welcome_says_what_was_granted() {
         let mut raw = sandbox.connect();
         let welcome = raw.hello("Ann");
         assert!(welcome["session_id"].as_str().unwrap().starts_with("s-"));
-        assert!(welcome["resume_token"].as_str().unwrap().len() >= 32);
+        let token = welcome["resume_token"].as_str().unwrap();
+        assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+        assert_ne!(sandbox.connect().hello("Bob")["resume_token"], token, "each has its own");
         assert_eq!(welcome["agent"], "Ann");
         assert_eq!(
             welcome["capabilities"],
             json!({"ack": true, "resume": false, "max_inflight": 256, "supports_topics": true})
         );
         assert_eq!(welcome["server"]["protocol"], "1.1");
+        assert_eq!(welcome["server"]["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(welcome["server"]["max_frame_bytes"], 1024 * 1024);
         assert_eq!(welcome["server"]["heartbeat_ms"], 5000);
         assert_eq!(welcome["server"]["resume_window_ms"], 600_000);

@@ -2,12 +2,12 @@
 
 use crate::{
     raw::Raw,
-    sandbox::{self, Sandbox, WATCHDOG},
+    sandbox::{self, Sandbox, until},
     terminal::Terminal,
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
-use std::{env, fs, path::PathBuf, thread, time::Duration};
+use std::{env, fs, path::PathBuf, thread};
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -71,19 +71,6 @@ fn ann_is_here(sandbox: &Sandbox, here: bool) {
 /// What the daemon knows of Ann.
 fn ann(asking: &mut Raw) -> Option<Value> {
     asking.agents().into_iter().find(|agent| agent["name"] == "Ann")
-}
-
-/// For what tells nobody that it has come: looks again and again.
-#[track_caller]
-fn until(what: &str, mut come: impl FnMut() -> bool) {
-    let pace = Duration::from_millis(20);
-    for _ in 0..WATCHDOG.as_millis() / pace.as_millis() {
-        if come() {
-            return;
-        }
-        thread::sleep(pace);
-    }
-    panic!("it does not come that {what}");
 }
 
 #[track_caller]
@@ -279,8 +266,8 @@ fn keys_and_sizes_pass_through() {
     ann.wait_until("a prompt", |screen| screen.trim_end().ends_with("\n$"));
     ann.press("echo code $?\r");
     ann.wait_for("\ncode 130\n");
-    ann.press("stty size; echo $AGENT_RELAY_AGENT\r");
-    ann.wait_for("\n30 100\nAnn\n");
+    ann.press("stty size; echo $AGENT_RELAY_AGENT; echo $AGENT_RELAY_ENDPOINT\r");
+    ann.wait_for(&format!("\n30 100\nAnn\n{}\n", sandbox.endpoint()));
     ann.pty.resize(Size { rows: 20, cols: 77 }).unwrap();
     ann.press("while [ \"$(stty size)\" != '20 77' ]; do sleep 0.01; done; echo resized\r");
     ann.wait_for("\nresized\n");

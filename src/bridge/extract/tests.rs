@@ -246,6 +246,25 @@ fn a_picture_half_painted_is_not_judged() {
     "#]]);
 }
 
+/// Until bytes come there is nothing to see, however long the picture stays half painted.
+#[test]
+fn who_leaves_a_picture_half_painted_is_not_looked_at_all_the_time() {
+    let mut live = Live::new();
+    live.writes("\x1b[?2026h").writes(MAIL).writes("below");
+    let mut looks = 0;
+    while let Some(deadline) = live.extractor.deadline() {
+        live.extractor.tick(deadline, &mut live.found);
+        looks += 1;
+        assert!(looks < 10, "at {deadline:?} still");
+    }
+    // Bytes are seen to in their time even so.
+    let mut live = Live::new();
+    live.writes("\x1b[?2026h").writes("half").waits(600).writes("\x1b[2J\x1b[H").writes(MAIL);
+    live.writes("below\x1b[?2026l").waits(301).gave(expect![[r#"
+        Bob: "Hello\nBob"
+    "#]]);
+}
+
 #[test]
 fn the_end_of_the_child_ends_everything() {
     let mut live = Live::new();

@@ -1,9 +1,9 @@
 //! The two paths a message can take from one end of the bench to the other: the floor, and a daemon.
 
 use crate::protocol::{
-    envelope::{Envelope, Header, Kind},
-    frame::{Decoder, FRAME_BYTES_MAX, Frames},
-    payload::{Empty, Fault, Heartbeat, Hello, Spoken},
+    envelope::{Envelope, Header, Kind, stated_kind},
+    frame::{self, Decoder, FRAME_BYTES_MAX, Frames},
+    payload::{Capabilities, Empty, Fault, Heartbeat, Hello, Spoken},
 };
 use platform::{endpoint::Endpoint, transport::Stream};
 use std::io::{self, Read, Write};
@@ -25,9 +25,10 @@ impl End {
     }
 
     /// Connects and joins a daemon as an agent.
-    pub(super) fn join(endpoint: &Endpoint, name: &str) -> io::Result<Self> {
+    pub(super) fn join(endpoint: &Endpoint, name: &str, window: u64) -> io::Result<Self> {
         let mut end = Self::connect(endpoint)?;
-        let hello = Hello { agent: Some(name.to_owned()), ..Hello::default() };
+        let capabilities = Capabilities { max_inflight: window, ..Capabilities::default() };
+        let hello = Hello { agent: Some(name.to_owned()), capabilities, ..Hello::default() };
         end.say(&Header::new(Kind::Hello, "hello", 0), &hello)?;
         end.await_kind(Kind::Welcome)?;
         Ok(end)
@@ -60,6 +61,24 @@ impl End {
             self.answer(&json)?;
         }
         Ok(count)
+    }
+
+    /// Reads once and shows every frame with its kind; a PING is answered, a refusal ends the bench.
+    pub(super) fn read_kinds(&mut self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<()> {
+        let mut others = Vec::new();
+        for json in self.read()? {
+            match stated_kind(json) {
+                Some(kind @ (Kind::Ack | Kind::Deliver)) => each(kind, json),
+                _ => others.push(json.to_vec()),
+            }
+        }
+        others.iter().try_for_each(|json| self.answer(json))
+    }
+
+    /// Writes while another thread has this end to read from.
+    pub(super) fn writer(&self) -> impl Fn(&[u8]) -> io::Result<()> + use<> {
+        let stream = self.stream.clone();
+        move |bytes| (&stream).write_all(bytes)
     }
 
     /// Ends the connection, whoever waits on it.
@@ -127,7 +146,7 @@ fn is_message(json: &[u8]) -> bool {
         || json.starts_with(b"{\"v\":1,\"type\":\"SEND\"")
 }
 
-fn invalid(why: &str) -> io::Error {
+pub(super) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
@@ -150,6 +169,16 @@ impl Template {
         header.append(&mut frame, &spoken);
         let place = frame.windows(ID_DIGITS).position(|window| window == id.as_bytes());
         Self { frame, id_at: place.expect("the frame holds its id"), next: 0 }
+    }
+
+    /// The same, at least once. Its ids begin with `next`: what the daemon has taken before, it knows.
+    pub(super) fn acknowledged(to: &str, body_bytes: usize, next: u64) -> Self {
+        let plain = Self::new(Some(to), None, body_bytes);
+        let mut frame = plain.frame;
+        frame.pop();
+        frame.extend_from_slice(br#","payload_meta":{"requires_ack":true}}"#);
+        frame::seal(&mut frame, 0, 0);
+        Self { frame, id_at: plain.id_at, next }
     }
 
     /// Appends one frame with an id of its own.

@@ -1,8 +1,12 @@
 //! What changes come to, as simply as can be said: a disk without a disk, for tests.
 
 use super::{
-    AgentRecord, Change, Clock, DeadRecord, DoubleRecord, Ending, Image, Numbers, Row,
-    SessionRecord, StreamRecord,
+    AgentRecord, Change, Clock, DeadRecord, DoubleRecord, Ending, Filter, Found, Image, Numbers,
+    Query, Row, SessionRecord, StreamRecord,
+};
+use crate::protocol::{
+    deliver::{Shared, shared_object},
+    name::Name,
 };
 use std::collections::BTreeMap;
 
@@ -77,6 +81,26 @@ impl Oracle {
         }
     }
 
+    /// What a query finds. Words are looked for as they stand.
+    pub(crate) fn find(&self, query: &Query) -> Found {
+        let mut rows: Vec<Row> = self.rows.values().rev().cloned().collect();
+        match query {
+            Query::Id(id) => {
+                let is_it = |row: &Row| row.delivery.id.to_string() == *id;
+                let of_send = |row: &Row| *row.message.send_id == **id;
+                let known = rows.iter().any(is_it);
+                rows.retain(|row| if known { is_it(row) } else { of_send(row) });
+                Found { rows, more: false }
+            }
+            Query::List(filter) => {
+                rows.retain(|row| is_wanted(filter, row));
+                let more = rows.len() > filter.limit;
+                rows.truncate(filter.limit);
+                Found { rows, more }
+            }
+        }
+    }
+
     /// What a daemon would start with.
     pub(crate) fn image(&self) -> Image {
         let open = || self.rows.iter().filter(|(_, row)| row.ended.is_none());
@@ -95,4 +119,19 @@ impl Oracle {
             last: self.last,
         }
     }
+}
+
+fn is_wanted(filter: &Filter, row: &Row) -> bool {
+    let object = shared_object(&row.message.shared);
+    let said: Shared<'_> = serde_json::from_str(&object).unwrap();
+    let concerns = |name: &Option<Name>| {
+        name.as_ref().is_none_or(|name| name.is(&said.from) || row.delivery.to_name == *name)
+    };
+    let is_dead = matches!(row.ended, Some((Ending::Dead { .. }, _)));
+    filter.before.is_none_or(|before| row.delivery.number < before)
+        && (is_dead || !filter.dead)
+        && concerns(&filter.of)
+        && concerns(&filter.with)
+        && (filter.topic.is_none() || filter.topic.as_deref() == said.topic.as_deref())
+        && filter.search.as_ref().is_none_or(|words| said.payload.get().contains(words))
 }

@@ -68,17 +68,17 @@ fn relay_lists_agents_in_pages() {
 fn what_is_not_served_is_refused() {
     check(
         r#"ann joins
-           ann says SEND id=q1 to=@relay {"kind":"request","body":"inbox"}
+           ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
            ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
            ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
            ann says SEND id=q4 to=@relay {"kind":"request","body":7}"#,
         expect![[r#"
             ann joins
                 ann < WELCOME {"agent":"Ann"}
-            ann says SEND id=q1 to=@relay {"kind":"request","body":"inbox"}
-                ann < NACK {"ack_id":"q1","code":"INVALID","message":"this daemon doesn't serve \"inbox\" yet"}
+            ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
+                ann < NACK {"ack_id":"q1","code":"INVALID","message":"this daemon doesn't serve \"reload\" yet"}
             ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, tap or stop"}
+                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap or stop"}
             ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
                 ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
             ann says SEND id=q4 to=@relay {"kind":"request","body":7}

@@ -7,6 +7,7 @@
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
+//! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
 //! ann raw BYTES                     a frame as it stands
 //! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, all parts but the text optional
 //! ann>> bob: text                   at least once
@@ -20,6 +21,7 @@
 //! sleep 20000                       the daemon itself sleeps, then ticks
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
+//! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
 //! crash                             the daemon ends and another begins with what was kept
@@ -27,7 +29,7 @@
 //!
 //! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
 //! sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the token of bob's
-//! second WELCOME.
+//! second WELCOME. Of rows of messages in an answer of `@relay`'s stands what tells one from another.
 
 use crate::{
     protocol::{
@@ -35,7 +37,7 @@ use crate::{
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
         payload::Capabilities,
-        record::{Change, oracle::Oracle},
+        record::{Change, Query, oracle::Oracle},
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -99,6 +101,7 @@ struct World {
     disk_shows: bool,
     log_shows: bool,
     limits: Limits,
+    queries: Vec<(ClientId, Query)>,
     transcript: String,
 }
 
@@ -165,6 +168,7 @@ impl World {
             disk_shows: false,
             log_shows: false,
             limits,
+            queries: Vec::new(),
             transcript: String::new(),
         }
     }
@@ -207,6 +211,15 @@ impl World {
                     head.trim().split_once(' ').unwrap_or_else(|| (head.trim(), ""));
                 let kind = Kind::parse(kind).expect("a type");
                 self.say(who, kind, "x", header, payload);
+            }
+            "asks" => {
+                let (body, data) = rest.split_once(' ').unwrap_or((rest, "{}"));
+                let mut data = data.to_owned();
+                for (id, short) in &self.ids {
+                    data = data.replace(&format!("\"{short}\""), &format!("\"{id}\""));
+                }
+                let payload = format!(r#"{{"kind":"request","body":"{body}","data":{data}}}"#);
+                self.say(who, Kind::Send, "q", "to=@relay", &payload);
             }
             "raw" => self.frame(who, rest.as_bytes().to_vec()),
             "again" => {
@@ -354,14 +367,30 @@ impl World {
             }
             self.show(&output);
         }
-        if !self.disk_holds && self.said > self.kept {
-            self.keep();
+        if !self.disk_holds {
+            if self.said > self.kept {
+                self.keep();
+            }
+            self.find();
         }
         for who in touched {
             if !self.clients[&who].stalls {
                 self.write(&who);
             }
         }
+    }
+
+    fn find(&mut self) {
+        for (id, query) in std::mem::take(&mut self.queries) {
+            let found = self.disk.find(&query);
+            self.handle(Input::Found(id, Ok(found)));
+        }
+    }
+
+    fn keep(&mut self) {
+        self.kept = self.said;
+        self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.handle(Input::Kept(self.kept));
     }
 
     /// What the store does, and when.
@@ -378,15 +407,15 @@ impl World {
                 self.changes.drain(..).for_each(|change| self.disk.apply(&change));
                 self.handle(Input::Refused(self.kept, "no space left on device"));
             }
+            "finds" => self.find(),
+            "errs" => {
+                for (id, _) in std::mem::take(&mut self.queries) {
+                    self.handle(Input::Found(id, Err("disk I/O error".to_owned())));
+                }
+            }
             "shows" => self.disk_shows = true,
             other => panic!("no verb: disk {other}"),
         }
-    }
-
-    fn keep(&mut self) {
-        self.kept = self.said;
-        self.changes.drain(..).for_each(|change| self.disk.apply(&change));
-        self.handle(Input::Kept(self.kept));
     }
 
     /// Nobody is connected any more, and what was not kept is lost.
@@ -394,6 +423,7 @@ impl World {
         self.router = Router::new(self.limits.clone(), [8; 32]);
         self.clients.clear();
         self.changes.clear();
+        self.queries.clear();
         (self.said, self.kept) = (0, 0);
         let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
         let mut out = Vec::new();
@@ -432,6 +462,10 @@ impl World {
             }
             Output::Log(_) if !self.log_shows => return,
             Output::Log(line) => format!("log {line}"),
+            Output::Query(id, query) => {
+                self.queries.push((*id, query.clone()));
+                return;
+            }
             Output::Stopped => "stopped".to_owned(),
         };
         writeln!(self.transcript, "    {text}").unwrap();
@@ -488,7 +522,24 @@ impl World {
                 object.remove("capabilities");
             }
         }
+        if let Some(messages) = payload.pointer_mut("/data/messages").and_then(Value::as_array_mut)
+        {
+            for row in messages {
+                self.shorten(row);
+            }
+        }
         payload.to_string()
+    }
+
+    fn shorten(&mut self, row: &mut Value) {
+        let object = row.as_object_mut().expect("a row");
+        for key in ["durability", "auth", "payload_meta", "taken"] {
+            object.remove(key);
+        }
+        let body = object.remove("payload").map(|payload| payload["body"].clone());
+        object.insert("body".into(), body.unwrap_or_default());
+        let id = object["id"].as_str().expect("an id").to_owned();
+        object.insert("id".into(), self.short_id(&id).into());
     }
 
     fn short_id(&mut self, id: &str) -> String {

@@ -1,15 +1,18 @@
 //! A folder for a store, gone at the end; and a store in it that is run step by step.
 
-use super::super::{Durability, Job, Opened, Report, Settings, Store};
+use super::super::{Durability, Job, Opened, Report, Settings, Store, fault::Faults};
 use crate::protocol::{
     Moment, Now,
     record::{Change, Clock, Found, Image, Query},
 };
+use crossbeam_channel::{Receiver, Sender};
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
 };
 
 /// The wall clock's time in these tests, and a day of it.
@@ -55,6 +58,22 @@ impl Folder {
     /// Runs a store until all jobs are done.
     pub(super) fn run(&self, jobs: Vec<Job>) -> Vec<Report> {
         run(self.open().store, jobs)
+    }
+
+    /// Sees that each message is there as long as something needs it, and no longer.
+    pub(super) fn check_counts(&self) {
+        let database = rusqlite::Connection::open(self.path()).unwrap();
+        let wrong = "SELECT count(*) FROM message WHERE hot + cold = 0
+            OR hot <> (SELECT count(*) FROM delivery WHERE delivery.message = message.number)
+            OR cold <> (SELECT count(*) FROM history WHERE history.message = message.number)";
+        let alone =
+            "SELECT count(*) FROM (SELECT message FROM delivery UNION SELECT message FROM history)
+            WHERE message NOT IN (SELECT number FROM message)";
+        let words = "SELECT count(*) FROM words WHERE rowid NOT IN (SELECT number FROM message)";
+        for sql in [wrong, alone, words] {
+            let count: u32 = database.query_row(sql, [], |row| row.get(0)).unwrap();
+            assert_eq!(count, 0, "{sql}");
+        }
     }
 
     /// Files whose name begins so, in order.
@@ -118,9 +137,43 @@ pub(super) fn found(reports: Vec<Report>) -> Vec<Found> {
     found.collect()
 }
 
-pub(super) fn flip(path: &Path, at: impl FnOnce(&[u8]) -> usize) {
-    let mut bytes = fs::read(path).unwrap();
-    let at = at(&bytes);
-    bytes[at] ^= 0x20;
-    fs::write(path, bytes).unwrap();
+/// A store on a thread of its own, to talk with.
+pub(super) struct Live {
+    jobs: Sender<Job>,
+    reports: Receiver<Report>,
+    thread: thread::JoinHandle<()>,
+    pub(super) faults: Faults,
+}
+
+impl Live {
+    pub(super) fn start(store: Store) -> Self {
+        let faults = store.0.faults.clone();
+        let (jobs, to_do) = crossbeam_channel::bounded(1);
+        let (sender, reports) = crossbeam_channel::bounded(1_000);
+        let run = move || store.run(&to_do, |report| sender.send(report).unwrap());
+        Self { jobs, reports, thread: thread::spawn(run), faults }
+    }
+
+    /// Has changes kept; says what came of it, and what was told before.
+    pub(super) fn keep(&self, changes: Vec<Change>) -> (Report, Vec<Report>) {
+        self.jobs.send(keep(changes)).unwrap();
+        let mut before = Vec::new();
+        loop {
+            match self.next() {
+                report @ (Report::Kept(_) | Report::NotKept { .. }) => return (report, before),
+                report => before.push(report),
+            }
+        }
+    }
+
+    pub(super) fn next(&self) -> Report {
+        self.reports.recv_timeout(Duration::from_secs(30)).expect("the store says something")
+    }
+
+    /// Ends the store; says what it told until then.
+    pub(super) fn end(self) -> Vec<Report> {
+        drop(self.jobs);
+        self.thread.join().unwrap();
+        self.reports.iter().collect()
+    }
 }

@@ -12,6 +12,7 @@ use crate::protocol::{
         StreamRecord, Taken, oracle::Oracle,
     },
 };
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 const NAMES: [&str; 5] = ["Ann", "bob", "Cy-7", "d.o.t", "@guest-1a2b3c4d"];
@@ -22,8 +23,9 @@ pub(super) struct World {
     pub(super) oracle: Oracle,
     message: u64,
     delivery: u64,
-    agent: u64,
     stream: u64,
+    /// These never come back: a number is used once.
+    forgotten: BTreeSet<u64>,
 }
 
 impl World {
@@ -121,6 +123,7 @@ impl World {
                 }
             }
             9 => self.agent(pick),
+            10 if self.forgotten.contains(&agent) => Change::SessionEnded { agent },
             10 => Change::Session(session(agent, pick)),
             _ => self.stream(agent, pick),
         }
@@ -141,13 +144,18 @@ impl World {
     }
 
     fn agent(&mut self, pick: u64) -> Change {
-        if pick.is_multiple_of(4) {
-            return Change::AgentForgotten(1 + pick / 4 % 5);
+        if pick.is_multiple_of(16) {
+            let agent = 1 + pick / 16 % 5;
+            self.forgotten.insert(agent);
+            return Change::AgentForgotten(agent);
         }
-        self.agent = 1 + pick % 5;
+        let number = 1 + pick % 5;
+        if self.forgotten.contains(&number) {
+            return Change::SessionEnded { agent: number };
+        }
         Change::Agent(AgentRecord {
-            number: self.agent,
-            name: name(self.agent),
+            number,
+            name: name(number),
             since_unix_ms: pick,
             forget_at: pick.is_multiple_of(2).then_some(Moment(pick)),
         })

@@ -12,7 +12,10 @@ use super::{
     trouble::Trouble,
     write::{Undo, Writer, Written},
 };
-use crate::protocol::record::{Change, Clock, Found, Image, Numbers, Query};
+use crate::protocol::{
+    Now,
+    record::{Change, Clock, Filter, Found, Image, Numbers, Query},
+};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;
@@ -29,12 +32,12 @@ const RETRY_MS: [u64; 2] = [50, 5_000];
 /// Nothing is swept before it has been quiet for so long.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Where a keeper tells what comes of its jobs.
+/// Where a committer tells what comes of its jobs.
 type Reporter<'a> = &'a mut dyn FnMut(Report);
 
 /// The store at work.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Committer {
     settings: Settings,
     /// None while it fails.
     connection: Option<Connection>,
@@ -66,7 +69,7 @@ struct Group {
     bytes: usize,
 }
 
-impl Keeper {
+impl Committer {
     pub(super) fn open(
         settings: Settings,
         now_unix_ms: u64,
@@ -84,13 +87,14 @@ impl Keeper {
             begun => begun,
         }
         .map_err(|trouble| told(&trouble))?;
-        let mut clock = image.clock;
-        clock.0.unix_ms = now_unix_ms;
-        let keeper = Self {
+        let sweep = Sweep::new(&connection, &settings, &image).map_err(|trouble| told(&trouble))?;
+        let monotonic = image.clock.moment_at(now_unix_ms);
+        let clock = Clock(Now { monotonic, unix_ms: now_unix_ms });
+        let committer = Self {
             connection: Some(connection),
             clock,
             last: image.last,
-            sweep: Sweep::new(&settings, &image),
+            sweep,
             failing: None,
             full: None,
             owed: Owed::default(),
@@ -99,35 +103,40 @@ impl Keeper {
             faults: Faults::default(),
             settings,
         };
-        Ok((keeper, image, remarks))
+        Ok((committer, image, remarks))
     }
 
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
-        while let Some(mut job) = self.next(jobs, report) {
-            let mut group = Group::default();
-            let query = loop {
-                match job {
-                    Job::Keep { changes, clock } => {
-                        self.clock = clock;
-                        group.add(changes);
-                    }
-                    Job::Query(number, query) => break Some((number, query)),
-                }
-                if group.is_full() {
-                    break None;
-                }
-                match jobs.try_recv() {
-                    Ok(next) => job = next,
-                    Err(_) => break None,
-                }
-            };
+        while let Some(job) = self.next(jobs, report) {
+            let (group, query) = self.gather(job, jobs);
             self.keep(group, report);
             if let Some((number, query)) = query {
-                let found = self.find(&query);
+                let found = self.find(&query, report);
                 report(Report::Found(number, found));
             }
         }
         self.close(report);
+    }
+
+    /// All changes that wait, up to a bound or a query.
+    fn gather(&mut self, mut job: Job, jobs: &Receiver<Job>) -> (Group, Option<(u64, Query)>) {
+        let mut group = Group::default();
+        loop {
+            match job {
+                Job::Keep { changes, clock } => {
+                    self.clock = clock;
+                    group.add(changes);
+                }
+                Job::Query(number, query) => return (group, Some((number, query))),
+            }
+            if group.is_full() {
+                return (group, None);
+            }
+            match jobs.try_recv() {
+                Ok(next) => job = next,
+                Err(_) => return (group, None),
+            }
+        }
     }
 
     /// The next job. Until it comes, a failing disk is tried, and a good one is swept.
@@ -161,7 +170,7 @@ impl Keeper {
             return Some(Duration::from_millis(failing.retry_ms));
         }
         let wait = if self.quiet { Duration::ZERO } else { QUIET };
-        self.sweep.has_work(self.clock.0.unix_ms, self.last.message).then_some(wait)
+        self.sweep.has_work(self.clock.0.unix_ms).then_some(wait)
     }
 
     /// Keeps a group, or says why its messages are refused.
@@ -171,21 +180,20 @@ impl Keeper {
             return;
         }
         let kept = self.write_group(group, report);
-        self.sweep_a_little(report);
         report(match kept {
             Ok(()) => Report::Kept(count),
             Err(why) => Report::NotKept { count, why },
         });
+        self.sweep_a_little(report);
     }
 
     fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
-        if self.failing.is_some()
-            && let Err(why) = self.recover(report)
-        {
+        let mut room = if self.failing.is_some() { self.recover(report) } else { Ok(()) };
+        room = room.and_then(|()| self.room_for(&group, report));
+        if self.failing.is_some() {
             self.owe(group);
-            return Err(why);
+            return room;
         }
-        let room = self.room_for(&group, report);
         if room.is_err() {
             group.changes.retain(|change| !matches!(change, Change::Taken(_)));
         }
@@ -231,7 +239,7 @@ impl Keeper {
         match self.try_transact(changes, settle, &mut undo) {
             Ok(written) => {
                 self.last = written.last;
-                self.sweep.note(&written);
+                self.sweep.note(&written, changes.len());
                 Ok(())
             }
             Err(trouble) => Err((trouble, undo)),
@@ -250,7 +258,9 @@ impl Keeper {
         let transaction = connection.transaction()?;
         let mut writer = Writer::new(&transaction, self.last)?;
         if settle {
-            for doubtful in &self.doubtful {
+            writer.prove()?;
+            // The last first: one message may have come twice.
+            for doubtful in self.doubtful.iter().rev() {
                 writer.undo(doubtful)?;
             }
             for change in self.owed.changes() {
@@ -273,7 +283,7 @@ impl Keeper {
     /// Gives the connection up, after it has failed. Says why.
     fn fail(&mut self, trouble: &Trouble, report: Reporter<'_>) -> String {
         self.connection = None;
-        let why = sentence(&self.settings, "write to", trouble);
+        let why = sentence(&self.settings, "use", trouble);
         let damaged = trouble.is_damage().then(|| trouble.to_string());
         match &mut self.failing {
             Some(failing) => {
@@ -305,7 +315,7 @@ impl Keeper {
         }
         self.owed = Owed::default();
         self.doubtful.clear();
-        self.failing = None;
+        (self.failing, self.full) = (None, None);
         report(Report::Health(Ok(())));
         Ok(())
     }
@@ -321,19 +331,25 @@ impl Keeper {
             failing.damaged = None;
         }
         let mut connection = file::connect(&self.settings)?;
+        file::empty_log(&connection)?;
         if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
             report(Report::Lost(lost));
         }
+        self.sweep.restart(&connection)?;
+        // What is owed needs room, and nothing is swept before it has it.
+        self.sweep.make_room(&mut connection, &self.settings, 0)?;
         self.connection = Some(connection);
         Ok(())
     }
 
-    fn find(&mut self, query: &Query) -> Result<Found, String> {
+    fn find(&mut self, query: &Query, report: Reporter<'_>) -> Result<Found, String> {
         let Some(connection) = &mut self.connection else {
             return Err(self.failing.as_ref().map_or_else(String::new, |it| it.why.clone()));
         };
-        let found = self.sweep.index_all(connection).and_then(|()| query::find(connection, query));
-        found.map_err(|trouble| sentence(&self.settings, "read", &trouble))
+        let searches = matches!(query, Query::List(Filter { search: Some(_), .. }));
+        let indexed = if searches { self.sweep.index_all(connection) } else { Ok(()) };
+        let found = indexed.and_then(|()| query::find(connection, query));
+        found.map_err(|trouble| self.fail(&trouble, report))
     }
 
     fn sweep(&mut self, report: Reporter<'_>) {
@@ -346,8 +362,20 @@ impl Keeper {
 
     /// Where there is never a pause, sweeping can't wait for one.
     fn sweep_a_little(&mut self, report: Reporter<'_>) {
-        if self.sweep.is_behind() {
+        if self.sweep.is_due() {
             self.sweep(report);
+        }
+    }
+
+    /// Sweeps until there is nothing left to do.
+    #[cfg(test)]
+    pub(super) fn sweep_all(&mut self, unix_ms: u64) {
+        self.clock.0.unix_ms = unix_ms;
+        let mut steps = 0;
+        while self.sweep.has_work(unix_ms) {
+            self.sweep(&mut |report| panic!("{report:?}"));
+            steps += 1;
+            assert!(steps < 1_000, "the sweep comes to an end");
         }
     }
 
@@ -356,9 +384,9 @@ impl Keeper {
             return;
         }
         if let Some(connection) = self.connection.take()
-            && let Err((_, error)) = connection.close()
+            && let Err(trouble) = file::close(connection)
         {
-            self.fail(&error.into(), report);
+            self.fail(&trouble, report);
         }
     }
 }

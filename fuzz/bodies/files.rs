@@ -1,0 +1,27 @@
+//! Whatever stands in a file of the home, it is read or refused with a sentence that says where.
+//!
+//! config.toml so far. The policy's file, and rows of the store, belong here (or into bodies of their
+//! own) as soon as something reads them.
+
+use agent_relay::config::{Config, EndpointSources};
+use std::path::Path;
+
+/// Reads the bytes as config.toml.
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Config::parse(Path::new("config.toml"), text) {
+        Ok(config) => {
+            assert!(config.queue_max_bytes <= config.memory_max_bytes);
+            assert!(config.heartbeat_ms >= 100 && config.max_clients >= 1);
+            assert!((4096..=64 << 20).contains(&config.max_frame_bytes));
+            assert_eq!(config.limits().clients_max as u64, config.max_clients);
+            let sources = EndpointSources { config: config.endpoint, ..EndpointSources::default() };
+            assert_eq!(sources.candidates().len(), usize::from(sources.asked_for().is_some()));
+        }
+        Err(error) => {
+            let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();
+            assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)), "{error}");
+            assert!(!error.reason.is_empty() && error.to_string().starts_with("config.toml"));
+        }
+    }
+}

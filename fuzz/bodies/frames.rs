@@ -1,0 +1,116 @@
+//! However a stream of bytes is cut into pieces, the same frames come out of it, and the same violation.
+
+use agent_relay::protocol::{
+    code::{ErrorCode, Violation},
+    frame::{Decoder, PREFIX},
+};
+
+/// Bytes that one input may grow to.
+const STREAM_BYTES_MAX: usize = 1 << 20;
+
+/// What came out: frames, the violation after them, and how many bytes are left over.
+type Outcome = (Vec<Vec<u8>>, Option<ErrorCode>, usize);
+
+/// Makes a stream of the bytes, and decodes it at once, in pieces, and by a model.
+pub(crate) fn run(bytes: &[u8]) {
+    let Some((&[cuts, limit], plan)) = bytes.split_first_chunk() else { return };
+    let most = [1, 10, 300, 70_000][usize::from(limit % 4)];
+    let stream = stream(plan);
+    let expected = model(&stream, most);
+    let at_once = decode(&stream, most, |left| left);
+    assert_eq!(at_once, expected, "at once");
+    let mut state = u64::from(cuts) + 1;
+    let in_pieces = decode(&stream, most, |left| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Small pieces of small streams, larger ones of large.
+        let piece = (state >> 33) as usize % (1 + left / 64 + usize::from(cuts % 16));
+        piece.clamp(1, left)
+    });
+    assert_eq!(in_pieces, expected, "in pieces");
+}
+
+/// Frames that are announced as long as they are, lengths that lie, and bytes as they stand.
+fn stream(mut plan: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    while let Some((&[kind, a, b], rest)) = plan.split_first_chunk() {
+        plan = rest;
+        let number = usize::from(u16::from_be_bytes([a, b]));
+        match kind % 4 {
+            0 => {
+                let taken = (number % 64).min(plan.len());
+                stream.extend_from_slice(&plan[..taken]);
+                plan = &plan[taken..];
+            }
+            1 | 2 => {
+                // Every length from one byte to all that the largest limit allows.
+                let length = if kind % 4 == 1 { number % 310 } else { number + number / 8 };
+                stream.extend_from_slice(&(length as u32).to_be_bytes());
+                stream.resize(stream.len() + length, kind);
+            }
+            _ => stream.extend_from_slice(&(u32::from_be_bytes([a, b, kind, a])).to_be_bytes()),
+        }
+        if stream.len() > STREAM_BYTES_MAX {
+            break;
+        }
+    }
+    stream.extend_from_slice(plan);
+    stream
+}
+
+/// Frames by the words of the protocol.
+fn model(mut stream: &[u8], most: usize) -> Outcome {
+    let mut frames = Vec::new();
+    while let Some((prefix, rest)) = stream.split_first_chunk::<PREFIX>() {
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length == 0 {
+            return (frames, Some(ErrorCode::BadFrame), 0);
+        }
+        if length > most {
+            return (frames, Some(ErrorCode::FrameTooLarge), 0);
+        }
+        if rest.len() < length {
+            break;
+        }
+        frames.push(rest[..length].to_vec());
+        stream = &rest[length..];
+    }
+    (frames, None, stream.len())
+}
+
+/// Feeds the decoder; `piece` says how much of what is left comes next.
+fn decode(mut stream: &[u8], most: usize, mut piece: impl FnMut(usize) -> usize) -> Outcome {
+    let (mut decoder, mut frames) = (Decoder::new(most), Vec::new());
+    while !stream.is_empty() {
+        let wanted = piece(stream.len());
+        let space = decoder.space();
+        assert!(!space.is_empty() && space.len() <= 2 * (PREFIX + most) + (128 << 10));
+        let count = wanted.min(space.len());
+        space[..count].copy_from_slice(&stream[..count]);
+        decoder.filled(count);
+        stream = &stream[count..];
+        match drain(&mut decoder, &mut frames) {
+            Ok(()) => assert!(!decoder.has_next() && decoder.pending() < PREFIX + most),
+            Err(violation) => {
+                assert!(decoder.has_next(), "a violation stays");
+                assert_eq!(decoder.batch(), Err(violation.clone()), "for ever");
+                return (frames, Some(violation.code), 0);
+            }
+        }
+    }
+    (frames, None, decoder.pending())
+}
+
+/// Takes what is whole, in place and as a value of its own by turns.
+fn drain(decoder: &mut Decoder, frames: &mut Vec<Vec<u8>>) -> Result<(), Violation> {
+    loop {
+        let before = frames.len();
+        if before.is_multiple_of(2) {
+            frames.extend(decoder.take()?.into_iter().flatten().map(<[u8]>::to_vec));
+        } else if let Some(batch) = decoder.batch()? {
+            frames.extend(batch.frames().map(<[u8]>::to_vec));
+        }
+        if frames.len() == before {
+            return Ok(());
+        }
+    }
+}

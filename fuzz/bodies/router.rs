@@ -1,0 +1,470 @@
+//! Whatever happens, in whatever order: the router says nothing to who is gone, nothing that is no
+//! frame, and forgets everything in the end.
+
+use agent_relay::{
+    protocol::{
+        Moment, Now,
+        code::{ErrorCode, Violation},
+        deliver,
+        envelope::{Envelope, Kind},
+        frame::PREFIX,
+    },
+    router::{ClientId, Frame, Input, Limits, Output, Router},
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operations of one input; more only take longer.
+const OPERATIONS_MAX: usize = 2_000;
+
+/// After how many of them it is asked how much it holds.
+const OPERATIONS_BETWEEN: usize = 50;
+
+/// What may be rung while everything is forgotten.
+const TICKS_MAX: usize = 10_000;
+
+const NAMES: [&str; 8] = ["Ann", "bob", "BOB", "Carl", "dora", "e.v-e", "Ann ", "operator"];
+const TOPICS: [&str; 8] = ["a", "a.b", "a.b.c", "*", "a.*", ">", "a.>", "a..b"];
+
+fn limits() -> Limits {
+    Limits {
+        frame_bytes_max: 4096,
+        heartbeat_ms: 1_000,
+        handshake_ms: 500,
+        resume_window_ms: 5_000,
+        ttl_ms: 10_000,
+        queue_messages_max: 16,
+        queue_bytes_max: 16 << 10,
+        memory_bytes_max: 64 << 10,
+        clients_max: 6,
+        mailbox_days: 1,
+        names_max: 7,
+        streams_max: 24,
+        strangers_max: 4,
+        subscriptions_max: 3,
+        doubles_max: 8,
+        doubles_total_max: 32,
+        doubles_min: 2,
+        answers_bytes_max: 4096,
+        window_bytes: 2048,
+        ..Limits::default()
+    }
+}
+
+/// What the answers of one client can hold beyond their bound: what one input gives rise to.
+const ANSWERS_BYTES_BEYOND: usize = 64 << 10;
+
+/// Every three bytes are an operation, or more where they say so.
+pub(crate) fn run(bytes: &[u8]) {
+    let mut world = World::new();
+    let mut operations = Operations(bytes);
+    for number in 1..=OPERATIONS_MAX {
+        if operations.0.is_empty() || world.is_stopped {
+            break;
+        }
+        world.step(&mut operations);
+        if number % OPERATIONS_BETWEEN == 0 {
+            world.check_memory();
+        }
+    }
+    world.forget_all();
+}
+
+/// The input, taken from its front; behind its end stand zeros.
+struct Operations<'a>(&'a [u8]);
+
+impl<'a> Operations<'a> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        *first
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}
+
+/// A connection as the driver sees it.
+#[derive(Default)]
+struct Peer {
+    /// Bytes that it was handed and that were not reported as written.
+    handed: usize,
+    is_gated: bool,
+    /// The router has closed it, or had it hung up.
+    is_closed: bool,
+    name: Option<String>,
+    /// DELIVERs that it may acknowledge.
+    heard: Vec<(String, u64)>,
+    /// The last number of each stream's first attempts.
+    seqs: BTreeMap<String, u64>,
+    /// The answer to its last request.
+    answer: Option<Value>,
+}
+
+struct World {
+    router: Router,
+    now: Now,
+    peers: BTreeMap<ClientId, Peer>,
+    gone: BTreeSet<ClientId>,
+    next: u64,
+    outside: usize,
+    /// Changes that the router said, and of these were kept.
+    said: u64,
+    kept: u64,
+    is_stopped: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            router: Router::new(limits(), [7; 32]),
+            now: Now { monotonic: Moment(1), unix_ms: 1 << 40 },
+            peers: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            next: 0,
+            outside: 0,
+            said: 0,
+            kept: 0,
+            is_stopped: false,
+        }
+    }
+
+    fn step(&mut self, operations: &mut Operations<'_>) {
+        let (kind, who, how) = (operations.byte(), operations.byte(), operations.byte());
+        if kind % 16 == 0 || self.peers.is_empty() {
+            self.connect();
+        }
+        let id = self.peer(who);
+        match kind % 16 {
+            0 | 1 => self.hello(id, how),
+            2..=4 => self.send(id, how, operations.byte(), operations.byte()),
+            5 => self.answer_delivery(id, how, false),
+            6 => self.answer_delivery(id, how, true),
+            7 => self.subscribe(id, how),
+            8 => self.write(id, usize::MAX),
+            9 => self.write(id, usize::from(how) * 8),
+            10 => self.pass_time(how),
+            11 => self.disconnect(id),
+            12 => self.say_little(id, how),
+            13 => {
+                let json = operations.take(usize::from(how));
+                self.frame(id, json);
+            }
+            14 => self.request(id, how),
+            _ => self.trouble(id, how),
+        }
+    }
+
+    fn peer(&self, who: u8) -> ClientId {
+        let ids: Vec<_> = self.peers.keys().collect();
+        ids.get(usize::from(who) % ids.len().max(1)).map_or(ClientId(0), |id| **id)
+    }
+
+    fn connect(&mut self) -> ClientId {
+        let id = ClientId(self.next);
+        self.next += 1;
+        self.peers.insert(id, Peer::default());
+        self.handle(Input::Connected(id));
+        id
+    }
+
+    fn hello(&mut self, id: ClientId, how: u8) {
+        let name = NAMES[usize::from(how % 8)];
+        let capabilities = match how >> 3 & 3 {
+            0 => json!({}),
+            1 => json!({"max_inflight": how >> 5}),
+            2 => json!({"ack": how >> 5 & 1 == 0, "resume": true}),
+            _ => json!({"supports_topics": how >> 5 & 1 == 0, "max_inflight": 1}),
+        };
+        let mut payload = json!({"agent": name, "capabilities": capabilities});
+        match how >> 6 {
+            2 => payload["mode"] = json!("guest"),
+            3 => payload["session"] = json!({"resume_token": "stolen"}),
+            _ => {}
+        }
+        self.say(id, "HELLO", json!({"payload": payload}));
+    }
+
+    fn send(&mut self, id: ClientId, how: u8, whom: u8, size: u8) {
+        let names: Vec<_> = self.peers.values().filter_map(|peer| peer.name.clone()).collect();
+        let mut members = json!({
+            "id": format!("m-{}", how >> 4),
+            "payload": {"kind": "message", "body": "x".repeat(usize::from(size) * 15)},
+            "payload_meta": {"requires_ack": how & 1 == 1},
+        });
+        match whom % 4 {
+            0 => members["to"] = json!("*"),
+            1 => {}
+            2 => members["to"] = json!(NAMES[usize::from(whom >> 2) % NAMES.len()]),
+            _ => members["to"] = json!(names.get(usize::from(whom >> 2) % names.len().max(1))),
+        }
+        if how & 2 == 2 || whom % 4 == 1 {
+            members["topic"] = json!(TOPICS[usize::from(whom >> 2) % TOPICS.len()]);
+        }
+        if how & 12 == 12 {
+            members["payload_meta"]["ttl_ms"] = json!(u64::from(size) * 40);
+        }
+        self.say(id, "SEND", members);
+    }
+
+    /// ACK or NACK of a delivery: mostly its own.
+    fn answer_delivery(&mut self, id: ClientId, how: u8, gives_back: bool) {
+        let mut hearers = self.peers.iter().filter(|(_, peer)| !peer.heard.is_empty());
+        let (owner, heard) = match hearers.find(|(other, _)| **other >= id) {
+            Some((owner, peer)) => (*owner, &peer.heard[..]),
+            None => (id, &[][..]),
+        };
+        let id = if how & 0x80 == 0 { owner } else { id };
+        // Counted from the last: what came long ago is mostly settled.
+        let place = heard.len().saturating_sub(1 + usize::from(how & 3));
+        let (ack_id, seq) = heard.get(place).cloned().unwrap_or_else(|| ("nothing".to_owned(), 1));
+        let mut payload = json!({"ack_id": ack_id, "seq": seq});
+        if gives_back {
+            payload = json!({"ack_id": ack_id, "code": "REFUSED", "message": "not now"});
+            match how >> 4 & 3 {
+                0 => {}
+                1 => payload["retry_after_ms"] = json!(0),
+                2 => payload["retry_after_ms"] = json!(3_000),
+                _ => payload["retry_after_ms"] = json!(u64::MAX),
+            }
+        } else if how & 0x40 == 0x40 {
+            payload["cumulative_seq"] = json!(if how & 0x20 == 0 { seq } else { u64::MAX });
+        }
+        self.say(id, if gives_back { "NACK" } else { "ACK" }, json!({"payload": payload}));
+    }
+
+    fn subscribe(&mut self, id: ClientId, how: u8) {
+        let kind = if how & 8 == 0 { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        self.say(id, kind, json!({"topic": TOPICS[usize::from(how % 8)], "payload": {}}));
+    }
+
+    /// So much of what it was handed leaves, at most.
+    fn write(&mut self, id: ClientId, bytes: usize) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let bytes = bytes.min(peer.handed);
+        peer.handed -= bytes;
+        self.handle(Input::Written(id, bytes));
+    }
+
+    fn pass_time(&mut self, how: u8) {
+        let due = self.router.deadline();
+        let ms = match how >> 6 {
+            0 => u64::from(how) * 10,
+            1 => due.map_or(0, |due| due.since(self.now.monotonic)),
+            2 => u64::from(how & 63) * 100,
+            // Suspended for some hours, more rarely: most of what there was is over after that.
+            _ if how >= 0xf8 => u64::from(how & 7) * 3_600_000,
+            _ => u64::from(how & 63),
+        };
+        self.now.monotonic = self.now.monotonic.plus(ms);
+        // The wall clock goes where it likes.
+        self.now.unix_ms = self.now.unix_ms.wrapping_add(ms).wrapping_sub(u64::from(how & 7) * 500);
+        if self.router.deadline().is_some_and(|due| due <= self.now.monotonic) {
+            self.handle(Input::Tick);
+        }
+    }
+
+    fn disconnect(&mut self, id: ClientId) {
+        if self.peers.contains_key(&id) {
+            self.handle(Input::Disconnected(id));
+            self.peers.remove(&id);
+            self.gone.insert(id);
+        }
+    }
+
+    fn say_little(&mut self, id: ClientId, how: u8) {
+        let (kind, payload) = match how % 6 {
+            0 => ("BYE", json!({"reason": "enough"})),
+            1 => ("PONG", json!({"nonce": "n"})),
+            2 => ("RESUME", json!({"session_id": "s-1", "streams": {"a": {"last_seq": 3}}})),
+            3 => (
+                "RESUME",
+                json!({"session_id": "s-1", "resume_token": "stolen", "streams":
+                [{"topic": "", "peer": "Ann", "last_seq": u64::MAX}]}),
+            ),
+            4 => ("WELCOME", json!({})),
+            _ => ("PING", json!({"nonce": 7})),
+        };
+        self.say(id, kind, json!({"payload": payload}));
+    }
+
+    fn request(&mut self, id: ClientId, how: u8) {
+        let (body, data) = match how % 8 {
+            0..=2 => ("status", Value::Null),
+            3 => ("agents", json!({"limit": how >> 3})),
+            4 => ("agents", json!({"cursor": NAMES[usize::from(how >> 3) % 8], "limit": 1})),
+            5 => ("tap", Value::Null),
+            6 => ("history", json!([])),
+            _ if how == 255 => ("stop", Value::Null),
+            _ => ("what?", json!({})),
+        };
+        let mut payload = json!({"kind": "request", "body": body});
+        if !data.is_null() {
+            payload["data"] = data;
+        }
+        self.say(id, "SEND", json!({"to": "@relay", "payload": payload}));
+    }
+
+    fn trouble(&mut self, id: ClientId, how: u8) {
+        match how % 4 {
+            0 => self.handle(Input::Violated(id, Violation::new(ErrorCode::BadFrame, "no frame"))),
+            1 => {
+                self.outside = usize::from(how) << 8;
+                self.handle(Input::Outside(self.outside));
+            }
+            2 if how == 254 => self.handle(Input::Stop("upgrade")),
+            2 => self.handle(Input::Tick),
+            // Late words about who is gone, or never was.
+            _ => {
+                let late = ClientId(u64::from(how));
+                if !self.peers.contains_key(&late) {
+                    self.handle(Input::Frame(late, b"{}"));
+                    self.handle(Input::Written(late, 100));
+                    self.handle(Input::Disconnected(late));
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, id: ClientId, kind: &str, members: Value) {
+        let mut envelope = json!({"v": 1, "type": kind, "id": "x", "ts": 1});
+        let object = envelope.as_object_mut().expect("it is one");
+        let Value::Object(members) = members else { unreachable!("it is one") };
+        object.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
+        self.frame(id, envelope.to_string().as_bytes());
+    }
+
+    /// Says something, unless the reader waits at its gate, or it is no frame.
+    fn frame(&mut self, id: ClientId, json: &[u8]) {
+        let is_read = self.peers.get(&id).is_some_and(|peer| !peer.is_gated);
+        if is_read && (1..=limits().frame_bytes_max).contains(&json.len()) {
+            self.handle(Input::Frame(id, json));
+        }
+    }
+
+    fn handle(&mut self, input: Input<'_>) {
+        let mut out = Vec::new();
+        self.router.handle(self.now, input, &mut out);
+        assert!(!self.is_stopped || out.is_empty(), "it has stopped");
+        for output in out {
+            match output {
+                Output::Frame(id, frame) => self.hear(id, frame),
+                Output::Gate(id, is_open) => self.open_peer(id).is_gated = !is_open,
+                Output::Close(id, _) => self.open_peer(id).is_closed = true,
+                Output::HangUp(id) => self.known_peer(id).is_closed = true,
+                // What it is told to keep, it is told to be kept at once.
+                Output::Keep(_) => self.said += 1,
+                Output::Log(line) => assert!(!line.is_empty()),
+                Output::Stopped => self.is_stopped = true,
+            }
+        }
+        if self.kept < self.said {
+            self.kept = self.said;
+            self.handle(Input::Kept(self.kept));
+        }
+    }
+
+    fn known_peer(&mut self, id: ClientId) -> &mut Peer {
+        assert!(!self.gone.contains(&id), "{id:?} is gone");
+        self.peers.get_mut(&id).expect("somebody who is connected")
+    }
+
+    fn open_peer(&mut self, id: ClientId) -> &mut Peer {
+        let peer = self.known_peer(id);
+        assert!(!peer.is_closed, "{id:?} is closed");
+        peer
+    }
+
+    /// A frame that the daemon would write.
+    fn hear(&mut self, id: ClientId, frame: Frame) {
+        let mut bytes = frame.head.clone();
+        bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
+        let (prefix, json) = bytes.split_first_chunk::<PREFIX>().expect("a length");
+        assert_eq!(u32::from_be_bytes(*prefix) as usize, json.len());
+        assert!(json.len() <= limits().frame_bytes_max, "a frame of {} bytes", json.len());
+        let envelope = Envelope::read(json).expect("the router's frames are envelopes");
+        let peer = self.open_peer(id);
+        peer.handed += bytes.len();
+        match envelope.kind {
+            Kind::Welcome => {
+                let welcome: Value = serde_json::from_str(envelope.payload).expect("JSON");
+                peer.name = welcome["agent"].as_str().map(str::to_owned);
+            }
+            Kind::Deliver => peer.deliver(&envelope),
+            Kind::Ack
+            | Kind::Nack
+            | Kind::Ping
+            | Kind::Error
+            | Kind::Busy
+            | Kind::Sync
+            | Kind::Bye => {}
+            kind => panic!("{kind:?} is a client's to say"),
+        }
+        self.router.recycle(frame);
+    }
+
+    /// What it counts is bounded, and no less than what it handed out.
+    fn check_memory(&mut self) {
+        let Some(status) = self.status() else { return };
+        let counted = status["memory_bytes"].as_u64().expect("a number") as usize;
+        let most = limits().memory_bytes_max
+            + self.outside
+            + self.peers.len() * (limits().answers_bytes_max + ANSWERS_BYTES_BEYOND);
+        assert!(counted <= most, "{counted} bytes of {most}");
+    }
+
+    /// Asks as a guest, who leaves again, if there is room for one.
+    fn status(&mut self) -> Option<Value> {
+        let guest = self.connect();
+        self.say(guest, "HELLO", json!({"payload": {"mode": "guest"}}));
+        self.write(guest, usize::MAX);
+        self.request(guest, 0);
+        let status = self.peers.get_mut(&guest).and_then(|peer| peer.answer.take());
+        self.disconnect(guest);
+        status
+    }
+
+    /// Everybody goes, time passes, and nothing is left.
+    fn forget_all(&mut self) {
+        self.handle(Input::Outside(0));
+        for id in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.disconnect(id);
+        }
+        let mut ticks = 0;
+        while let Some(due) = self.router.deadline().filter(|_| !self.is_stopped) {
+            self.now.monotonic = self.now.monotonic.max(due);
+            self.handle(Input::Tick);
+            ticks += 1;
+            assert!(ticks < TICKS_MAX, "it never comes to rest");
+        }
+        if self.is_stopped {
+            return;
+        }
+        let status = self.status().expect("there is room, and nobody stopped it");
+        for count in ["memory_bytes", "messages", "streams", "agents_known", "agents_here"] {
+            assert_eq!(status[count], 0, "{count}: {status}");
+        }
+    }
+}
+
+impl Peer {
+    fn deliver(&mut self, envelope: &Envelope<'_>) {
+        let from = envelope.from.as_deref().expect("a DELIVER says from whom");
+        if from == "@relay" {
+            let response: Value = serde_json::from_str(envelope.payload).expect("JSON");
+            self.answer = Some(response["data"].clone());
+            return;
+        }
+        let delivery = deliver::read(envelope).expect("a DELIVER says its delivery");
+        let sender = delivery.sender.as_ref().map(|sender| sender.session.to_string());
+        let stream = format!("{from} {sender:?} {:?}", envelope.topic);
+        if delivery.attempt == 1 {
+            let last = self.seqs.insert(stream, delivery.seq);
+            assert!(last.is_none_or(|last| last < delivery.seq), "{last:?}, then {}", delivery.seq);
+        }
+        self.heard.push((envelope.id.to_string(), delivery.seq));
+    }
+}

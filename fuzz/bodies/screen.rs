@@ -1,0 +1,130 @@
+//! Whatever a child prints, and however it is cut: no panic, everything bounded, the same messages.
+
+use agent_relay::bridge::{
+    extract::{Extracted, Extractor, Message, extract_recording, extract_text},
+    screen::Screen,
+};
+use agent_relay::protocol::{
+    Moment,
+    name::{EVERYONE, Name},
+    topic,
+};
+
+/// Rows and columns that a screen may have.
+const ROWS_MAX: usize = 250;
+const COLUMNS_MAX: usize = 600;
+
+/// What a terminal's answers may have together while nobody takes them, and a message's body.
+const ANSWER_BYTES_MAX: usize = 1024;
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Pieces that a running program's bytes are cut into.
+const LOOKS_MAX: usize = 64;
+
+/// The first bytes are the size and the cuts, the rest is printed.
+pub(crate) fn run(bytes: &[u8]) {
+    let Some((&[columns, rows, cuts, inline], printed)) = bytes.split_first_chunk() else { return };
+    let (columns, rows) = (usize::from(columns), usize::from(rows % 64));
+    let at_once = extract_recording(printed, columns, rows);
+    for message in &at_once.0 {
+        check(message);
+    }
+    assert_eq!(in_pieces(printed, columns, rows, cuts), at_once.0, "in pieces");
+    live(printed, columns, rows, cuts, inline % 2 == 1);
+    if let Ok(text) = str::from_utf8(printed) {
+        extract_text(text).0.iter().for_each(check);
+    }
+}
+
+/// The same recording, fed in small pieces.
+fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<Message> {
+    let (mut extractor, mut found) = (Extractor::offline(columns, rows), Vec::new());
+    for piece in printed.chunks(1 + usize::from(cuts % 32)) {
+        extractor.feed(Moment(0), piece, &mut found);
+        check_screen(extractor.screen_mut());
+    }
+    extractor.finish(Moment(0), &mut found);
+    messages(found)
+}
+
+/// As it runs: with time, other sizes, ends of turns, and what was injected.
+fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
+    let (mut extractor, mut found) = (Extractor::live(columns, rows), Vec::new());
+    if inline {
+        extractor.allow_inline();
+    }
+    let mut now = Moment(0);
+    // Looking at a screen and changing its size take long: few of each are enough.
+    let piece_bytes = 1 + usize::from(cuts) + printed.len() / LOOKS_MAX;
+    for (number, piece) in (0_u64..).zip(printed.chunks(piece_bytes)) {
+        now = now.plus(u64::from(piece[0]) * 7);
+        match (number + u64::from(cuts)) % 8 {
+            0 => {
+                let size = piece.last().map_or(0, |byte| usize::from(*byte));
+                extractor.resize(now, size, size / 4, &mut found);
+            }
+            1 => extractor.turn_over(now, &mut found),
+            2 => extractor.remember_injected("7f3a9c", &String::from_utf8_lossy(piece)),
+            3 => extractor.tick(now, &mut found),
+            _ => {}
+        }
+        extractor.feed(now, piece, &mut found);
+        check_screen(extractor.screen_mut());
+    }
+    // A deadline that is met is followed by a later one or by none.
+    let mut ticks = 0;
+    while let Some(deadline) = extractor.deadline() {
+        now = now.max(deadline);
+        extractor.tick(now, &mut found);
+        ticks += 1;
+        assert!(ticks < 300, "it never comes to rest");
+    }
+    extractor.finish(now, &mut found);
+    messages(found).iter().for_each(check);
+}
+
+fn messages(found: Vec<Extracted>) -> Vec<Message> {
+    let found = found.into_iter().filter_map(|one| match one {
+        Extracted::Found(message) => Some(message),
+        Extracted::Problem(problem) => {
+            assert!(!problem.sentence.is_empty());
+            None
+        }
+    });
+    found.collect()
+}
+
+/// What is extracted can be sent.
+fn check(message: &Message) {
+    if message.to != EVERYONE {
+        drop(Name::parse(&message.to).expect("a name"));
+    } else if let Some(name) = &message.topic {
+        topic::check(name).expect("a topic");
+    }
+    assert!(!message.body.trim().is_empty() && message.body.len() <= BODY_BYTES_MAX);
+    for label in [&message.thread, &message.topic, &message.reply] {
+        assert!(label.as_ref().is_none_or(|label| (1..=256).contains(&label.len())), "{message:?}");
+    }
+}
+
+/// The screen is as large as it may be, and its answers hold nothing but digits.
+fn check_screen(screen: &mut Screen) {
+    let (columns, rows) = screen.size();
+    assert!((2..=COLUMNS_MAX).contains(&columns) && (1..=ROWS_MAX).contains(&rows));
+    let cursor = screen.cursor();
+    assert!(cursor.row < rows && cursor.column < columns);
+    assert!(screen.undo().len() < 256);
+    let answers = screen.take_answers();
+    assert!(answers.len() < 2 * ANSWER_BYTES_MAX);
+    for answer in answers.split(|byte| *byte == 0x1b).skip(1) {
+        let is_plain = |byte: &u8| byte.is_ascii_digit() || b"?>;".contains(byte);
+        let digits = answer.strip_prefix(b"[").and_then(|rest| rest.split_last());
+        assert!(
+            digits.is_some_and(
+                |(last, digits)| last.is_ascii_alphabetic() && digits.iter().all(is_plain)
+            ),
+            "{:?}",
+            String::from_utf8_lossy(&answers)
+        );
+    }
+}

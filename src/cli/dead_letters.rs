@@ -1,0 +1,63 @@
+//! `dead-letters`: what could not be delivered, and why.
+
+use super::{
+    DONE, Failure,
+    ask::guest,
+    messages::{self, ago, beginning, each_row, people},
+    place::Asked,
+    print::{Out, foreign_line},
+};
+use crate::protocol::relay::MessageRow;
+use argh::{ArgsInfo, FromArgs};
+
+/// Show the messages that could not be delivered, the newest first, and why.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "dead-letters",
+    help_triggers("--help"),
+    example = "agent-relay dead-letters",
+    example = "agent-relay dead-letters --json",
+    note = "`agent-relay redeliver ID` has one delivered after all."
+)]
+pub(super) struct DeadLetters {
+    /// print one JSON object a line for each message
+    #[argh(switch)]
+    json: bool,
+}
+
+impl DeadLetters {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let client = guest(&asked.place()?)?;
+        let (mut out, mut rows) = (Out::new(), Vec::new());
+        each_row(
+            &client,
+            "dead-letters",
+            usize::MAX,
+            |page| page,
+            |json, message| {
+                if self.json {
+                    return out.json_text(messages::SCHEMA, json);
+                }
+                rows.push(row(message));
+                Ok(())
+            },
+        )?;
+        if !self.json {
+            out.table(&["DIED", "FROM, TO", "WHY", "ID", "TEXT"], rows, "no dead letters")?;
+        }
+        Ok(DONE)
+    }
+}
+
+fn row(message: &MessageRow<'_>) -> Vec<String> {
+    let code = message.way.code.as_deref().unwrap_or_default();
+    let why = message.way.why.as_deref().unwrap_or_default();
+    vec![
+        ago(message.way.ended.unwrap_or(message.taken)),
+        people(message),
+        foreign_line(&format!("{code}: {why}")),
+        foreign_line(&message.id),
+        beginning(message),
+    ]
+}

@@ -1,0 +1,65 @@
+//! `inbox`: what waits for an agent.
+
+use super::{
+    DONE, Failure,
+    ask::{agent_name, guest},
+    messages::{self, ago, beginning, each_row, state},
+    place::Asked,
+    print::{Out, foreign_line},
+};
+use crate::protocol::relay::{InboxRequest, MessageRow};
+use argh::{ArgsInfo, FromArgs};
+use std::env;
+
+/// Show what waits for an agent, and what it has not acknowledged yet; that takes nothing out.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "inbox",
+    help_triggers("--help"),
+    example = "agent-relay inbox --as Bob",
+    example = "agent-relay inbox --as Bob --json"
+)]
+pub(super) struct Inbox {
+    /// whose; inside a wrapped agent its own where absent
+    #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
+    of: Option<String>,
+
+    /// print one JSON object a line for each message
+    #[argh(switch)]
+    json: bool,
+}
+
+impl Inbox {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let own = || env::var("AGENT_RELAY_AGENT").ok().filter(|name| !name.is_empty());
+        let Some(of) = self.of.or_else(own) else {
+            return Err(Failure::usage("whose inbox? Name the agent with --as NAME"));
+        };
+        let client = guest(&asked.place()?)?;
+        let (mut out, mut rows) = (Out::new(), Vec::new());
+        let request = |page| InboxRequest { of: Some(of.clone()), page };
+        each_row(&client, "inbox", usize::MAX, request, |json, message| {
+            if self.json {
+                return out.json_text(messages::SCHEMA, json);
+            }
+            rows.push(row(message));
+            Ok(())
+        })?;
+        if !self.json {
+            let nothing = format!("nothing waits for {}", foreign_line(&of));
+            out.table(&["SENT", "FROM", "STATE", "ID", "TEXT"], rows, &nothing)?;
+        }
+        Ok(DONE)
+    }
+}
+
+fn row(message: &MessageRow<'_>) -> Vec<String> {
+    vec![
+        ago(message.taken),
+        foreign_line(&message.from),
+        state(&message.way),
+        foreign_line(&message.id),
+        beginning(message),
+    ]
+}

@@ -1,0 +1,87 @@
+//! `read`: a message, whole.
+
+use super::{
+    DONE, Failure, argv,
+    ask::{ask, guest, read},
+    messages::{self, people, spoken},
+    place::Asked,
+    print::{Colour, Out, foreign},
+};
+use crate::{
+    client::Client,
+    protocol::{
+        deliver::Shared,
+        relay::{MessageRequest, MessageRow, Messages, Page, Piece},
+    },
+};
+use argh::{ArgsInfo, FromArgs};
+use serde_json::value::to_raw_value;
+
+/// Show a message, whole; that neither takes nor acknowledges it.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "read",
+    help_triggers("--help"),
+    example = "agent-relay read 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+    note = "`agent-relay inbox`, `history` and `dead-letters` show the ids."
+)]
+pub(super) struct Read {
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+
+    /// the message's id, or that of its SEND
+    #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
+    id: String,
+}
+
+impl Read {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let client = guest(&asked.place()?)?;
+        let page = Page { cursor: None, limit: Some(1) };
+        let request = MessageRequest { id: self.id.clone(), page, offset: None };
+        let json = message(&client, &request)?;
+        let found: Messages<MessageRow<'_>> = read("message", &json)?;
+        let Some(row) = found.messages.into_iter().next() else {
+            return Err(Failure::failed("the daemon knows the message and doesn't show it"));
+        };
+        if !row.truncated {
+            return self.show(&row);
+        }
+        let object = whole(&client, &row.id)?;
+        let said: Shared<'_> = read("message", &object)?;
+        let (payload, payload_meta) = (Some(said.payload), said.payload_meta);
+        self.show(&MessageRow { payload, payload_meta, truncated: false, ..row })
+    }
+
+    fn show(&self, row: &MessageRow<'_>) -> Result<i32, Failure> {
+        let mut out = Out::new();
+        if self.json {
+            out.json(messages::SCHEMA, row)?;
+        } else {
+            let heading = out.paint(Colour::Bold, people(row));
+            out.line(heading)?;
+            out.line(row.payload.map(|payload| foreign(&spoken(payload))).unwrap_or_default())?;
+        }
+        Ok(DONE)
+    }
+}
+
+fn message(client: &Client, request: &MessageRequest) -> Result<String, Failure> {
+    let data = to_raw_value(request).expect("a request is JSON");
+    ask(client, "message", Some(&data))
+}
+
+/// What was said, where it is too long for one answer.
+fn whole(client: &Client, id: &str) -> Result<String, Failure> {
+    let (mut text, mut offset) = (String::new(), Some(0));
+    while offset.is_some() {
+        let request = MessageRequest { id: id.to_owned(), page: Page::default(), offset };
+        let json = message(client, &request)?;
+        let piece: Piece<'_> = read("message", &json)?;
+        text.push_str(&piece.text);
+        offset = piece.next_offset.filter(|next| *next == text.len());
+    }
+    Ok(text)
+}

@@ -1,0 +1,87 @@
+//! What `@relay` can be asked for.
+
+use crate::{
+    protocol::{
+        code::NackCode,
+        name::RELAY,
+        payload::Spoken,
+        relay::{
+            HistoryRequest, InboxRequest, MessageRequest, Page, REQUEST, RedeliverRequest,
+            ReportRequest,
+        },
+    },
+    router::send::Refusal,
+};
+use serde::de::DeserializeOwned;
+
+/// The longest `data` of a request: one that waits for its turn is kept.
+const DATA_BYTES_MAX: usize = 2_048;
+
+/// A request.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Status,
+    Agents(Page),
+    Message(MessageRequest),
+    Inbox(InboxRequest),
+    History(HistoryRequest),
+    DeadLetters(Page),
+    Redeliver(RedeliverRequest),
+    Report(ReportRequest),
+    Tap,
+    Stop,
+}
+
+impl Asked {
+    pub(super) fn read(spoken: &Spoken<'_>) -> Result<Self, Refusal> {
+        let invalid = |why| (NackCode::Invalid, why);
+        if spoken.kind != REQUEST {
+            return Err(invalid(format!("{RELAY} answers SENDs of kind {REQUEST:?}")));
+        }
+        Ok(match &*spoken.body {
+            "status" => Self::Status,
+            "agents" => Self::Agents(data(spoken)?),
+            "message" => Self::Message(data(spoken)?),
+            "inbox" => Self::Inbox(data(spoken)?),
+            "history" => Self::History(data(spoken)?),
+            "dead-letters" => Self::DeadLetters(data(spoken)?),
+            "redeliver" => Self::Redeliver(data(spoken)?),
+            "report" => Self::Report(data(spoken)?),
+            "tap" => Self::Tap,
+            "stop" => Self::Stop,
+            "reload" => return Err(invalid("this daemon doesn't serve \"reload\" yet".to_owned())),
+            other => {
+                return Err(invalid(format!(
+                    "{other:.40?} is no request; ask for status, agents, message, inbox, history, \
+                     dead-letters, redeliver, report, tap or stop"
+                )));
+            }
+        })
+    }
+
+    /// As it stands in a request's `body`.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Agents(_) => "agents",
+            Self::Message(_) => "message",
+            Self::Inbox(_) => "inbox",
+            Self::History(_) => "history",
+            Self::DeadLetters(_) => "dead-letters",
+            Self::Redeliver(_) => "redeliver",
+            Self::Report(_) => "report",
+            Self::Tap => "tap",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+fn data<T: DeserializeOwned>(spoken: &Spoken<'_>) -> Result<T, Refusal> {
+    let json = spoken.data.map_or("{}", |data| data.get());
+    let refused =
+        |why: String| (NackCode::Invalid, format!("the data of {:?}: {why}", spoken.body));
+    if json.len() > DATA_BYTES_MAX {
+        return Err(refused(format!("it may be {DATA_BYTES_MAX} bytes long")));
+    }
+    serde_json::from_str(json).map_err(|why| refused(why.to_string()))
+}

@@ -1,0 +1,144 @@
+//! Files that are not what they should be when a daemon starts.
+
+use super::{
+    super::{
+        Store, file,
+        schema::{self, Prepared, Schema},
+    },
+    place::{Folder, NOW_MS, found, keep, run},
+    world::World,
+};
+use crate::protocol::{
+    code::NackCode,
+    record::{Change, Ending, Filter, Query},
+};
+use std::fs;
+
+#[track_caller]
+fn is_set_aside(folder: &Folder, why: &str) {
+    let bytes = fs::read(folder.path()).unwrap();
+    let opened = folder.open();
+    assert_eq!(opened.image, Default::default());
+    let [remark] = &opened.remarks[..] else { panic!("{:?}", opened.remarks) };
+    assert!(
+        remark.contains(why) && remark.contains("relay.db.damaged-20251120T090000Z"),
+        "{remark}"
+    );
+    assert_eq!(fs::read(folder.0.join("relay.db.damaged-20251120T090000Z")).unwrap(), bytes);
+    drop(opened);
+    assert!(folder.open().remarks.is_empty(), "the new one is good");
+}
+
+fn filled() -> Folder {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let taken = (0..200).map(|_| Change::Taken(Box::new(world.taken(1, &[2], None, "here I am"))));
+    folder.run(vec![keep(taken.collect())]);
+    folder
+}
+
+#[test]
+fn what_is_no_database_of_ours_is_set_aside() {
+    let folder = Folder::new();
+    fs::write(folder.path(), "no database at all, but longer than its header would be".repeat(90))
+        .unwrap();
+    is_set_aside(&folder, "not a database");
+
+    let folder = Folder::new();
+    let other = rusqlite::Connection::open(folder.path()).unwrap();
+    other.execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
+    other.close().unwrap();
+    is_set_aside(&folder, "other program");
+
+    let folder = filled();
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    ours.execute_batch("DROP TABLE stream").unwrap();
+    ours.close().unwrap();
+    is_set_aside(&folder, "`stream` is missing");
+
+    let folder = filled();
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    ours.execute_batch("ALTER TABLE agent DROP COLUMN forget_at").unwrap();
+    ours.close().unwrap();
+    is_set_aside(&folder, "no such column");
+
+    let folder = filled();
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    ours.execute_batch("UPDATE delivery SET name = 'no name' WHERE number = 7").unwrap();
+    ours.close().unwrap();
+    is_set_aside(&folder, "a name that nobody can have");
+}
+
+#[test]
+fn rotten_pages_are_noticed() {
+    let folder = filled();
+    let mut bytes = fs::read(folder.path()).unwrap();
+    // All but the first page, which has the schema.
+    bytes[4096..].fill(0x5a);
+    fs::write(folder.path(), bytes).unwrap();
+    is_set_aside(&folder, "malformed");
+}
+
+#[test]
+fn a_message_that_changed_on_the_disk_is_a_dead_letter() {
+    let folder = filled();
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    let change = "UPDATE message SET
+        shared = CAST(replace(CAST(shared AS TEXT), 'here', 'Here') AS BLOB) WHERE number = 7";
+    ours.execute_batch(change).unwrap();
+    ours.close().unwrap();
+    let opened = folder.open();
+    assert_eq!((opened.image.messages.len(), opened.image.deliveries.len()), (199, 199));
+    assert_eq!(opened.image.dead.len(), 1);
+    assert_eq!(opened.remarks, ["1 deliveries with damaged messages are dead letters now"]);
+    let dead = Filter { dead: true, limit: 9, bytes_max: 9_999, ..Filter::default() };
+    let answers = found(run(opened.store, vec![super::Job::Query(1, Query::List(dead))]));
+    let [row] = &answers[0].rows[..] else { panic!("{answers:?}") };
+    assert!(!String::from_utf8_lossy(&row.message.shared).contains("Here"), "it is not shown");
+    let Some((Ending::Dead { code: NackCode::StoreFailed, why }, NOW_MS)) = &row.ended else {
+        panic!("{row:?}")
+    };
+    assert!(why.contains("damaged"), "{why}");
+}
+
+/// Version 2 of a schema whose first is ours.
+const NEXT: Schema = Schema {
+    version: 2,
+    create: "",
+    tables: &["agent", "note"],
+    steps: &["CREATE TABLE note (text TEXT NOT NULL) STRICT; INSERT INTO note VALUES ('moved')"],
+};
+
+#[test]
+fn an_older_file_is_copied_and_migrated_and_a_newer_one_refused() {
+    let folder = filled();
+    let before = folder.image();
+    let mut connection = file::connect(&folder.settings()).unwrap();
+    let prepared = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
+    let copy = folder.0.join("relay.db.before-v1");
+    assert_eq!(prepared, Prepared::Migrated(copy.display().to_string()));
+    platform::paths::check_private(&copy).unwrap();
+    let text: String = connection.query_row("SELECT text FROM note", [], |row| row.get(0)).unwrap();
+    assert_eq!(text, "moved");
+    let again = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
+    assert_eq!(again, Prepared::Current);
+    file::close(connection).unwrap();
+
+    let error = Store::open(folder.settings(), NOW_MS).unwrap_err().to_string();
+    assert!(error.contains("schema 2, this one knows 1"), "{error}");
+    assert!(folder.files("relay.db.damaged").is_empty(), "and left alone");
+
+    fs::rename(&copy, folder.path()).unwrap();
+    assert_eq!(folder.image(), before, "the copy is as good");
+}
+
+#[test]
+fn a_migration_that_fails_changes_nothing() {
+    let folder = filled();
+    let before = folder.image();
+    let broken = Schema { steps: &["CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
+    let mut connection = file::connect(&folder.settings()).unwrap();
+    schema::prepare(&mut connection, &folder.path(), &broken).unwrap_err();
+    file::close(connection).unwrap();
+    assert_eq!(folder.image(), before);
+}

@@ -1,0 +1,236 @@
+//! What is over: moved, found, revived and forgotten.
+
+use super::{
+    super::{Job, Report, Settings, Store},
+    place::{DAY_MS, Folder, NOW_MS, clock, found, keep, run},
+    world::{World, name},
+};
+use crate::protocol::{
+    code::NackCode,
+    name::Name,
+    record::{Change, Ending, Filter, Found, Query, Row},
+};
+use proptest::prelude::*;
+
+fn any() -> Filter {
+    Filter { limit: 1_000, bytes_max: 1 << 20, ..Filter::default() }
+}
+
+/// What the oracle finds.
+fn expected(world: &World, filter: &Filter) -> Vec<u64> {
+    let rows = world.oracle.rows.iter().rev();
+    rows.filter(|(_, row)| is_wanted(filter, row)).map(|(number, _)| *number).collect()
+}
+
+fn is_wanted(filter: &Filter, row: &Row) -> bool {
+    let shared = String::from_utf8(row.message.shared.to_vec()).unwrap();
+    let (from, to) = (name(row.message.sender), &row.delivery.to_name);
+    let has = |wanted: &Option<Name>| wanted.as_ref().is_none_or(|it| *it == from || it == to);
+    let topic = |topic: &String| shared.contains(&format!("\"topic\":\"{topic}\""));
+    let text = |text: &String| shared.to_lowercase().contains(text);
+    has(&filter.of)
+        && has(&filter.with)
+        && filter.topic.as_ref().is_none_or(topic)
+        && filter.search.as_ref().is_none_or(text)
+        && (!filter.dead || matches!(row.ended, Some((Ending::Dead { .. }, _))))
+        && filter.before.is_none_or(|before| row.delivery.number < before)
+}
+
+fn ask(store: Store, queries: &[Query]) -> Vec<Found> {
+    let jobs = queries.iter().map(|query| Job::Query(1, query.clone()));
+    found(run(store, jobs.collect()))
+}
+
+fn numbers(found: &Found) -> Vec<u64> {
+    found.rows.iter().map(|row| row.delivery.number).collect()
+}
+
+fn filters() -> impl Strategy<Value = Filter> {
+    let agent = || prop::option::of((0..5_u64).prop_map(name));
+    let word = |words: &'static [&str]| {
+        prop::option::weighted(0.3, prop::sample::select(words).prop_map(str::to_owned))
+    };
+    let topic = word(&["build.done", "other"]);
+    let search = word(&["well", "nothing"]);
+    let before = prop::option::of(1..30_u64);
+    (agent(), agent(), topic, search, any_bool(), before).prop_map(
+        |(of, with, topic, search, dead, before)| Filter {
+            // Two sides of one agent would be its messages to itself.
+            with: with.filter(|with| of.as_ref() != Some(with)),
+            of,
+            topic,
+            search,
+            dead,
+            before,
+            ..any()
+        },
+    )
+}
+
+fn any_bool() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.3)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn queries_find_the_same_before_and_after_the_sweep(
+        kinds in prop::collection::vec((0..9_u8, 0..1_u64 << 40), 1..60),
+        later in prop::collection::vec((3..9_u8, 0..1_u64 << 40), 0..20),
+        filters in prop::collection::vec(filters(), 6),
+    ) {
+        let folder = Folder::new();
+        let mut world = World::default();
+        world.oracle.clock = clock(0);
+        let changes = |kinds: Vec<(u8, u64)>, world: &mut World| {
+            vec![keep(kinds.into_iter().map(|(kind, pick)| world.change(kind, pick)).collect())]
+        };
+        folder.run(changes(kinds, &mut world));
+        let queries: Vec<_> = filters.iter().cloned().map(Query::List).collect();
+        let check = |world: &World| {
+            prop_assert_eq!(folder.image(), world.oracle.image());
+            for (filter, found) in filters.iter().zip(ask(folder.open().store, &queries)) {
+                prop_assert_eq!(numbers(&found), expected(world, filter), "{:?}", filter);
+                for row in &found.rows {
+                    prop_assert_eq!(row, &world.oracle.rows[&row.delivery.number]);
+                }
+            }
+            Ok(())
+        };
+        check(&world)?;
+        folder.open().store.0.sweep_all(NOW_MS);
+        check(&world)?;
+        folder.check_counts();
+        // Dead letters are revived out of the history, or acknowledged in it.
+        folder.run(changes(later, &mut world));
+        check(&world)?;
+        folder.check_counts();
+        // What ended is forgotten, and what is open stays.
+        folder.open().store.0.sweep_all(u64::MAX / 2);
+        let mut image = world.oracle.image();
+        image.dead.clear();
+        prop_assert_eq!(folder.image(), image);
+        folder.check_counts();
+    }
+}
+
+/// Some messages from Ann to Bob, all over.
+fn told(folder: &Folder, bodies: &[&str]) -> World {
+    let mut world = World::default();
+    let mut changes = Vec::new();
+    for (at, body) in bodies.iter().enumerate() {
+        changes.push(Change::Taken(Box::new(world.taken(1, &[2], None, body))));
+        let ending = if at % 2 == 0 {
+            Ending::Acknowledged
+        } else {
+            Ending::Dead { code: NackCode::GaveUp, why: "ten times".into() }
+        };
+        changes.push(Change::Ended { delivery: at as u64 + 1, ending, unix_ms: NOW_MS });
+    }
+    changes.iter().for_each(|change| world.oracle.apply(change));
+    folder.run(vec![keep(changes)]);
+    world
+}
+
+#[test]
+fn words_are_found_whatever_signs_are_among_them() {
+    let folder = Folder::new();
+    told(&folder, &["Der Käse ist alle", "foo-bar baz", "say OR NOT", "1234 \\\"quoted\\\""]);
+    folder.open().store.0.sweep_all(NOW_MS);
+    for (words, numbers_found) in [
+        ("kase ALLE", &[1][..]),
+        ("baz foo-bar", &[2]),
+        ("bar-foo", &[]),
+        ("or not", &[3]),
+        ("\"quoted\"", &[4]),
+        ("body:foo*", &[]),
+        ("\u{0}1234\u{0}", &[4]),
+        ("!!", &[]),
+        ("", &[]),
+        ("\u{1F600} \u{345}", &[]),
+    ] {
+        let filter = Filter { search: Some(words.to_owned()), ..any() };
+        let found = ask(folder.open().store, &[Query::List(filter)]);
+        assert_eq!(numbers(&found[0]), numbers_found, "{words:?}");
+    }
+}
+
+#[test]
+fn pages_follow_each_other_within_their_bounds() {
+    let folder = Folder::new();
+    told(&folder, &["page"; 25]);
+    let mut seen = Vec::new();
+    let mut filter = Filter { limit: 4, ..any() };
+    loop {
+        let found = ask(folder.open().store, &[Query::List(filter.clone())]).remove(0);
+        seen.extend(numbers(&found));
+        filter.before = seen.last().copied();
+        assert!(found.rows.len() <= 4);
+        if !found.more {
+            break;
+        }
+        if seen.len() == 12 {
+            folder.open().store.0.sweep_all(NOW_MS);
+        }
+    }
+    assert_eq!(seen, (1..=25).rev().collect::<Vec<_>>());
+    let small = Filter { bytes_max: 1, ..any() };
+    let found = ask(folder.open().store, &[Query::List(small)]).remove(0);
+    assert_eq!((numbers(&found), found.more), (vec![25], true), "one at least");
+}
+
+#[test]
+fn an_id_is_a_delivers_or_a_sends() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let taken = Change::Taken(Box::new(world.taken(1, &[2, 3], None, "to two")));
+    let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    folder.run(vec![keep(vec![taken, ended])]);
+    let deliver = folder.image().deliveries[&2].id.to_string();
+    let queries = [deliver, "m-1".to_owned(), "m-2".to_owned()].map(Query::Id);
+    for _ in ["as it is", "swept"] {
+        let found = ask(folder.open().store, &queries);
+        assert_eq!(found.iter().map(numbers).collect::<Vec<_>>(), [vec![2], vec![2, 1], vec![]]);
+        folder.open().store.0.sweep_all(NOW_MS);
+    }
+}
+
+#[test]
+fn history_is_forgotten_after_its_days_with_all_that_only_it_needed() {
+    let folder = Folder::new();
+    told(&folder, &["old"; 300]);
+    folder.open().store.0.sweep_all(NOW_MS + 7 * DAY_MS);
+    assert_eq!(ask(folder.open().store, &[Query::List(any())])[0].rows.len(), 300);
+    folder.open().store.0.sweep_all(NOW_MS + 7 * DAY_MS + 1);
+    assert_eq!(ask(folder.open().store, &[Query::List(any())])[0], Found::default());
+    assert!(folder.image().dead.is_empty());
+    let database = rusqlite::Connection::open(folder.path()).unwrap();
+    for table in ["message", "words", "history", "delivery"] {
+        let count = format!("SELECT count(*) FROM {table}");
+        let count: u32 = database.query_row(&count, [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 0, "{table}");
+    }
+}
+
+#[test]
+fn the_last_doubles_of_a_name_are_remembered_and_those_of_open_messages() {
+    let folder = Folder::new();
+    let settings = || Settings { doubles_max: 10, ..folder.settings() };
+    let mut world = World::default();
+    let mut changes = Vec::new();
+    for delivery in 1..=800 {
+        changes.push(Change::Taken(Box::new(world.taken(1, &[2], None, "again"))));
+        if delivery > 3 {
+            let ending = Ending::Acknowledged;
+            changes.push(Change::Ended { delivery, ending, unix_ms: NOW_MS });
+        }
+    }
+    changes.push(Change::Taken(Box::new(world.taken(3, &[2], None, "another's"))));
+    let kept = changes.len() as u64;
+    let store = Store::open(settings(), NOW_MS).unwrap().store;
+    assert_eq!(run(store, vec![keep(changes)]), [Report::Kept(kept)]);
+    Store::open(settings(), NOW_MS).unwrap().store.0.sweep_all(NOW_MS);
+    let doubles: Vec<u64> = folder.image().doubles.into_keys().collect();
+    assert_eq!(doubles, [1, 2, 3].into_iter().chain(791..=801).collect::<Vec<_>>());
+}

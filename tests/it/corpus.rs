@@ -1,0 +1,77 @@
+//! What the fuzzers found worth keeping, run through the same bodies by an ordinary test.
+//!
+//! `ci/fuzz` looks for more; what breaks a body there is put into fuzz/corpus together with the fix.
+
+use std::{fs, path::Path};
+
+#[path = "../../fuzz/bodies/envelope.rs"]
+mod envelope;
+#[path = "../../fuzz/bodies/files.rs"]
+mod files;
+#[path = "../../fuzz/bodies/frames.rs"]
+mod frames;
+#[path = "../../fuzz/bodies/router.rs"]
+mod router;
+#[path = "../../fuzz/bodies/screen.rs"]
+mod screen;
+
+/// The corpus is kept small: it is part of every checkout, and of every run of the tests.
+const CORPUS_BYTES_MAX: u64 = 64 << 10;
+
+/// Runs each file of a target's corpus, and the empty input.
+#[track_caller]
+fn all(target: &str, body: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let mut bytes = 0;
+    body(&[]);
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let input = fs::read(&path).unwrap();
+        bytes += input.len() as u64;
+        // A test that fails shows this line: it says on which input.
+        eprintln!("{}", path.display());
+        body(&input);
+    }
+    assert!((1..=CORPUS_BYTES_MAX).contains(&bytes), "{bytes} bytes in {}", folder.display());
+}
+
+#[test]
+fn frames() {
+    all("frames", frames::run);
+}
+
+#[test]
+fn envelope() {
+    all("envelope", envelope::run);
+}
+
+#[test]
+fn files() {
+    all("files", files::run);
+}
+
+#[test]
+fn screen() {
+    all("screen", screen::run);
+}
+
+#[test]
+fn router() {
+    all("router", router::run);
+}
+
+/// A target without a corpus, or a corpus without a test, would be passed over in silence.
+#[test]
+fn every_target_is_here() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    let names = |folder: &str| {
+        let entries = fs::read_dir(root.join(folder)).unwrap();
+        let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let mut names: Vec<_> = entries.map(|entry| stem(&entry.unwrap().path())).collect();
+        names.sort();
+        names
+    };
+    let targets = names("fuzz_targets");
+    assert_eq!(targets, ["envelope", "files", "frames", "router", "screen"]);
+    assert_eq!((names("bodies"), names("corpus")), (targets.clone(), targets));
+}

@@ -1,0 +1,234 @@
+//! The daemon is killed at random, again and again, while agents talk: what it accepted arrives.
+//!
+//! `AGENT_RELAY_CRASHES` says how often; CI does it a thousand times (see ci/run).
+
+use crate::sandbox::{Sandbox, WATCHDOG};
+use agent_relay::protocol::frame::{Decoder, FRAME_BYTES_MAX};
+use parking_lot::{Condvar, Mutex};
+use platform::{endpoint::Endpoint, transport::Stream};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io::{Read, Write},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const CRASHES: u32 = 25;
+const SENDERS: [&str; 2] = ["Ann", "Bob"];
+const READERS: [&str; 2] = ["Cid", "Dan"];
+
+/// A connection that may break in the middle of a frame.
+struct Line {
+    stream: Stream,
+    decoder: Decoder,
+    heard: VecDeque<Value>,
+}
+
+impl Line {
+    /// Joins as soon as there is a daemon that takes the name; `None` if all is over before.
+    fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Self> {
+        let end = Instant::now() + WATCHDOG;
+        while !is_over.load(Ordering::Acquire) {
+            assert!(Instant::now() < end, "{name} finds no daemon");
+            if let Ok(stream) = Stream::connect(endpoint) {
+                let decoder = Decoder::new(FRAME_BYTES_MAX);
+                let mut line = Self { stream, decoder, heard: VecDeque::new() };
+                let hello = json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": name}});
+                if line.say(&hello).is_some()
+                    && line.hear().is_some_and(|it| it["type"] == "WELCOME")
+                {
+                    return Some(line);
+                }
+            }
+            // Nothing tells when a killed daemon is up again.
+            thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    fn say(&mut self, envelope: &Value) -> Option<()> {
+        let json = envelope.to_string();
+        let mut bytes = u32::try_from(json.len()).unwrap().to_be_bytes().to_vec();
+        bytes.extend_from_slice(json.as_bytes());
+        (&self.stream).write_all(&bytes).ok()
+    }
+
+    /// The next envelope; `None` when the connection is over.
+    fn hear(&mut self) -> Option<Value> {
+        loop {
+            if let Some(envelope) = self.heard.pop_front() {
+                if envelope["type"] != "PING" {
+                    return Some(envelope);
+                }
+                self.say(&json!({"v": 1, "type": "PONG", "id": "p", "ts": 0, "payload": envelope["payload"]}))?;
+                continue;
+            }
+            let count =
+                (&self.stream).read(self.decoder.space()).ok().filter(|count| *count > 0)?;
+            self.decoder.filled(count);
+            let frames =
+                self.decoder.take().expect("a killed daemon's frames are whole or cut off");
+            for json in frames.into_iter().flatten() {
+                self.heard.push_back(serde_json::from_slice(json).unwrap());
+            }
+        }
+    }
+}
+
+/// What everybody has seen.
+#[derive(Default)]
+struct Seen {
+    /// Bodies that were accepted.
+    accepted: BTreeSet<String>,
+    /// The id of the DELIVER that brought a body.
+    heard: BTreeMap<String, String>,
+    /// The body of each number of a stream.
+    numbers: BTreeMap<(String, String, u64), String>,
+    /// The last body that each reader heard first from each sender.
+    last: BTreeMap<(String, String), u64>,
+}
+
+#[derive(Default)]
+struct Scene {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+    senders_stop: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Scene {
+    /// Waits until this is so.
+    fn await_that(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
+        let end = Instant::now() + WATCHDOG;
+        let mut seen = self.seen.lock();
+        while !is_so(&seen) {
+            let late = self.changed.wait_until(&mut seen, end).timed_out();
+            let missing: Vec<_> =
+                seen.accepted.iter().filter(|body| !seen.heard.contains_key(*body)).collect();
+            assert!(!late, "it does not come that {what}; accepted and not heard: {missing:?}");
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.seen.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// Says one thing after the other to each reader by turns, each again until it is accepted.
+fn send(endpoint: &Endpoint, scene: &Scene, name: &str) {
+    let mut line = None;
+    for number in 1_u64.. {
+        let to = READERS[number as usize % READERS.len()];
+        let body = format!("{name}>{to}:{number}");
+        let envelope = json!({
+            "v": 1, "type": "SEND", "id": format!("{name}-{number}"), "ts": 0, "to": to,
+            "payload": {"kind": "message", "body": body}, "payload_meta": {"requires_ack": true},
+        });
+        loop {
+            if line.is_none() {
+                line = Line::join(endpoint, name, &scene.over);
+            }
+            let Some(open) = &mut line else { return };
+            match open.say(&envelope).and_then(|()| open.hear()) {
+                None => line = None,
+                Some(answer) if answer["type"] == "ACK" => break,
+                Some(answer) if answer["payload"]["code"] == "UNKNOWN_AGENT" => {}
+                Some(answer) => panic!("{answer}"),
+            }
+        }
+        scene.note(|seen| {
+            seen.accepted.insert(body);
+        });
+        if scene.senders_stop.load(Ordering::Acquire) {
+            return;
+        }
+    }
+}
+
+/// Hears and acknowledges everything.
+fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
+    while let Some(mut line) = Line::join(endpoint, name, &scene.over) {
+        while let Some(deliver) = line.hear() {
+            scene.note(|seen| seen.hear(name, &deliver));
+            let ack = json!({"v": 1, "type": "ACK", "id": "a", "ts": 0, "payload": {"ack_id": deliver["id"]}});
+            if line.say(&ack).is_none() {
+                break;
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn hear(&mut self, reader: &str, deliver: &Value) {
+        assert_eq!(deliver["type"], "DELIVER", "{deliver}");
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (from, body, id) =
+            (text(&deliver["from"]), text(&deliver["payload"]["body"]), text(&deliver["id"]));
+        let seq = deliver["delivery"]["seq"].as_u64().unwrap();
+        let owner =
+            self.numbers.entry((from.clone(), reader.to_owned(), seq)).or_insert(body.clone());
+        assert_eq!(*owner, body, "a number is used once: {deliver}");
+        if let Some(before) = self.heard.insert(body.clone(), id.clone()) {
+            assert_eq!(before, id, "a message has one DELIVER: {deliver}");
+            let attempt = deliver["delivery"]["attempt"].as_u64().unwrap_or(1);
+            assert!(attempt > 1, "what comes again says so: {deliver}");
+            return;
+        }
+        let number: u64 = body.rsplit(':').next().unwrap().parse().unwrap();
+        let last = self.last.entry((reader.to_owned(), from)).or_default();
+        assert!(*last < number, "{number} comes after {last}");
+        *last = number;
+    }
+}
+
+#[test]
+fn what_a_killed_daemon_accepted_arrives_once_and_in_order() {
+    let crashes = match std::env::var("AGENT_RELAY_CRASHES") {
+        Ok(text) => text.parse().expect("AGENT_RELAY_CRASHES is a number"),
+        Err(_) => CRASHES,
+    };
+    let mut random = ChaCha8Rng::seed_from_u64(u64::from(crashes));
+    let scene = Scene::default();
+    let mut sandbox = Sandbox::new();
+    let endpoint = sandbox.endpoint();
+    thread::scope(|scope| {
+        for name in READERS {
+            let (endpoint, scene) = (&endpoint, &scene);
+            scope.spawn(move || read(endpoint, scene, name));
+        }
+        let senders = SENDERS.map(|name| {
+            let (endpoint, scene) = (&endpoint, &scene);
+            scope.spawn(move || send(endpoint, scene, name))
+        });
+        for _ in 0..crashes {
+            let more = 1 + random.next_u32() as usize % 60;
+            let (accepted, heard) = {
+                let seen = scene.seen.lock();
+                (seen.accepted.len(), seen.heard.len())
+            };
+            // Something of either kind, so that both are cut off at every place.
+            scene.await_that("agents talk", |seen| {
+                seen.accepted.len() >= accepted + more / 2 || seen.heard.len() >= heard + more
+            });
+            sandbox.kill();
+            sandbox.start();
+        }
+        scene.senders_stop.store(true, Ordering::Release);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        scene.await_that("all that was accepted is heard", |seen| {
+            seen.accepted.iter().all(|body| seen.heard.contains_key(body))
+        });
+        scene.over.store(true, Ordering::Release);
+        sandbox.kill();
+    });
+    let seen = scene.seen.lock();
+    eprintln!("{} were accepted over {crashes} crashes", seen.accepted.len());
+    assert!(seen.accepted.len() >= crashes as usize, "{} were accepted", seen.accepted.len());
+}

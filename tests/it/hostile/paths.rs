@@ -1,0 +1,162 @@
+//! What else can stand, or suddenly not stand, where the daemon's files are.
+
+use super::siege::Pair;
+use crate::sandbox::{Sandbox, WATCHDOG};
+use platform::transport::{Listener, Stream};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+/// `up` fails with these words, and the path is as it was.
+#[track_caller]
+fn is_left_alone(sandbox: &Sandbox, words: &str) {
+    let path = socket(sandbox);
+    let looks =
+        || fs::symlink_metadata(&path).map(|there| (there.file_type(), there.len())).unwrap();
+    let before = looks();
+    for line in [&["up", "--foreground"][..], &["up"]] {
+        let refused = sandbox.run(line);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains(words) && said.contains(sandbox.endpoint().as_text()), "{said}");
+    }
+    let missing = sandbox.run(["status"]);
+    assert_eq!(missing.status.code(), Some(1), "{missing:?}");
+    assert_eq!(looks(), before);
+}
+
+fn socket(sandbox: &Sandbox) -> PathBuf {
+    PathBuf::from(sandbox.endpoint().as_text())
+}
+
+#[track_caller]
+fn run(program: &str, arguments: &[&Path]) {
+    let status = Command::new(program).args(arguments).status();
+    assert!(status.is_ok_and(|status| status.success()), "{program} {arguments:?}");
+}
+
+const NO_SOCKET: &str = "is not a socket: move it away or choose another endpoint";
+
+#[test]
+fn a_directory_where_the_socket_should_be() {
+    let sandbox = Sandbox::empty();
+    fs::create_dir(socket(&sandbox)).unwrap();
+    is_left_alone(&sandbox, NO_SOCKET);
+}
+
+#[test]
+fn a_plain_file_where_the_socket_should_be() {
+    let sandbox = Sandbox::empty();
+    fs::write(socket(&sandbox), "somebody's notes").unwrap();
+    is_left_alone(&sandbox, NO_SOCKET);
+    assert_eq!(fs::read_to_string(socket(&sandbox)).unwrap(), "somebody's notes");
+}
+
+/// Whoever opened it would wait for ever.
+#[test]
+fn a_fifo_where_the_socket_should_be() {
+    let sandbox = Sandbox::empty();
+    run("mkfifo", &[&socket(&sandbox)]);
+    is_left_alone(&sandbox, NO_SOCKET);
+}
+
+/// A link is not followed, wherever it leads: to nothing, to a file, to a socket that is alive.
+#[test]
+fn a_link_where_the_socket_should_be() {
+    let sandbox = Sandbox::empty();
+    let target = sandbox.directory().join("target");
+    run("ln", &["-s".as_ref(), &target, &socket(&sandbox)]);
+    is_left_alone(&sandbox, NO_SOCKET);
+    assert!(!target.exists());
+    fs::write(&target, "somebody's notes").unwrap();
+    is_left_alone(&sandbox, NO_SOCKET);
+    assert_eq!(fs::read_to_string(&target).unwrap(), "somebody's notes");
+    fs::remove_file(&target).unwrap();
+    let endpoint = platform::endpoint::Endpoint::parse(target.as_os_str()).unwrap();
+    let _listener = Listener::bind(&endpoint).unwrap();
+    let refused = sandbox.run(["up", "--foreground"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    Stream::connect(&endpoint).unwrap();
+}
+
+/// Only root can make one, and shows it: a socket that nobody listens to, but another user's.
+#[test]
+fn another_users_socket() {
+    let mut sandbox = Sandbox::new();
+    sandbox.kill();
+    let given = Command::new("chown").arg("65534").arg(socket(&sandbox)).output().unwrap();
+    if !given.status.success() {
+        assert!(env::var_os("CI").is_none(), "CI tries every test, as root: {given:?}");
+        return;
+    }
+    is_left_alone(&sandbox, "belongs to the user with id 65534");
+}
+
+/// It is made anew, and locked; until then nothing can be kept, and all else goes on.
+#[test]
+fn a_home_that_is_removed() {
+    let mut sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    ann.send("Bob", "before", json!({"requires_ack": true}));
+    ann.expect("ACK");
+    let before = bob.expect("DELIVER");
+    fs::remove_dir_all(sandbox.home()).unwrap();
+    ann.send("Bob", "at most once", json!({}));
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at most once");
+    until("the store keeps messages again", || {
+        ann.send("Bob", "at least once", json!({"requires_ack": true}));
+        let answer = ann.hear().unwrap();
+        assert!(answer["type"] == "ACK" || answer["payload"]["code"] == "STORE_FAILED", "{answer}");
+        answer["type"] == "ACK"
+    });
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at least once");
+    let second = sandbox.run(["up", "--foreground", "--endpoint", "elsewhere"]);
+    assert_eq!(second.status.code(), Some(1), "the home is still claimed: {second:?}");
+
+    // What was accepted before is in the new store as well.
+    sandbox.kill();
+    sandbox.start();
+    let again = sandbox.join("Bob").expect("DELIVER");
+    assert_eq!((&again["id"], &again["payload"]), (&before["id"], &before["payload"]));
+    assert!(sandbox.run(["down"]).status.success());
+    assert!(sandbox.await_daemon_end().success());
+}
+
+/// It is there again soon, and who was connected notices nothing.
+#[test]
+fn a_socket_that_is_removed() {
+    let mut sandbox = Sandbox::new();
+    let mut pair = Pair::join(&sandbox);
+    fs::remove_file(socket(&sandbox)).unwrap();
+    pair.talk(20);
+    let second = sandbox.run(["up", "--foreground"]);
+    assert_eq!(second.status.code(), Some(1), "the place is still claimed: {second:?}");
+    let pace = Duration::from_millis(20);
+    let tries = WATCHDOG.as_millis() / pace.as_millis();
+    let back = (0..tries).any(|_| {
+        thread::sleep(pace);
+        Stream::connect(&sandbox.endpoint()).is_ok()
+    });
+    assert!(back, "the daemon listens anew");
+    sandbox.join("Newcomer");
+    pair.talk(20);
+    assert!(sandbox.is_up());
+}
+
+/// A daemon that was killed leaves its lock's file and its socket; neither means anything.
+#[test]
+fn a_stale_lock_and_a_stale_socket() {
+    let mut sandbox = Sandbox::new();
+    sandbox.kill();
+    assert!(socket(&sandbox).exists(), "a daemon that is killed removes nothing");
+    let lock = sandbox.home().join("daemon.lock");
+    assert!(lock.exists());
+    fs::write(&lock, format!("{}\n", std::process::id())).unwrap();
+    sandbox.start();
+    Pair::join(&sandbox).talk(5);
+    assert!(sandbox.is_up());
+}

@@ -1,0 +1,156 @@
+//! What became of a message: asked of a real daemon with the commands that people use.
+
+use crate::{
+    commands::{err, out, run},
+    sandbox::Sandbox,
+};
+use serde_json::{Value, json};
+use std::fs;
+
+const DONE: i32 = 0;
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+
+/// What a command prints with `--json`, line by line.
+#[track_caller]
+fn rows(sandbox: &Sandbox, line: &[&str]) -> Vec<Value> {
+    let line: Vec<_> = line.iter().copied().chain(["--json"]).collect();
+    let printed = out(&run(sandbox, &line, DONE));
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The id of the message that `send --json` has just sent.
+#[track_caller]
+fn send(sandbox: &Sandbox, line: &[&str]) -> String {
+    let line: Vec<_> = ["send", "--json"].iter().chain(line).copied().collect();
+    let sent: Value = serde_json::from_str(&out(&run(sandbox, &line, DONE))).unwrap();
+    sent["send_id"].as_str().unwrap().to_owned()
+}
+
+/// Asks until the message is in that state.
+#[track_caller]
+fn await_state(sandbox: &Sandbox, id: &str, state: &str) -> Value {
+    for _ in 0..10_000 {
+        let mut found = rows(sandbox, &["status", id]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        if found[0]["state"] == state {
+            return found.remove(0);
+        }
+    }
+    panic!("{id} is never {state}");
+}
+
+#[test]
+fn an_expired_message_is_a_dead_letter_and_comes_back_once() {
+    let mut sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
+    let sent = send(&sandbox, &["--ttl", "1ms", "Bob", "the tests are green"]);
+    let dead = await_state(&sandbox, &sent, "dead");
+    assert_eq!((&dead["code"], &dead["to"]), (&"EXPIRED".into(), &"Bob".into()));
+    let letters = out(&run(&sandbox, &["dead-letters"], DONE));
+    assert!(letters.contains("EXPIRED: its time to live ran out"), "{letters}");
+    assert!(letters.contains("the tests are green"), "{letters}");
+
+    // The guest that sent it is gone, and so is the daemon that knew it.
+    sandbox.kill();
+    sandbox.start();
+    let id = dead["id"].as_str().unwrap();
+    let again = out(&run(&sandbox, &["redeliver", &sent], DONE));
+    assert_eq!(again, "1 message is on the way again\n");
+    let twice = err(&run(&sandbox, &["redeliver", id], FAILED));
+    assert!(twice.contains("it is no dead letter"), "{twice}");
+    assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
+    // What came back is kept as well.
+    sandbox.kill();
+    sandbox.start();
+    let heard = rows(&sandbox, &["listen", "--as", "Bob", "--count", "1"]);
+    assert_eq!((&heard[0]["id"], &heard[0]["delivery"]["seq"]), (&dead["id"], &dead["seq"]));
+    assert_eq!(heard[0]["payload"]["body"], "the tests are green");
+    await_state(&sandbox, id, "acknowledged");
+    assert_eq!(out(&run(&sandbox, &["inbox", "--as", "Bob"], DONE)), "nothing waits for Bob\n");
+    let over = err(&run(&sandbox, &["redeliver", id], FAILED));
+    assert!(over.contains("it is no dead letter"), "{over}");
+}
+
+#[test]
+fn a_messages_way_is_shown_in_each_of_its_states() {
+    let sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    let sent = send(&sandbox, &["--as", "Ann", "--topic", "t", "Bob", "one\ntwo\u{1b}[31m"]);
+    let status = out(&run(&sandbox, &["status", &sent], DONE));
+    assert!(status.starts_with("Ann -> Bob on t\n"), "{status}");
+    assert!(status.contains("waiting: until Bob is here; it expires in 23 h"), "{status}");
+    assert!(status.contains("it survives the loss of power"), "{status}");
+    let waiting = rows(&sandbox, &["inbox", "--as", "bob"]);
+    assert_eq!((waiting.len(), &waiting[0]["send_id"]), (1, &sent.as_str().into()));
+    assert_eq!(waiting[0]["schema"], "agent-relay.message/1");
+    let inbox = out(&run(&sandbox, &["inbox", "--as", "Bob"], DONE));
+    assert!(inbox.contains("one\\u{a}two\\u{1b}[31m"), "{inbox}");
+    let shown = out(&run(&sandbox, &["read", &sent], DONE));
+    assert_eq!(shown, "Ann -> Bob on t\none\ntwo\\u{1b}[31m\n");
+
+    let mut bob = sandbox.join("Bob");
+    let deliver = bob.expect("DELIVER");
+    let id = deliver["id"].as_str().unwrap();
+    let report = json!({"id": id, "state": "waiting", "why": "a dialog is open"});
+    bob.ask("report", &report);
+    let status = out(&run(&sandbox, &["status", id], DONE));
+    assert!(status.contains("delivered: Bob has not acknowledged it"), "{status}");
+    assert!(status.contains("waiting: a dialog is open"), "{status}");
+    bob.acknowledge(&deliver);
+    await_state(&sandbox, id, "acknowledged");
+    let status = out(&run(&sandbox, &["status", id], DONE));
+    assert!(status.contains("acknowledged, "), "{status}");
+    for command in ["status", "read", "redeliver"] {
+        let unknown = err(&run(&sandbox, &[command, "nobody's"], FAILED));
+        assert!(unknown.contains("(NOT_FOUND)"), "{unknown}");
+    }
+    let nobodys = err(&run(&sandbox, &["inbox"], USAGE));
+    assert!(nobodys.contains("--as NAME"), "{nobodys}");
+}
+
+#[test]
+fn history_is_searched_by_people_topic_and_words() {
+    let sandbox = Sandbox::new();
+    for name in ["Bob", "Cid"] {
+        drop(sandbox.join(name));
+    }
+    let none = out(&run(&sandbox, &["history"], DONE));
+    assert!(none.starts_with("no such message is known"), "{none}");
+    send(&sandbox, &["--as", "Ann", "Bob", "the port is 8080"]);
+    send(&sandbox, &["--as", "Ann", "--topic", "build", "Cid", "the build is green"]);
+    send(&sandbox, &["Bob", "the port is closed"]);
+    let bodies = |line: &[&str]| -> Vec<String> {
+        let line: Vec<_> = ["history"].iter().chain(line).copied().collect();
+        let found = rows(&sandbox, &line);
+        found.iter().map(|row| row["payload"]["body"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = ["the port is closed", "the build is green", "the port is 8080"];
+    assert_eq!(bodies(&[]), all);
+    assert_eq!(bodies(&["--limit", "2"]), all[..2]);
+    assert_eq!(bodies(&["--search", "PORT is"]), [all[0], all[2]]);
+    assert_eq!(bodies(&["--search", "port", "--with", "ann"]), [all[2]]);
+    assert_eq!(bodies(&["--topic", "build"]), [all[1]]);
+    assert_eq!(bodies(&["--search", "nothing like it"]), Vec::<String>::new());
+    let table = out(&run(&sandbox, &["history", "--with", "Cid"], DONE));
+    assert!(
+        table.contains("Ann -> Cid on build") && table.contains("waiting (recipient)"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_message_as_long_as_a_frame_allows_is_read_whole() {
+    let sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    let body = "\"\\\u{e4}".repeat(1_048_576 / 6 - 200);
+    let file = sandbox.directory().join("body");
+    fs::write(&file, &body).unwrap();
+    let sent = send(&sandbox, &["Bob", "--file", file.to_str().unwrap()]);
+    let listed = rows(&sandbox, &["inbox", "--as", "Bob"]);
+    assert_eq!(listed[0]["truncated"], true);
+    let whole = rows(&sandbox, &["read", &sent]);
+    assert_eq!(whole[0]["payload"]["body"], body.as_str());
+    assert_eq!(whole[0].get("truncated"), None);
+}
