@@ -49,7 +49,8 @@ pub struct Settings {
     pub endpoint: String,
     /// As whom.
     pub mode: Mode,
-    /// What HELLO says it can do.
+    /// What HELLO says it can do. With `resume`, which agents have by default, the daemon keeps this
+    /// client's subscriptions and at-most-once messages while the connection is lost.
     pub capabilities: Capabilities,
     /// What proves a keyed name.
     pub key: Option<String>,
@@ -74,20 +75,21 @@ impl Settings {
     /// An agent that tries once, and once joined comes back by section 10.
     #[must_use]
     pub fn agent(endpoint: impl Into<String>, name: impl Into<String>) -> Self {
-        Self::new(endpoint.into(), Mode::Agent(name.into()))
+        let capabilities = Capabilities { resume: true, ..Capabilities::default() };
+        Self::new(endpoint.into(), Mode::Agent(name.into()), capabilities)
     }
 
-    /// A guest that tries once.
+    /// A guest that tries once. It has no session to come back to.
     #[must_use]
     pub fn guest(endpoint: impl Into<String>) -> Self {
-        Self::new(endpoint.into(), Mode::Guest)
+        Self::new(endpoint.into(), Mode::Guest, Capabilities::default())
     }
 
-    fn new(endpoint: String, mode: Mode) -> Self {
+    fn new(endpoint: String, mode: Mode, capabilities: Capabilities) -> Self {
         Self {
             endpoint,
             mode,
-            capabilities: Capabilities { resume: true, ..Capabilities::default() },
+            capabilities,
             key: None,
             companion_key: None,
             first_attempts: 1,

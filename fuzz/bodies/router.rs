@@ -8,6 +8,7 @@ use agent_relay::{
         deliver,
         envelope::{Envelope, Kind},
         frame::PREFIX,
+        record::Found,
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -114,6 +115,8 @@ struct World {
     /// Changes that the router said, and of these were kept.
     said: u64,
     kept: u64,
+    /// Who asked the store something.
+    asked: Vec<ClientId>,
     is_stopped: bool,
 }
 
@@ -128,6 +131,7 @@ impl World {
             outside: 0,
             said: 0,
             kept: 0,
+            asked: Vec::new(),
             is_stopped: false,
         }
     }
@@ -357,6 +361,7 @@ impl World {
                 Output::HangUp(id) => self.known_peer(id).is_closed = true,
                 // What it is told to keep, it is told to be kept at once.
                 Output::Keep(_) => self.said += 1,
+                Output::Query(id, _) => self.asked.push(id),
                 Output::Log(line) => assert!(!line.is_empty()),
                 Output::Stopped => self.is_stopped = true,
             }
@@ -364,6 +369,9 @@ impl World {
         if self.kept < self.said {
             self.kept = self.said;
             self.handle(Input::Kept(self.kept));
+        }
+        while let Some(id) = self.asked.pop() {
+            self.handle(Input::Found(id, Ok(Found::default())));
         }
     }
 

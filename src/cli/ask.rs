@@ -110,6 +110,10 @@ impl Aside {
                 let (message, code) = (foreign_line(&fault.message), foreign_line(&fault.code));
                 say(format_args!("{message} ({code})"));
             }
+            Event::Missed { why } => {
+                let why = foreign_line(&why);
+                say(format_args!("messages sent at most once may be missing: {why}"));
+            }
             Event::Ended(ended) => return Err(Failure::failed(foreign_line(&ended.to_string()))),
             Event::State(_)
             | Event::Delivered(_)

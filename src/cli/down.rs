@@ -13,7 +13,11 @@ use crate::{
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use std::{path::Path, thread, time::Duration};
+
+/// What clients are told of a daemon that makes room for another.
+const UPGRADE: &str = "upgrade";
 
 /// How long a daemon may take to go.
 const STOP_MS: u64 = 15_000;
@@ -39,7 +43,7 @@ struct Report<'a> {
 impl Down {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let place = asked.place()?;
-        let stopped = stop(&place)?;
+        let stopped = stop(&place)?.is_some();
         let mut out = Out::new();
         if self.json {
             out.json("down", &Report { home: &place.home, stopped })?;
@@ -50,19 +54,37 @@ impl Down {
     }
 }
 
-/// Asks the daemon to stop and waits until it is gone; false where there was none.
-pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
+/// A daemon that is gone.
+pub(super) struct Stopped {
+    /// Where it was.
+    pub(super) endpoint: String,
+    pub(super) version: String,
+}
+
+/// Asks the daemon to stop and waits until it is gone. `None` where there was none.
+pub(super) fn stop(place: &Place) -> Result<Option<Stopped>, Failure> {
+    ask_to_go(place, None)
+}
+
+/// The same to a daemon that another one follows, which its clients are told.
+pub(super) fn make_room(place: &Place) -> Result<Option<Stopped>, Failure> {
+    // One that doesn't know the reason stops all the same.
+    let why = relay::Stop { reason: Some(UPGRADE.into()) };
+    ask_to_go(place, Some(&to_raw_value(&why).expect("it is a text")))
+}
+
+fn ask_to_go(place: &Place, why: Option<&RawValue>) -> Result<Option<Stopped>, Failure> {
     let client = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
-            return if place.is_locked()? { Err(hidden(place, &endpoint)) } else { Ok(false) };
+            return if place.is_locked()? { Err(hidden(place, &endpoint)) } else { Ok(None) };
         }
         Err(error) => return Err(error.into()),
     };
     check_home(place, &client)?;
     let asked = clock::monotonic_ms();
     let left = || (asked + STOP_MS).saturating_sub(clock::monotonic_ms());
-    match ask(&client, "stop", None) {
+    match ask(&client, "stop", why) {
         // It may be gone before its answer is out; whether it goes is seen below.
         Ok(_) | Err(Failure { code: TIMED_OUT, .. }) => {}
         Err(failure) => return Err(failure),
@@ -72,6 +94,7 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
             break;
         }
     }
+    let version = client.welcome().server.version.clone();
     let endpoint = client.endpoint().to_owned();
     drop(client);
     while !is_gone(place, &endpoint, asked)? {
@@ -81,7 +104,7 @@ pub(super) fn stop(place: &Place) -> Result<bool, Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
-    Ok(true)
+    Ok(Some(Stopped { endpoint, version }))
 }
 
 /// A daemon that was found only because it is where daemons usually are has to be this home's.

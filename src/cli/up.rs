@@ -1,13 +1,13 @@
 //! `up`: start the daemon.
 
 use super::{
-    DONE, Failure,
+    DONE, Failure, VERSION,
     ask::{about, guest},
-    down,
+    down::{self, Stopped},
     launch::start,
     log::{self, Log},
     place::{Asked, Place},
-    print::{self, Out, foreign_line},
+    print::{self, Out, foreign_line, say},
 };
 use crate::{
     client::{Client, ClientError, Settings},
@@ -40,7 +40,7 @@ pub(super) struct Up {
     #[argh(switch, hidden_help)]
     detached: bool,
 
-    /// stop the daemon that runs, and start this version's
+    /// stop the daemon that runs, and start this version's in its place; clients come back by themselves
     #[argh(switch)]
     replace: bool,
 
@@ -51,6 +51,9 @@ pub(super) struct Up {
 
 #[derive(Serialize)]
 struct Report<'a> {
+    /// The version that was stopped for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<&'a str>,
     endpoint: &'a str,
     home: Option<&'a str>,
     version: &'a str,
@@ -60,28 +63,53 @@ struct Report<'a> {
 impl Up {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let mut place = asked.place()?;
-        if self.replace {
-            down::stop(&place)?;
+        let old = if self.replace { down::make_room(&place)? } else { None };
+        if let Some(old) = &old {
+            // Where its clients come back to.
+            place.sources.option = Some(old.endpoint.clone());
         }
         if self.foreground {
+            if let Some(old) = &old {
+                say(format_args!("version {} was stopped", foreign_line(&old.version)));
+            }
             log_to(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
             return foreground(place);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
-            Ok(_) => false,
-            Err(ClientError::NoDaemon { .. }) => start(&mut place)?,
-            Err(error) => return Err(error.into()),
+            Ok(_) => Ok(false),
+            Err(ClientError::NoDaemon { .. }) => start(&mut place),
+            Err(error) => Err(error.into()),
         };
-        self.report(&guest(&place)?, started)
+        let started = started.map_err(|failure| without(old.as_ref(), failure))?;
+        self.report(&guest(&place)?, started, old.as_ref())
     }
 
-    fn report(&self, client: &Client, started: bool) -> Result<i32, Failure> {
+    fn report(
+        &self,
+        client: &Client,
+        started: bool,
+        old: Option<&Stopped>,
+    ) -> Result<i32, Failure> {
         let (endpoint, version) = (client.endpoint(), client.welcome().server.version.as_str());
+        if self.replace && version != VERSION {
+            return Err(Failure::failed(format!(
+                "a daemon of version {} was started by somebody else meanwhile: run `agent-relay up \
+                 --replace` again",
+                foreign_line(version)
+            )));
+        }
         let home = about(client)?.map(|about| about.home);
+        let replaced = old.map(|old| old.version.as_str());
         let mut out = Out::new();
         if self.json {
-            out.json("up", &Report { endpoint, home: home.as_deref(), version, started })?;
+            out.json(
+                "up",
+                &Report { replaced, endpoint, home: home.as_deref(), version, started },
+            )?;
         } else {
+            if let Some(replaced) = replaced {
+                out.line(format_args!("version {} was stopped", foreign_line(replaced)))?;
+            }
             let words = if started { "the daemon is up" } else { "the daemon was up already" };
             let home = home.map(|home| format!(", home {}", foreign_line(&home)));
             let (version, home) = (foreign_line(version), home.unwrap_or_default());
@@ -89,6 +117,13 @@ impl Up {
         }
         Ok(DONE)
     }
+}
+
+/// Says beside why there is no new daemon that the old one is gone.
+fn without(old: Option<&Stopped>, failure: Failure) -> Failure {
+    let Some(old) = old else { return failure };
+    let (version, why) = (foreign_line(&old.version), failure.words.unwrap_or_default());
+    Failure::new(failure.code, format!("version {version} was stopped, and no daemon is up: {why}"))
 }
 
 fn foreground(place: Place) -> Result<i32, Failure> {

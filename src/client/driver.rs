@@ -339,6 +339,7 @@ impl Driver {
             event @ (Event::Delivered(_)
             | Event::Accepted { .. }
             | Event::Busy { .. }
+            | Event::Missed { .. }
             | Event::Complaint(_)
             | Event::State(_)) => self.keep(event),
         }
@@ -378,6 +379,7 @@ fn weight(event: &Event) -> usize {
         | Event::Refused { .. }
         | Event::Busy { .. }
         | Event::Subscribed { .. }
+        | Event::Missed { .. }
         | Event::Complaint(_)
         | Event::State(_)
         | Event::Ended(_) => 0,

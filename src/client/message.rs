@@ -166,6 +166,9 @@ pub enum Event {
         away: bool,
     },
     /// A message was not delivered, or one recipient of several (`nack.to`) has not got it.
+    ///
+    /// The library doesn't send it again. Where the code is `STORE_FAILED`, the daemon's disk is full or
+    /// fails, and the same message may be taken later.
     Refused {
         /// Which.
         send_id: SendId,
@@ -185,6 +188,12 @@ pub enum Event {
         pattern: String,
         /// Why not, if not.
         refused: Option<Nack>,
+    },
+    /// The session goes on, but the daemon can't send again what it said last to the lost connection: some
+    /// at-most-once messages may be missing. No at-least-once message is.
+    Missed {
+        /// What the daemon says.
+        why: String,
     },
     /// The daemon complains about something that the library said; where it is fatal, the connection is
     /// over and another one is tried.

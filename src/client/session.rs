@@ -1,12 +1,14 @@
 //! A client's side of the protocol: the pure machine behind [`Client`](super::Client).
 //!
 //! It knows section 10's life cycle, holds messages until the daemon has them, backs off when a
-//! recipient is busy, drops doubles, and answers what needs no application. A driver does what each
-//! [`Output`] says, in order, and calls again with whatever happens next.
+//! recipient is busy, comes back to its session, drops doubles, and answers what needs no application.
+//! A driver does what each [`Output`] says, in order, and calls again with whatever happens next.
 
+mod comeback;
 mod dice;
 mod heard;
 mod hold;
+mod topics;
 
 use super::message::{Delivery, Ended, Event, Outgoing, SendId, State};
 use crate::protocol::{
@@ -14,17 +16,17 @@ use crate::protocol::{
     code::{ErrorCode, NackCode, Violation},
     envelope::{Envelope, Header, Kind},
     payload::{
-        Ack, Auth, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, SessionClaim, Welcome,
+        Ack, Auth, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, Resume, ResumeStreams,
+        SessionClaim, Welcome,
     },
 };
+use comeback::Comeback;
 use dice::Dice;
-use heard::{Heard, Verdict};
+use heard::{Heard, INFLIGHT_MAX, Verdict};
 use hold::Hold;
 use serde::Serialize;
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, HashMap},
-};
+use std::{borrow::Cow, collections::VecDeque};
+use topics::{Asked, SUBSCRIPTIONS_MAX, Topics};
 
 /// The first wait before a reconnect, doubled with every further one.
 pub const BACKOFF_MS: u64 = 100;
@@ -41,8 +43,8 @@ const WELCOME_MS: u64 = 10_000;
 /// A connection that lasted so long begins a new cycle when it ends.
 const STEADY_MS: u64 = 10_000;
 
-/// Patterns that one client may ask for: the daemon's own bound.
-const SUBSCRIPTIONS_MAX: usize = 256;
+/// How long it may take to answer RESUME before what came meanwhile is no longer held back.
+const SYNC_MS: u64 = 10_000;
 
 /// When an unanswerable delivery may come again.
 const FULL_RETRY_MS: u64 = 1000;
@@ -54,7 +56,7 @@ pub struct Identity {
     pub agent: Option<String>,
     /// HELLO's `mode`.
     pub mode: Option<String>,
-    /// HELLO's `capabilities`.
+    /// HELLO's `capabilities`; `max_inflight` is at most as many deliveries as are told from doubles.
     pub capabilities: Capabilities,
     /// What proves a keyed name.
     pub key: Option<String>,
@@ -134,13 +136,15 @@ pub struct Session {
     waits: u32,
     /// Whether the last try found nobody.
     absent: bool,
-    /// Good for one return.
+    /// The newest, good for one return. It is shown until the daemon has answered it, since a HELLO may
+    /// be lost as well as a WELCOME.
     token: Option<String>,
+    /// The last WELCOME's.
+    session_id: String,
     hold: Hold,
     heard: Heard,
-    subscriptions: BTreeSet<String>,
-    /// Patterns by the ids of their SUBSCRIBEs that aren't answered.
-    asked: HashMap<String, String>,
+    comeback: Comeback,
+    topics: Topics,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +159,9 @@ enum Phase {
 impl Session {
     /// A machine that does nothing until [`Input::Start`].
     #[must_use]
-    pub fn new(identity: Identity) -> Self {
+    pub fn new(mut identity: Identity) -> Self {
+        let max_inflight = identity.capabilities.max_inflight.min(INFLIGHT_MAX);
+        identity.capabilities.max_inflight = max_inflight;
         Self {
             dice: Dice::new(identity.seed),
             identity,
@@ -165,10 +171,11 @@ impl Session {
             waits: 0,
             absent: false,
             token: None,
+            session_id: String::new(),
             hold: Hold::new(),
             heard: Heard::default(),
-            subscriptions: BTreeSet::new(),
-            asked: HashMap::new(),
+            comeback: Comeback::default(),
+            topics: Topics::default(),
         }
     }
 
@@ -193,8 +200,8 @@ impl Session {
             }
             Input::Subscribe(pattern) => self.subscribe(now, pattern, out),
             Input::Unsubscribe(pattern) => {
-                if self.subscriptions.remove(&pattern) && self.is_ready() {
-                    self.write(now, Kind::Unsubscribe, Some(&pattern), &Empty {}, out);
+                if self.topics.give_up(&pattern) && self.is_ready() {
+                    self.ask_for(now, Asked { pattern, wanted: false }, out);
                 }
             }
             Input::Close => self.close(now, out),
@@ -208,7 +215,9 @@ impl Session {
         match self.phase {
             Phase::Disconnected | Phase::Connecting => None,
             Phase::Handshaking { until } | Phase::Backoff { until } => Some(until),
-            Phase::Ready { .. } => self.hold.deadline(),
+            Phase::Ready { .. } => {
+                self.hold.deadline().into_iter().chain(self.comeback.deadline()).min()
+            }
         }
     }
 
@@ -219,7 +228,13 @@ impl Session {
                 let why = format!("the daemon did not say WELCOME within {WELCOME_MS} ms");
                 self.lost(now, why, 0, out);
             }
-            Phase::Ready { .. } => self.hold.flush(now, out),
+            Phase::Ready { .. } => {
+                if self.comeback.deadline().is_some_and(|until| now.monotonic >= until) {
+                    let why = format!("the daemon did not answer RESUME within {SYNC_MS} ms");
+                    self.miss(now, why, out);
+                }
+                self.hold.flush(now, out);
+            }
             _ => {}
         }
     }
@@ -235,8 +250,8 @@ impl Session {
         self.phase = Phase::Handshaking { until: now.monotonic.plus(WELCOME_MS) };
         self.absent = false;
         out.push(Output::Event(Event::State(State::Handshaking)));
-        // A token is good for one return, so it is gone whatever becomes of this one.
-        let session = self.token.take().map(|token| SessionClaim { resume_token: Some(token) });
+        let token = self.token.clone();
+        let session = token.map(|token| SessionClaim { resume_token: Some(token) });
         let hello = Hello {
             agent: self.identity.agent.clone(),
             capabilities: self.identity.capabilities,
@@ -275,7 +290,7 @@ impl Session {
         (self.attempts, self.waits) = (0, 0);
         match self.begins_anew_after() {
             Some(wait_ms) => self.back_off(now, wait_ms, ended.to_string(), out),
-            None => self.end(ended, out),
+            None => self.end(now, ended, out),
         }
     }
 
@@ -288,8 +303,10 @@ impl Session {
         out.push(Output::Event(Event::State(State::Backoff { wait_ms, why })));
     }
 
-    fn end(&mut self, ended: Ended, out: &mut Vec<Output>) {
+    fn end(&mut self, now: Now, ended: Ended, out: &mut Vec<Output>) {
         self.leave(out);
+        let held_back = self.comeback.forget();
+        self.take_all(now, held_back, out);
         out.push(Output::Event(Event::State(State::Disconnected)));
         out.push(Output::Event(Event::Ended(ended)));
     }
@@ -301,7 +318,8 @@ impl Session {
         }
         self.phase = Phase::Disconnected;
         self.hold.shut();
-        self.asked.clear();
+        self.comeback.lost();
+        self.topics.lost();
     }
 
     fn close(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -311,7 +329,7 @@ impl Session {
             out.push(Output::Close);
             self.phase = Phase::Disconnected;
         }
-        self.end(Ended::Closed, out);
+        self.end(now, Ended::Closed, out);
     }
 
     const fn is_ready(&self) -> bool {
@@ -367,15 +385,50 @@ impl Session {
     fn welcome(&mut self, now: Now, welcome: Welcome, out: &mut Vec<Output>) {
         self.phase = Phase::Ready { since: now.monotonic };
         self.joined = true;
-        self.token =
-            Some(welcome.resume_token.clone()).filter(|_| self.identity.capabilities.resume);
+        let is_back = self.token.is_some() && self.session_id == welcome.session_id;
+        let is_agent = self.identity.agent.is_some();
+        self.token = Some(welcome.resume_token.clone()).filter(|_| is_agent);
+        self.session_id.clone_from(&welcome.session_id);
+        // What the daemon keeps of a session, it keeps for those who asked it to.
+        let is_kept = welcome.capabilities.resume && self.identity.capabilities.resume;
+        let held_back = self.comeback.welcome(is_kept, is_back);
         let frame_bytes_max = welcome.server.max_frame_bytes;
         out.push(Output::Event(Event::State(State::Ready(Box::new(welcome)))));
+        self.take_all(now, held_back, out);
+        if is_back && is_kept {
+            self.resume(now, frame_bytes_max, out);
+        } else {
+            self.topics.forget();
+        }
         // Topics first: what is said next may be answered on one of them.
-        for pattern in self.subscriptions.clone() {
-            self.ask_for(now, pattern, out);
+        for asked in self.topics.untold() {
+            self.ask_for(now, asked, out);
         }
         self.hold.open(now, frame_bytes_max, out);
+    }
+
+    /// Says how far each stream was heard, so that the rest comes.
+    fn resume(&mut self, now: Now, frame_bytes_max: u64, out: &mut Vec<Output>) {
+        let streams = self.comeback.streams(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
+        if streams.is_empty() {
+            let held_back = self.comeback.forget();
+            return self.take_all(now, held_back, out);
+        }
+        let resume = Resume {
+            session_id: self.session_id.clone(),
+            agent: self.identity.agent.clone().unwrap_or_default(),
+            resume_token: None,
+            streams: ResumeStreams::List(streams),
+        };
+        let id = self.write(now, Kind::Resume, None, &resume, out);
+        self.comeback.asked(id, now.monotonic.plus(SYNC_MS));
+    }
+
+    /// RESUME brings nothing: what is kept for the session goes on, and the application is told.
+    fn miss(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
+        let held_back = self.comeback.forget();
+        out.push(Output::Event(Event::Missed { why }));
+        self.take_all(now, held_back, out);
     }
 
     fn hear(
@@ -396,7 +449,11 @@ impl Session {
             Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
             Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
-            Kind::Pong | Kind::Sync => {}
+            Kind::Sync => {
+                let held_back = self.comeback.synced();
+                self.take_all(now, held_back, out);
+            }
+            Kind::Pong => {}
             kind @ (Kind::Hello
             | Kind::Welcome
             | Kind::Send
@@ -420,7 +477,26 @@ impl Session {
                 return self.say(now, Kind::Nack, &nack, out);
             }
         };
-        match self.heard.judge(&delivery) {
+        if self.comeback.is_waiting() {
+            let held_back = self.comeback.hold_back(delivery);
+            self.take_all(now, held_back, out);
+        } else {
+            self.take(now, delivery, out);
+        }
+    }
+
+    fn take_all(&mut self, now: Now, deliveries: VecDeque<Delivery>, out: &mut Vec<Output>) {
+        for delivery in deliveries {
+            self.take(now, delivery, out);
+        }
+    }
+
+    fn take(&mut self, now: Now, delivery: Delivery, out: &mut Vec<Output>) {
+        let verdict = self.heard.judge(&delivery);
+        if verdict != Verdict::Full {
+            self.comeback.note(&delivery);
+        }
+        match verdict {
             Verdict::New => out.push(Output::Event(Event::Delivered(delivery))),
             Verdict::Double => {}
             Verdict::Done => self.say_ack(now, &delivery.id, delivery.seq, out),
@@ -436,20 +512,26 @@ impl Session {
     }
 
     fn ack(&mut self, now: Now, ack: &Ack<'_>, out: &mut Vec<Output>) {
-        if let Some(pattern) = self.asked.remove(&*ack.ack_id) {
-            out.push(Output::Event(Event::Subscribed { pattern, refused: None }));
+        if let Some(asked) = self.topics.done(&ack.ack_id) {
+            Self::tell_subscriber(asked, None, out);
         } else if ack.state.as_deref() == Some("accepted") {
             self.hold.accepted(now, ack, out);
         }
     }
 
     fn nack(&mut self, now: Now, nack: Nack, out: &mut Vec<Output>) {
-        match self.asked.remove(&nack.ack_id) {
-            Some(pattern) => {
-                self.subscriptions.remove(&pattern);
-                out.push(Output::Event(Event::Subscribed { pattern, refused: Some(nack) }));
-            }
-            None => self.hold.refused(now, nack, out),
+        if self.comeback.is_about(&nack.ack_id) {
+            self.miss(now, format!("{} ({})", nack.message, nack.code), out);
+        } else if let Some(asked) = self.topics.refused(&nack.ack_id) {
+            Self::tell_subscriber(asked, Some(nack), out);
+        } else {
+            self.hold.refused(now, nack, out);
+        }
+    }
+
+    fn tell_subscriber(asked: Asked, refused: Option<Nack>, out: &mut Vec<Output>) {
+        if asked.wanted {
+            out.push(Output::Event(Event::Subscribed { pattern: asked.pattern, refused }));
         }
     }
 
@@ -461,10 +543,14 @@ impl Session {
         let code = ErrorCode::parse(&fault.code);
         if code == Some(ErrorCode::ResumeRejected) {
             // The daemon goes on with a fresh session, and so do we.
+            if !self.is_ready() {
+                self.token = None;
+            }
             return;
         }
         if !fault.fatal && !code.is_some_and(ErrorCode::is_fatal) {
             return match fault.reference.clone() {
+                Some(id) if self.comeback.is_about(&id) => self.miss(now, fault.message, out),
                 Some(id) if self.hold.has(&id) => {
                     self.hold.refused(now, Nack::new(id, NackCode::Invalid, fault.message), out);
                 }
@@ -485,7 +571,7 @@ impl Session {
                 self.end_cycle(now, Ended::Fault(fault), out);
             }
             // Anything else would only happen again.
-            _ => self.end(Ended::Fault(fault), out),
+            _ => self.end(now, Ended::Fault(fault), out),
         }
     }
 
@@ -505,20 +591,19 @@ impl Session {
     }
 
     fn subscribe(&mut self, now: Now, pattern: String, out: &mut Vec<Output>) {
-        if self.subscriptions.len() == SUBSCRIPTIONS_MAX && !self.subscriptions.contains(&pattern) {
+        if !self.topics.want(&pattern) {
             let words = format!("a client has at most {SUBSCRIPTIONS_MAX} subscriptions");
             let refused = Some(Nack::new(pattern.clone(), NackCode::Limit, words));
-            return out.push(Output::Event(Event::Subscribed { pattern, refused }));
-        }
-        self.subscriptions.insert(pattern.clone());
-        if self.is_ready() {
-            self.ask_for(now, pattern, out);
+            out.push(Output::Event(Event::Subscribed { pattern, refused }));
+        } else if self.is_ready() {
+            self.ask_for(now, Asked { pattern, wanted: true }, out);
         }
     }
 
-    fn ask_for(&mut self, now: Now, pattern: String, out: &mut Vec<Output>) {
-        let id = self.write(now, Kind::Subscribe, Some(&pattern), &Empty {}, out);
-        self.asked.insert(id, pattern);
+    fn ask_for(&mut self, now: Now, asked: Asked, out: &mut Vec<Output>) {
+        let kind = if asked.wanted { Kind::Subscribe } else { Kind::Unsubscribe };
+        let id = self.write(now, kind, Some(&asked.pattern), &Empty {}, out);
+        self.topics.said(id, asked);
     }
 
     fn say_ack(&mut self, now: Now, id: &str, seq: u64, out: &mut Vec<Output>) {

@@ -25,6 +25,14 @@ pub struct Page {
     pub limit: Option<usize>,
 }
 
+/// A `stop`'s `data`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop<'a> {
+    /// What BYE gives as its reason: `upgrade` where another daemon follows; absent is `stop`.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Cow<'a, str>>,
+}
+
 /// A response's `payload_meta`, and what our own clients read of any other's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

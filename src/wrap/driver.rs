@@ -312,6 +312,7 @@ impl Driver {
             Event::Complaint(fault) if fault.fatal => {
                 self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
             }
+            Event::Missed { why } => tracing::warn!("messages may be missing: {why}"),
             Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
             Event::Busy { .. } | Event::Subscribed { .. } => {}
         }

@@ -21,5 +21,6 @@ mod sessions;
 mod stress;
 mod terminal;
 mod tidy;
+mod upgrade;
 mod wire;
 mod wrap;

@@ -11,7 +11,16 @@ use std::{
 const OPEN_MAX: usize = 4096;
 
 /// Ids remembered of each kind, to know doubles by.
+///
+/// Of what was acknowledged, only that comes again whose acknowledgement was lost with the connection:
+/// the last few, at most `max_inflight` of them, which is at most this ([`INFLIGHT_MAX`]). Of what needs
+/// no acknowledgement, only that comes again which is above the place that RESUME names: nothing that
+/// was heard, unless a daemon replays more than it was asked for, and its `replay_messages` is 1,000
+/// where nobody says otherwise.
 const REMEMBERED: usize = 4096;
+
+/// The most that HELLO asks for as `max_inflight`.
+pub(super) const INFLIGHT_MAX: u64 = REMEMBERED as u64;
 
 /// Tells a new delivery from one that comes again.
 #[derive(Debug, Default)]

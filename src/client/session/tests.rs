@@ -5,7 +5,16 @@ use crate::protocol::payload::Meta;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod comeback;
+
 const WELCOME: &str = r#"{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{"session_id":"s-1","resume_token":"t-1","agent":"Ann","server":{"max_frame_bytes":400,"heartbeat_ms":5000}}}"#;
+
+/// WELCOME of a daemon that keeps what a session needs for a return.
+fn keeps(session: &str, token: &str, frame_bytes_max: usize) -> String {
+    format!(
+        r#"{{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{{"session_id":"{session}","resume_token":"{token}","agent":"Ann","capabilities":{{"resume":true}},"server":{{"max_frame_bytes":{frame_bytes_max},"heartbeat_ms":5000}}}}}}"#
+    )
+}
 
 /// A machine, its clock, and what was written down.
 struct Script {
@@ -18,16 +27,23 @@ struct Script {
 
 impl Script {
     fn new(first_attempts: u32, again_after_ms: Option<u64>) -> Self {
-        let identity = Identity {
+        Self::of(Identity { first_attempts, again_after_ms, ..Self::identity() })
+    }
+
+    fn identity() -> Identity {
+        Identity {
             agent: Some("Ann".to_owned()),
             mode: None,
             capabilities: Capabilities { resume: true, ..Capabilities::default() },
             key: None,
             companion_key: None,
-            first_attempts,
-            again_after_ms,
+            first_attempts: 1,
+            again_after_ms: None,
             seed: [3; 32],
-        };
+        }
+    }
+
+    fn of(identity: Identity) -> Self {
         let session = Session::new(identity);
         Self { session, now: Now::default(), ids: Vec::new(), text: String::new() }
     }
@@ -89,15 +105,21 @@ impl Script {
                         format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{payload}}}"#);
                     self.say(&json);
                 }
-                ["deliver", id, delivery] => {
-                    let json = format!(
-                        r#"{{"v":1,"type":"DELIVER","id":"{id}","ts":1,"from":"Bob","to":"Ann","payload":{{"kind":"message","body":"hi"}},"delivery":{delivery}}}"#
-                    );
-                    self.say(&json);
+                ["deliver", id, delivery] => self.deliver(id, "Bob", "", delivery),
+                ["deliver", id, delivery, from] => self.deliver(id, from, "", delivery),
+                ["deliver", id, delivery, from, topic] => {
+                    self.deliver(id, from, &format!(r#""topic":"{topic}","#), delivery);
                 }
+                ["keeps", session, token] => self.say(&keeps(session, token, 4000)),
                 _ => panic!("what is {line:?}?"),
             }
         }
+    }
+
+    fn deliver(&mut self, id: &str, from: &str, topic: &str, delivery: &str) {
+        self.say(&format!(
+            r#"{{"v":1,"type":"DELIVER","id":"{id}","ts":1,"from":"{from}","to":"Ann",{topic}"payload":{{"kind":"message","body":"hi"}},"delivery":{delivery}}}"#
+        ));
     }
 
     fn send(&mut self, id: &str, to: &str, at_least_once: bool) {
@@ -337,7 +359,7 @@ fn a_wrapper_whose_name_was_taken_tries_again_after_thirty_seconds() {
           Connect
         connected
           State(Handshaking)
-          > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true}}
+          > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome
           ready s-1
           > SEND a Bob
@@ -392,7 +414,7 @@ fn fatal_errors_end_it_or_bring_it_back() {
 }
 
 #[test]
-fn a_rejected_token_is_dropped_and_a_bye_brings_back() {
+fn a_token_is_shown_until_it_is_rejected_and_a_bye_brings_back() {
     check(
         "daemon> BYE {\"reason\":\"upgrade\",\"retry_after_ms\":400}\nwait\nconnected\n\
          daemon> ERROR {\"code\":\"RESUME_REJECTED\",\"fatal\":false,\"message\":\"old\"}\ngone\n\

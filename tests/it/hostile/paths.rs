@@ -1,8 +1,9 @@
 //! What else can stand, or suddenly not stand, where the daemon's files are.
 
 use super::siege::Pair;
-use crate::sandbox::{Sandbox, WATCHDOG};
+use crate::sandbox::{Sandbox, WATCHDOG, until};
 use platform::transport::{Listener, Stream};
+use serde_json::json;
 use std::{
     env, fs,
     path::{Path, PathBuf},

@@ -1,0 +1,536 @@
+//! What becomes of a session when its connection is lost: tokens, RESUME, topics, doubles.
+
+use super::*;
+
+const STALE: &str = r#"daemon> NACK {"ack_id":"RESUME","code":"STALE","message":"too_old"}"#;
+
+/// Ann, whose daemon keeps things for her return.
+fn kept() -> Script {
+    let mut script = Script::new(1, None);
+    script.run("start\nconnected\nkeeps s-1 t-1");
+    script.text.clear();
+    script
+}
+
+#[track_caller]
+fn check(lines: &str, expected: Expect) {
+    let mut script = kept();
+    script.run(lines);
+    expected.assert_eq(&script.text);
+}
+
+/// Comes back with nothing of it shown.
+fn back(script: &mut Script, welcome: &str) {
+    script.run("gone\nwait\nconnected");
+    script.text.clear();
+    script.run(welcome);
+}
+
+/// What the machine said, by kind.
+fn said(script: &Script, kind: &str) -> usize {
+    script.text.matches(&format!("> {kind} ")).count()
+}
+
+#[test]
+fn a_resumed_session_says_what_it_heard_and_hears_the_rest_in_order() {
+    check(
+        "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":7} Cid build.linux\ndeliver d3 {\"seq\":2}\n\
+         deliver r {\"seq\":1} @relay\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
+         deliver d5 {\"seq\":4}\ndeliver d9 {\"seq\":1} Dan\n\
+         daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}\n\
+         deliver d4 {\"seq\":3}\ndeliver d5 {\"seq\":4}\ngone\nwait\nconnected",
+        expect![[r#"
+            deliver d1 {"seq":1}
+              hear d1 from Bob: hi
+            deliver d2 {"seq":7} Cid build.linux
+              hear d2 from Cid: hi
+            deliver d3 {"seq":2}
+              hear d3 from Bob: hi
+            deliver r {"seq":1} @relay
+              hear r from @relay: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":2},{"topic":"build.linux","peer":"Cid","last_seq":7}]}
+            deliver d5 {"seq":4}
+            deliver d9 {"seq":1} Dan
+            daemon> SYNC {"session_id":"s-1","streams":[]}
+              hear d9 from Dan: hi
+            deliver d4 {"seq":3}
+              hear d4 from Bob: hi
+            deliver d5 {"seq":4}
+              hear d5 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 172, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_heard_is_dropped_and_what_was_acknowledged_is_acknowledged_again() {
+    check(
+        "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":2,\"requires_ack\":true}\n\
+         deliver d3 {\"seq\":3,\"requires_ack\":true}\ngone\nack d2\nwait\nconnected\nkeeps s-1 t-2\n\
+         deliver d2 {\"seq\":2,\"requires_ack\":true,\"attempt\":2}\n\
+         deliver d3 {\"seq\":3,\"requires_ack\":true,\"attempt\":2}\n\
+         daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}\ndeliver d1 {\"seq\":1}\nack d3",
+        expect![[r#"
+            deliver d1 {"seq":1}
+              hear d1 from Bob: hi
+            deliver d2 {"seq":2,"requires_ack":true}
+              hear d2 from Bob: hi
+            deliver d3 {"seq":3,"requires_ack":true}
+              hear d3 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            ack d2
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":3}]}
+            deliver d2 {"seq":2,"requires_ack":true,"attempt":2}
+            deliver d3 {"seq":3,"requires_ack":true,"attempt":2}
+            daemon> SYNC {"session_id":"s-1","streams":[]}
+              > ACK #4 {"ack_id":"d2","seq":2}
+            deliver d1 {"seq":1}
+            ack d3
+              > ACK #5 {"ack_id":"d3","seq":3}
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_held_back_above_a_named_place_comes_again_and_nothing_else_does() {
+    let mut script = kept();
+    script.run("deliver d1 {\"seq\":5,\"requires_ack\":true}");
+    back(&mut script, "keeps s-1 t-2");
+    // Given back long ago, it is below the place: only this once it comes.
+    script.run("deliver d0 {\"seq\":2,\"requires_ack\":true,\"attempt\":2}");
+    script.run("deliver d2 {\"seq\":6}");
+    assert_eq!(script.text.matches("hear").count(), 0, "{}", script.text);
+    script.text.clear();
+    script.run("daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}");
+    assert!(script.text.contains("hear d0") && !script.text.contains("d2"), "{}", script.text);
+    script.run("deliver d2 {\"seq\":6}");
+    assert!(script.text.contains("hear d2"), "{}", script.text);
+}
+
+#[test]
+fn a_session_that_heard_nothing_has_nothing_to_say() {
+    check(
+        "subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
+         deliver d1 {\"seq\":1}",
+        expect![[r##"
+            subscribe a
+              > SUBSCRIBE #2 a {}
+            daemon> ACK {"ack_id":"#2"}
+              Subscribed { pattern: "a", refused: None }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 98, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+            deliver d1 {"seq":1}
+              hear d1 from Bob: hi
+        "##]],
+    );
+}
+
+#[test]
+fn a_rejected_token_means_a_fresh_session_and_topics_are_made_again() {
+    check(
+        "subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ndeliver d1 {\"seq\":1,\"requires_ack\":true}\n\
+         gone\nwait\nconnected\n\
+         daemon> ERROR {\"code\":\"RESUME_REJECTED\",\"fatal\":false,\"message\":\"old\"}\n\
+         keeps s-2 t-2\nack d1\ndeliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":2}\n\
+         gone\nwait\nconnected\nkeeps s-2 t-3",
+        expect![[r##"
+            subscribe a
+              > SUBSCRIBE #2 a {}
+            daemon> ACK {"ack_id":"#2"}
+              Subscribed { pattern: "a", refused: None }
+            deliver d1 {"seq":1,"requires_ack":true}
+              hear d1 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 98, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            daemon> ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"old"}
+            keeps s-2 t-2
+              ready s-2
+              > SUBSCRIBE #4 a {}
+            ack d1
+              > ACK #5 {"ack_id":"d1","seq":1}
+            deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
+              > ACK #6 {"ack_id":"d1","seq":1}
+            gone
+              HangUp
+              State(Backoff { wait_ms: 192, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+            keeps s-2 t-3
+              ready s-2
+              > RESUME #8 {"session_id":"s-2","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+              > SUBSCRIBE #9 a {}
+        "##]],
+    );
+}
+
+#[test]
+fn another_session_is_a_fresh_one_whatever_was_said_before() {
+    let mut script = kept();
+    script.run("subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ndeliver d1 {\"seq\":1}");
+    back(&mut script, "keeps s-2 t-2");
+    assert_eq!((said(&script, "SUBSCRIBE"), said(&script, "RESUME")), (1, 0), "{}", script.text);
+}
+
+#[test]
+fn a_rejected_token_of_the_same_session_is_a_fresh_one_too() {
+    let mut script = kept();
+    script.run("deliver d1 {\"seq\":1}\nsubscribe a\ngone\nwait\nconnected");
+    script.run(r#"daemon> ERROR {"code":"RESUME_REJECTED","message":"old"}"#);
+    script.text.clear();
+    script.run("keeps s-1 t-2");
+    assert_eq!((said(&script, "SUBSCRIBE"), said(&script, "RESUME")), (1, 0), "{}", script.text);
+}
+
+#[test]
+fn only_what_the_daemon_was_not_told_for_sure_is_said_again_about_topics() {
+    check(
+        "subscribe a\nsubscribe b\nsubscribe c\nsubscribe d\ndaemon> ACK {\"ack_id\":\"#2\"}\n\
+         daemon> ACK {\"ack_id\":\"#3\"}\ndaemon> ACK {\"ack_id\":\"#4\"}\nunsubscribe b\ngone\n\
+         unsubscribe c\nsubscribe e\nwait\nconnected\nkeeps s-1 t-2\n\
+         daemon> ACK {\"ack_id\":\"#8\"}\ngone\nwait\nconnected\nkeeps s-1 t-3",
+        expect![[r##"
+            subscribe a
+              > SUBSCRIBE #2 a {}
+            subscribe b
+              > SUBSCRIBE #3 b {}
+            subscribe c
+              > SUBSCRIBE #4 c {}
+            subscribe d
+              > SUBSCRIBE #5 d {}
+            daemon> ACK {"ack_id":"#2"}
+              Subscribed { pattern: "a", refused: None }
+            daemon> ACK {"ack_id":"#3"}
+              Subscribed { pattern: "b", refused: None }
+            daemon> ACK {"ack_id":"#4"}
+              Subscribed { pattern: "c", refused: None }
+            unsubscribe b
+              > UNSUBSCRIBE #6 b {}
+            gone
+              HangUp
+              State(Backoff { wait_ms: 86, why: "the stream ended" })
+            unsubscribe c
+            subscribe e
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+              > UNSUBSCRIBE #8 b {}
+              > UNSUBSCRIBE #9 c {}
+              > SUBSCRIBE #10 d {}
+              > SUBSCRIBE #11 e {}
+            daemon> ACK {"ack_id":"#8"}
+            gone
+              HangUp
+              State(Backoff { wait_ms: 216, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #12 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+            keeps s-1 t-3
+              ready s-1
+              > UNSUBSCRIBE #13 c {}
+              > SUBSCRIBE #14 d {}
+              > SUBSCRIBE #15 e {}
+        "##]],
+    );
+}
+
+#[test]
+fn a_topic_wanted_again_is_settled_by_the_last_answer_only() {
+    let mut script = kept();
+    script.run("subscribe a\nunsubscribe a\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
+    back(&mut script, "keeps s-1 t-2");
+    assert_eq!(said(&script, "SUBSCRIBE"), 1, "{}", script.text);
+    let mut script = kept();
+    script.run("subscribe a\nunsubscribe a\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
+    script.run("daemon> ACK {\"ack_id\":\"#3\"}\ndaemon> ACK {\"ack_id\":\"#4\"}");
+    back(&mut script, "keeps s-1 t-2");
+    assert_eq!(said(&script, "SUBSCRIBE"), 0, "{}", script.text);
+}
+
+#[test]
+fn stale_is_told_once_and_nothing_at_least_once_is_lost() {
+    check(
+        &format!(
+            "deliver d1 {{\"seq\":1}}\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
+             deliver d8 {{\"seq\":8,\"requires_ack\":true}}\ndeliver d9 {{\"seq\":9}}\n{}\nack d8\n\
+             deliver d10 {{\"seq\":10}}\ngone\nwait\nconnected\nkeeps s-1 t-3",
+            STALE.replace("RESUME", "#3")
+        ),
+        expect![[r##"
+            deliver d1 {"seq":1}
+              hear d1 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+            deliver d8 {"seq":8,"requires_ack":true}
+            deliver d9 {"seq":9}
+            daemon> NACK {"ack_id":"#3","code":"STALE","message":"too_old"}
+              Missed { why: "too_old (STALE)" }
+              hear d8 from Bob: hi
+              hear d9 from Bob: hi
+            ack d8
+              > ACK #4 {"ack_id":"d8","seq":8}
+            deliver d10 {"seq":10}
+              hear d10 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 188, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+            keeps s-1 t-3
+              ready s-1
+              > RESUME #6 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":10}]}
+        "##]],
+    );
+    let mut script = kept();
+    script.run("deliver d1 {\"seq\":1}");
+    back(&mut script, "keeps s-1 t-2");
+    script.run(&STALE.replace("RESUME", "#3"));
+    assert_eq!(script.text.matches("Missed").count(), 1, "{}", script.text);
+    // Nothing was heard since, so there is nothing that could be stale.
+    back(&mut script, "keeps s-1 t-3");
+    assert_eq!(said(&script, "RESUME"), 0, "{}", script.text);
+}
+
+#[test]
+fn a_daemon_that_never_answers_resume_is_not_waited_for_for_ever() {
+    check(
+        "deliver d1 {\"seq\":1}\ngone\nwait\nconnected\nkeeps s-1 t-2\ndeliver d2 {\"seq\":2}\nwait\n\
+         deliver d3 {\"seq\":3}\ndaemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}",
+        expect![[r#"
+            deliver d1 {"seq":1}
+              hear d1 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+            deliver d2 {"seq":2}
+            wait
+              Missed { why: "the daemon did not answer RESUME within 10000 ms" }
+              hear d2 from Bob: hi
+            deliver d3 {"seq":3}
+              hear d3 from Bob: hi
+            daemon> SYNC {"session_id":"s-1","streams":[]}
+        "#]],
+    );
+}
+
+#[test]
+fn too_much_to_hold_back_is_heard_at_once() {
+    let mut script = kept();
+    script.run("deliver d1 {\"seq\":1}");
+    back(&mut script, "keeps s-1 t-2");
+    for seq in 2..=10_001 {
+        script.deliver(&format!("d{seq}"), "Bob", "", &format!("{{\"seq\":{seq}}}"));
+    }
+    assert_eq!(script.text.matches("hear").count(), 0);
+    script.deliver("d10002", "Bob", "", "{\"seq\":10002}");
+    assert_eq!(script.text.matches("hear").count(), 10_001);
+    script.deliver("d10003", "Bob", "", "{\"seq\":10003}");
+    assert_eq!(script.text.matches("hear").count(), 10_002);
+}
+
+#[test]
+fn what_was_held_back_is_not_forgotten_when_the_next_connection_is_lost_too() {
+    for (welcome, heard) in [("keeps s-1 t-3", 0), ("keeps s-2 t-3", 1), ("close", 1)] {
+        let mut script = kept();
+        script.run("deliver d1 {\"seq\":1}");
+        back(&mut script, "keeps s-1 t-2\ndeliver d2 {\"seq\":2}");
+        back(&mut script, welcome);
+        assert_eq!(script.text.matches("hear d2").count(), heard, "{}", script.text);
+    }
+}
+
+#[test]
+fn only_so_many_streams_are_remembered_those_heard_last() {
+    let mut script = kept();
+    for number in 0..1030 {
+        script.deliver(&format!("d{number}"), &format!("A{number}"), "", "{\"seq\":3}");
+    }
+    script.deliver("d", "A6", "", "{\"seq\":4}");
+    script.run("gone\nwait\nconnected");
+    script.text.clear();
+    script.say(&keeps("s-1", "t-2", 1_000_000));
+    assert_eq!(script.text.matches("\"peer\"").count(), 1024);
+    for (peer, seq, is_there) in [(5, 3, false), (6, 4, true), (7, 3, true), (1029, 3, true)] {
+        let stream = format!(r#""peer":"A{peer}","last_seq":{seq}}}"#);
+        assert_eq!(script.text.contains(&stream), is_there, "{stream}");
+    }
+}
+
+#[test]
+fn a_resume_is_never_longer_than_the_daemon_takes() {
+    let mut script = kept();
+    for number in 0..100 {
+        script.deliver(&format!("d{number}"), &format!("A{number}"), "", "{\"seq\":3}");
+    }
+    back(&mut script, "keeps s-1 t-2");
+    let line = script.text.lines().find(|line| line.contains("> RESUME")).unwrap();
+    assert!((3000..4000).contains(&line.len()), "{line}");
+    assert!(line.contains(r#""peer":"A99""#) && !line.contains(r#""peer":"A0""#), "{line}");
+}
+
+#[test]
+fn who_does_not_resume_shows_its_token_and_asks_for_its_topics_again() {
+    let capabilities = Capabilities::default();
+    let mut script = Script::of(Identity { capabilities, ..Script::identity() });
+    script.run("start\nconnected\nkeeps s-1 t-1\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
+    script.run("deliver d1 {\"seq\":1}");
+    back(&mut script, "keeps s-1 t-2");
+    assert_eq!((said(&script, "SUBSCRIBE"), said(&script, "RESUME")), (1, 0), "{}", script.text);
+    script.run("gone\nwait\nconnected");
+    assert!(script.text.contains(r#""resume_token":"t-2""#), "{}", script.text);
+}
+
+#[test]
+fn a_guest_has_no_session_to_come_back_to() {
+    let guest = Identity { agent: None, mode: Some("guest".to_owned()), ..Script::identity() };
+    let mut script = Script::of(guest);
+    script.run("start\nconnected\nkeeps s-1 t-1\ngone\nwait\nconnected");
+    assert!(!script.text.contains("resume_token"), "{}", script.text);
+}
+
+#[test]
+fn no_more_is_asked_for_than_doubles_are_remembered() {
+    let capabilities = Capabilities { max_inflight: 1_000_000, ..Capabilities::default() };
+    let mut script = Script::of(Identity { capabilities, ..Script::identity() });
+    script.run("start\nconnected");
+    assert!(script.text.contains(r#""max_inflight":4096"#), "{}", script.text);
+}
+
+#[test]
+fn a_daemon_that_leaves_is_come_back_to_with_the_token() {
+    for (bye, wait_ms) in [
+        (r#"{"reason":"upgrade","retry_after_ms":400}"#, 400),
+        (r#"{"reason":"upgrade"}"#, 88),
+        (r#"{"reason":"stop"}"#, 88),
+        (r#"{"reason":"upgrade","retry_after_ms":3600000}"#, 30_000),
+    ] {
+        let mut script = kept();
+        script.run(&format!("send a Bob\ndaemon> BYE {bye}"));
+        assert_eq!(script.session.deadline(), Some(script.now.monotonic.plus(wait_ms)), "{bye}");
+        script.run("wait\nconnected\nkeeps s-1 t-2");
+        assert!(script.text.contains(r#""resume_token":"t-1""#), "{}", script.text);
+        assert_eq!(said(&script, "SEND"), 2, "{}", script.text);
+    }
+}
+
+#[test]
+fn who_was_replaced_does_not_come_back_by_itself() {
+    let replaced =
+        r#"daemon> ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"a_newer_one"}"#;
+    for again_after_ms in [None, Some(30_000)] {
+        let mut script = Script::new(1, again_after_ms);
+        script.run("start\nconnected\nkeeps s-1 t-1");
+        script.run(replaced);
+        assert_eq!(script.session.deadline(), None, "{}", script.text);
+        assert!(script.text.contains("Ended(Fault("), "{}", script.text);
+    }
+}
+
+#[test]
+fn a_message_that_could_not_be_stored_ends_with_the_daemons_sentence() {
+    check(
+        "send m1 Bob\nsend m2 Bob\n\
+         daemon> NACK {\"ack_id\":\"m1\",\"code\":\"STORE_FAILED\",\"message\":\"full\"}\n\
+         gone\nwait\nconnected\nkeeps s-1 t-2",
+        expect![[r#"
+            send m1 Bob
+              > SEND m1 Bob
+            send m2 Bob
+              > SEND m2 Bob
+            daemon> NACK {"ack_id":"m1","code":"STORE_FAILED","message":"full"}
+              Released(10)
+              Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "STORE_FAILED", message: "full", to: None, correlation_id: None, retry_after_ms: None } }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            keeps s-1 t-2
+              ready s-1
+              > SEND m2 Bob
+        "#]],
+    );
+}

@@ -1,0 +1,371 @@
+//! Connections are cut and daemons die while messages flow both ways: nothing is lost, nothing is heard
+//! twice, and each sender is heard in order.
+
+use crate::{
+    raw::Raw,
+    sandbox::{Sandbox, WATCHDOG},
+    terminal::Terminal,
+    upgrade::Replaced,
+};
+use agent_relay::{
+    client::{Client, Ended, Event, Meta, Outgoing, SendId, Settings, State},
+    protocol::code::ErrorCode,
+};
+use parking_lot::Mutex;
+use platform::{
+    endpoint::Endpoint,
+    transport::{Listener, Stream},
+};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde_json::json;
+use std::{
+    collections::{HashMap, HashSet},
+    io::{Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+/// Messages each way in a round; in each, a connection is cut once.
+const MESSAGES: usize = 200;
+
+/// About what a client hears in a round.
+const ROUND_BYTES: usize = 250 * MESSAGES;
+
+/// As many as the backoff leaves time for.
+const ROUNDS: usize = 5;
+
+/// Bytes that a client still hears before its connection is cut.
+struct Budget(AtomicUsize);
+
+impl Budget {
+    const NONE: usize = usize::MAX;
+
+    /// How many of so many bytes are passed on; once it isn't all of them, there is no budget any more.
+    fn spend(&self, count: usize) -> usize {
+        let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
+            Self::NONE => None,
+            left => Some(left.checked_sub(count).unwrap_or(Self::NONE)),
+        });
+        spent.map_or(count, |left| left.min(count))
+    }
+}
+
+/// Between a client and the daemon: it can be cut.
+struct Proxy {
+    endpoint: Endpoint,
+    listener: Arc<Listener>,
+    streams: Arc<Mutex<Vec<Stream>>>,
+    budget: Arc<Budget>,
+    accepting: Option<thread::JoinHandle<()>>,
+}
+
+impl Proxy {
+    fn start(sandbox: &Sandbox, name: &str) -> Self {
+        let endpoint = Endpoint::inside(sandbox.directory(), name).unwrap();
+        let listener = Arc::new(Listener::bind(&endpoint).unwrap());
+        let streams = Arc::<Mutex<Vec<Stream>>>::default();
+        let budget = Arc::new(Budget(AtomicUsize::new(Budget::NONE)));
+        let (daemon, accepts, opened) =
+            (sandbox.endpoint(), Arc::clone(&listener), Arc::clone(&streams));
+        let spends = Arc::clone(&budget);
+        let accepting = thread::spawn(move || {
+            while let Ok(near) = accepts.accept() {
+                // Where no daemon is, the client is told so by the end.
+                let Ok(far) = Stream::connect(&daemon) else {
+                    near.hang_up();
+                    continue;
+                };
+                opened.lock().extend([near.clone(), far.clone()]);
+                let (from, to) = (near.clone(), far.clone());
+                thread::spawn(move || pump(&from, &to, |count| count));
+                let spends = Arc::clone(&spends);
+                thread::spawn(move || pump(&far, &near, |count| spends.spend(count)));
+            }
+        });
+        Self { endpoint, listener, streams, budget, accepting: Some(accepting) }
+    }
+
+    /// Cuts the client off once it has heard so many bytes more, be it within a frame.
+    fn cut_after(&self, bytes: usize) {
+        self.budget.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listener.stop();
+        for stream in self.streams.lock().drain(..) {
+            stream.hang_up();
+        }
+        drop(self.accepting.take().map(thread::JoinHandle::join));
+    }
+}
+
+/// Passes on what it reads, until `allow` says fewer bytes than there are.
+fn pump(mut from: &Stream, mut to: &Stream, allow: impl Fn(usize) -> usize) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let allowed = allow(count);
+        if to.write_all(&buffer[..allowed]).is_err() || allowed < count {
+            break;
+        }
+    }
+    from.hang_up();
+    to.hang_up();
+}
+
+/// An agent on the library, which acknowledges what it hears.
+struct Agent {
+    client: Arc<Client>,
+    facts: mpsc::Receiver<Fact>,
+    sent: HashMap<SendId, usize>,
+    /// The last number heard.
+    last: Option<usize>,
+    /// What the daemon couldn't say again.
+    missed: Vec<String>,
+}
+
+/// What an agent's events say.
+#[derive(Debug)]
+enum Fact {
+    Heard(String),
+    Accepted(SendId),
+    Refused(SendId, String),
+    Missed(String),
+    Ready(String),
+    Ended(Ended),
+}
+
+impl Agent {
+    fn join(endpoint: &Endpoint, name: &str) -> Self {
+        let client = Arc::new(Client::join(Settings::agent(endpoint.as_text(), name)).unwrap());
+        let (sender, facts) = mpsc::channel();
+        let (events, acknowledges) = (client.events().clone(), Arc::downgrade(&client));
+        thread::spawn(move || {
+            for event in events {
+                let fact = match event {
+                    Event::Delivered(delivery) => {
+                        let Some(client) = acknowledges.upgrade() else { return };
+                        client.acknowledge(&delivery.id);
+                        Fact::Heard(delivery.spoken().body.into_owned())
+                    }
+                    Event::Accepted { send_id, .. } => Fact::Accepted(send_id),
+                    Event::Refused { send_id, nack } => Fact::Refused(send_id, nack.code),
+                    Event::Missed { why } => Fact::Missed(why),
+                    Event::State(State::Ready(welcome)) => Fact::Ready(welcome.session_id),
+                    Event::Ended(ended) => Fact::Ended(ended),
+                    _ => continue,
+                };
+                if sender.send(fact).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { client, facts, sent: HashMap::new(), last: None, missed: Vec::new() }
+    }
+
+    fn send(&mut self, to: &str, number: usize, at_least_once: bool) {
+        let meta = Meta { requires_ack: at_least_once, ..Meta::default() };
+        let message = Outgoing { meta, ..Outgoing::message(to, number.to_string()) };
+        let id = self.client.send(message).unwrap();
+        self.sent.insert(id, number);
+    }
+
+    #[track_caller]
+    fn next(&self) -> Fact {
+        self.facts.recv_timeout(WATCHDOG).expect("something happens")
+    }
+
+    /// Hears numbers in order, each once, until it has heard `missing` and was answered for all that it
+    /// sent and will be answered for. Gives back which of its own at-most-once numbers were refused.
+    #[track_caller]
+    fn hear(&mut self, mut missing: HashSet<usize>, mut unanswered: usize) -> HashSet<usize> {
+        let mut refused = HashSet::new();
+        while !missing.is_empty() || unanswered > 0 {
+            let fact = self.facts.recv_timeout(WATCHDOG);
+            let fact = fact.unwrap_or_else(|_| {
+                panic!("no {missing:?}, {unanswered} unanswered; missed: {:?}", self.missed)
+            });
+            match fact {
+                Fact::Heard(body) => {
+                    let number = body.parse().unwrap();
+                    assert!(self.last < Some(number), "{number} comes after {:?}", self.last);
+                    self.last = Some(number);
+                    missing.remove(&number);
+                }
+                Fact::Accepted(id) => {
+                    assert!(self.sent.contains_key(&id));
+                    unanswered -= 1;
+                }
+                Fact::Refused(id, code) => {
+                    assert_eq!(code, "AGENT_OFFLINE", "only who is away has not got it");
+                    refused.insert(self.sent[&id]);
+                }
+                Fact::Missed(why) => self.missed.push(why),
+                Fact::Ready(_) => {}
+                Fact::Ended(ended) => panic!("{ended}"),
+            }
+        }
+        refused
+    }
+}
+
+/// The first words, after which the daemon has both names kept, and each has a stream that it can name at
+/// a return.
+#[track_caller]
+fn greet(ann: &mut Agent, bob: &mut Agent) {
+    bob.send("Ann", 0, true);
+    ann.send("Bob", 0, true);
+    for agent in [ann, bob] {
+        agent.hear(HashSet::from([0]), 1);
+    }
+}
+
+/// Ann and Bob talk, and Ann's connection is cut again and again.
+fn talk_while_cut(seed: u64) {
+    let sandbox = Sandbox::new();
+    let proxy = Proxy::start(&sandbox, "proxy");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut ann = Agent::join(&proxy.endpoint, "Ann");
+    let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
+    greet(&mut ann, &mut bob);
+    let mut next = 1;
+    for _ in 0..ROUNDS {
+        let numbers: Vec<_> = (next..next + MESSAGES).collect();
+        next += MESSAGES;
+        proxy.cut_after(random.next_u32() as usize % ROUND_BYTES);
+        let (mut kept, mut tossed) = (HashSet::new(), HashSet::new());
+        for (place, number) in numbers.iter().enumerate() {
+            // Once the last one is accepted, all that is refused has been.
+            let at_least_once = place + 1 == MESSAGES || random.next_u32().is_multiple_of(2);
+            if at_least_once { &mut kept } else { &mut tossed }.insert(*number);
+            bob.send("Ann", *number, at_least_once);
+            ann.send("Bob", *number, true);
+        }
+        let refused = bob.hear(numbers.iter().copied().collect(), kept.len());
+        assert!(refused.is_subset(&tossed), "{refused:?}");
+        let mut missing: HashSet<_> = kept.union(&tossed).copied().collect();
+        missing.retain(|number| !refused.contains(number));
+        ann.hear(missing, MESSAGES);
+        assert_eq!(ann.missed, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_connection_that_is_cut_costs_nothing() {
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            scope.spawn(move || talk_while_cut(seed));
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_is_killed_costs_nothing_that_is_sent_at_least_once() {
+    let mut sandbox = Sandbox::new();
+    let mut ann = Agent::join(&sandbox.endpoint(), "Ann");
+    let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
+    greet(&mut ann, &mut bob);
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    for round in 0..ROUNDS {
+        let numbers: Vec<_> = (1 + round * MESSAGES..=(round + 1) * MESSAGES).collect();
+        let kill_at = random.next_u64() as usize % MESSAGES;
+        for (place, number) in numbers.iter().enumerate() {
+            bob.send("Ann", *number, true);
+            ann.send("Bob", *number, true);
+            if place == kill_at {
+                sandbox.kill();
+                sandbox.start();
+            }
+        }
+        let all: HashSet<_> = numbers.iter().copied().collect();
+        bob.hear(all.clone(), MESSAGES);
+        ann.hear(all, MESSAGES);
+    }
+}
+
+#[test]
+fn a_daemon_that_is_replaced_costs_nothing_that_is_sent_at_least_once() {
+    let place = Replaced::new();
+    let endpoint = place.0.endpoint();
+    let mut ann = Agent::join(&endpoint, "Ann");
+    let mut bob = Agent::join(&endpoint, "Bob");
+    greet(&mut ann, &mut bob);
+    let mut told = place.0.join("Cid");
+    for number in 1..=MESSAGES {
+        bob.send("Ann", number, true);
+        ann.send("Bob", number, true);
+        if number == MESSAGES / 2 {
+            place.done(&["up", "--replace"]);
+            assert_eq!(told.expect("BYE")["payload"]["reason"], "upgrade");
+        }
+    }
+    bob.hear((1..=MESSAGES).collect(), MESSAGES);
+    ann.hear((1..=MESSAGES).collect(), MESSAGES);
+}
+
+#[test]
+fn a_wrapped_agent_hears_and_is_heard_after_a_replacement() {
+    let place = Replaced::new();
+    let bob = Agent::join(&place.0.endpoint(), "Bob");
+    let mut ann = Terminal::wrap(&place.0, "Ann", &["bash", "--norc", "--noprofile"]);
+    ann.wait_for_row("$");
+    ann.press("kept=since-before\r");
+    place.done(&["up", "--replace"]);
+    ann.press("printf -- \"->relay:Bob <<<\\n$kept>>>\\n\"\r");
+    loop {
+        match bob.next() {
+            Fact::Heard(body) => break assert_eq!(body, "since-before"),
+            Fact::Ready(_) => {}
+            bad => panic!("{bad:?}"),
+        }
+    }
+    place.done(&["send", "--as", "Cid", "Ann", "welcome back"]);
+    ann.wait_for("welcome back\n[/relay ");
+    ann.press("exit 7\r");
+    assert_eq!(ann.finish(), 7);
+}
+
+#[test]
+fn a_session_its_topics_and_their_mail_outlive_the_connection_and_the_daemon() {
+    let mut sandbox = Sandbox::new();
+    let ann = Agent::join(&sandbox.endpoint(), "Ann");
+    ann.client.subscribe("news.*").unwrap();
+    sandbox.kill();
+    sandbox.start();
+    // She is away or back, but never without her subscription.
+    let news = ["send", "--json", "--topic", "news.today", "*", "heard"];
+    let said = sandbox.run(news);
+    assert!(String::from_utf8_lossy(&said.stdout).contains(r#""recipients":1"#), "{said:?}");
+    let session = &ann.client.welcome().session_id;
+    let back = ann.next();
+    assert!(matches!(&back, Fact::Ready(again) if again == session), "{back:?}");
+    let heard = ann.next();
+    assert!(matches!(&heard, Fact::Heard(body) if body == "heard"), "{heard:?}");
+}
+
+#[test]
+fn who_is_replaced_by_its_own_token_does_not_come_back() {
+    let sandbox = Sandbox::new();
+    let ann = Agent::join(&sandbox.endpoint(), "Ann");
+    let token = ann.client.welcome().resume_token.clone();
+    let mut newer: Raw = sandbox.connect();
+    newer.say(&json!({
+        "v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": "Ann", "session": {"resume_token": token}},
+    }));
+    let welcome = newer.expect("WELCOME");
+    assert_eq!(welcome["payload"]["session_id"], ann.client.welcome().session_id);
+    loop {
+        match ann.next() {
+            Fact::Ended(ended) => break assert!(ended.is(ErrorCode::SessionReplaced), "{ended}"),
+            Fact::Ready(_) => {}
+            bad => panic!("{bad:?}"),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A daemon is replaced while agents run: they come back by themselves.
+
+use crate::{
+    sandbox::{Sandbox, output},
+    terminal::Terminal,
+};
+use serde_json::Value;
+use std::{
+    fs,
+    process::{Child, Output, Stdio},
+    thread,
+};
+
+/// A sandbox whose daemon runs on its own, and is stopped at the end whatever becomes of the test.
+pub(crate) struct Replaced(pub(crate) Sandbox);
+
+impl Replaced {
+    pub(crate) fn new() -> Self {
+        let place = Self(Sandbox::empty());
+        place.done(&["up"]);
+        place
+    }
+
+    /// Runs a command that has to succeed; what it printed.
+    #[track_caller]
+    pub(crate) fn done(&self, line: &[&str]) -> String {
+        text(&self.0.run(line))
+    }
+
+    /// The number of the process that is the daemon.
+    #[track_caller]
+    fn daemon(&self) -> u64 {
+        let status = self.done(&["status", "--json"]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        status["status"]["daemon"]["pid"].as_u64().unwrap()
+    }
+
+    #[track_caller]
+    fn wait_until_here(&self, names: &[&str]) {
+        let is_here = |listed: &str, name: &str| {
+            let row = listed.lines().find(|line| line.contains(&format!(r#""name":"{name}""#)));
+            row.is_some_and(|row| row.contains(r#""here":true"#))
+        };
+        for _ in 0..1000 {
+            let listed = self.done(&["agents", "--json"]);
+            if names.iter().all(|name| is_here(&listed, name)) {
+                return;
+            }
+        }
+        panic!("{names:?} do not come back");
+    }
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        let stopped = self.0.run(["down"]);
+        assert!(stopped.status.success() || thread::panicking(), "{stopped:?}");
+    }
+}
+
+#[track_caller]
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// An agent in a process of its own.
+struct Listener(Child);
+
+impl Listener {
+    fn start(sandbox: &Sandbox, name: &str) -> Self {
+        let mut command = sandbox.command(["listen", "--as", name]);
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn is_there(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn listeners_and_wrapped_agents_outlive_a_replaced_daemon() {
+    let place = Replaced::new();
+    let mut bob = Listener::start(&place.0, "Bob");
+    let mut ann = Terminal::wrap(&place.0, "Ann", &["bash", "--norc", "--noprofile"]);
+    ann.wait_for_row("$");
+    ann.press("kept=since-before\r");
+    place.wait_until_here(&["Ann", "Bob"]);
+    let old = place.daemon();
+
+    let said = place.done(&["up", "--replace"]);
+    let lines: Vec<_> = said.lines().collect();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(lines[0], format!("version {version} was stopped"), "{said}");
+    assert!(lines[1].starts_with("the daemon is up at "), "{said}");
+    assert_ne!(place.daemon(), old);
+
+    place.wait_until_here(&["Ann", "Bob"]);
+    assert!(bob.is_there());
+    ann.press("echo \"$kept\"\r");
+    ann.wait_for_row("since-before");
+    ann.press("exit 7\r");
+    assert_eq!(ann.finish(), 7);
+}
+
+#[test]
+fn a_daemon_is_replaced_where_it_was() {
+    let place = Replaced::new();
+    let old = place.daemon();
+    let mut replace = place.0.program(env!("CARGO_BIN_EXE_agent-relay"));
+    replace.arg("--home").arg(place.0.home()).args(["up", "--replace", "--json"]);
+    let report: Value = serde_json::from_str(&text(&output(replace))).unwrap();
+    assert_eq!(report["endpoint"], place.0.endpoint().as_text());
+    assert_eq!((&report["started"], &report["replaced"]), (&true.into(), &report["version"]));
+    assert_ne!(place.daemon(), old);
+}
+
+#[test]
+fn where_none_is_up_there_is_nothing_to_replace() {
+    let place = Replaced(Sandbox::empty());
+    let report: Value = serde_json::from_str(&place.done(&["up", "--replace", "--json"])).unwrap();
+    assert_eq!((&report["started"], report.get("replaced")), (&true.into(), None));
+}
+
+#[test]
+fn a_daemon_stays_where_the_new_one_could_not_start() {
+    let place = Replaced::new();
+    let config = place.0.home().join("config.toml");
+    fs::write(&config, "heartbeat = 1\n").unwrap();
+    let refused = place.0.run(["up", "--replace"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    // It still answers.
+    drop(place.0.join("Ann"));
+    fs::remove_file(&config).unwrap();
+}
