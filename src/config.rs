@@ -40,6 +40,8 @@ pub struct Config {
     pub queue_max_messages: u64,
     /// Their bytes.
     pub queue_max_bytes: u64,
+    /// Delivered messages that a session has at hand to replay them.
+    pub replay_messages: u64,
     /// Everything that the daemon holds.
     pub memory_max_bytes: u64,
     /// Connections with a handshake.
@@ -65,6 +67,7 @@ impl Default for Config {
             default_ttl_ms: 86_400_000,
             queue_max_messages: 10_000,
             queue_max_bytes: 16 << 20,
+            replay_messages: 1_000,
             memory_max_bytes: 512 << 20,
             max_clients: 4_096,
             mailbox_days: 30,
@@ -82,7 +85,7 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 type Number = (&'static str, u64, u64, fn(&mut Config) -> &mut u64);
 
 /// Every key that is a number.
-const NUMBERS: [Number; 12] = [
+const NUMBERS: [Number; 13] = [
     ("max_frame_bytes", 4 << 10, 64 << 20, |config| &mut config.max_frame_bytes),
     ("heartbeat_ms", 100, HOUR_MS, |config| &mut config.heartbeat_ms),
     ("handshake_timeout_ms", 100, HOUR_MS, |config| &mut config.handshake_timeout_ms),
@@ -90,6 +93,7 @@ const NUMBERS: [Number; 12] = [
     ("default_ttl_ms", 1_000, 365 * DAY_MS, |config| &mut config.default_ttl_ms),
     ("queue_max_messages", 1, 1_000_000, |config| &mut config.queue_max_messages),
     ("queue_max_bytes", 4 << 10, 4 << 30, |config| &mut config.queue_max_bytes),
+    ("replay_messages", 0, 1_000_000, |config| &mut config.replay_messages),
     ("memory_max_bytes", 16 << 20, 64 << 30, |config| &mut config.memory_max_bytes),
     ("max_clients", 1, 65_536, |config| &mut config.max_clients),
     ("mailbox_days", 1, 3_650, |config| &mut config.mailbox_days),
@@ -140,6 +144,7 @@ impl Config {
             ttl_ms: self.default_ttl_ms,
             queue_messages_max: size(self.queue_max_messages),
             queue_bytes_max: size(self.queue_max_bytes),
+            replay_messages_max: size(self.replay_messages),
             memory_bytes_max: size(self.memory_max_bytes),
             clients_max: size(self.max_clients),
             mailbox_days: self.mailbox_days,
@@ -326,7 +331,7 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
                     resume_window_ms, default_ttl_ms, queue_max_messages, queue_max_bytes, \
-                    memory_max_bytes, max_clients, mailbox_days, history_days, store_max_bytes";
+                    replay_messages, memory_max_bytes, max_clients, mailbox_days, history_days, store_max_bytes";
         refused(
             "\nheartbeat = 1",
             &format!("config.toml:2: unknown key \"heartbeat\"; the keys are {keys}"),

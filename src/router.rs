@@ -4,10 +4,10 @@
 //! order. The machine never waits, reads no clock and returns no error: a peer's mistake becomes an
 //! answer or a close.
 //!
-//! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what a session
-//! may say `session`'s; a SEND is judged in `send`, and what was taken goes out in `delivery`. Behind
-//! them stand plain tables: `roster` (names), `client` (connections), `stream` (order), `outbox`
-//! (bounds), `doubles`, `topics`, `alarm`.
+//! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what outlives a
+//! connection `session`'s, what a member may say `member`'s; a SEND is judged in `send`, and what was
+//! taken goes out in `delivery`. Behind them stand plain tables: `roster` (names), `client`
+//! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
 mod alarm;
 mod answer;
@@ -20,12 +20,15 @@ mod hash;
 mod heartbeat;
 mod ledger;
 mod limits;
+mod member;
 mod message;
 mod outbox;
 pub mod policy;
 mod redelivery;
 mod relay;
+mod replay;
 mod restore;
+mod resume;
 mod roster;
 mod send;
 mod session;
@@ -43,7 +46,7 @@ pub use limits::Limits;
 use crate::protocol::{
     Moment, Now,
     code::Violation,
-    record::{Change, Found, Query},
+    record::{Change, Found, Hash, Query},
     relay::Counts,
 };
 use alarm::{Alarm, Alarms};
@@ -123,7 +126,7 @@ pub enum Output {
 }
 
 /// A frame's bytes, its length in front: the recipient's own part, and what others share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Frame {
     /// Length, and all or the first part of the JSON.
     pub head: Vec<u8>,
@@ -164,7 +167,7 @@ pub struct Router {
     woke: Moment,
     alarms: Alarms,
     clients: FastMap<ClientId, Client>,
-    /// Those without a session, the oldest first.
+    /// Those who are nobody yet, the oldest first.
     strangers: BTreeSet<ClientId>,
     members: usize,
     roster: Roster,
@@ -179,6 +182,8 @@ pub struct Router {
     /// SENDs that are remembered, of all names.
     doubles: usize,
     subscriptions: Subscriptions,
+    /// Whose session a token takes up, or took up last.
+    tokens: FastMap<Hash, AgentKey>,
     taps: Vec<ClientId>,
     desks: Desks,
     /// Names that became free while this input is handled, for those who wait for them.
@@ -199,7 +204,15 @@ pub struct Router {
 struct Memory {
     /// Queues, answers, and what contenders said.
     inside: usize,
+    /// What sessions have at hand to replay it.
+    replay: usize,
     outside: usize,
+}
+
+impl Memory {
+    const fn total(self) -> usize {
+        self.inside + self.replay + self.outside
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +246,7 @@ impl Router {
             relay_seq_base: 0,
             doubles: 0,
             subscriptions: Subscriptions::default(),
+            tokens: FastMap::default(),
             taps: Vec::new(),
             desks: Desks::default(),
             vacated: Vec::new(),
@@ -276,10 +290,10 @@ impl Router {
         mem::swap(&mut self.out, out);
     }
 
-    /// Takes back the room of a frame that the driver is done with. Not needed, but cheaper.
+    /// Takes back the room of a frame that nobody needs any more. Not needed, but cheaper.
     pub fn recycle(&mut self, frame: Frame) {
         let mut head = frame.head;
-        if self.spare.len() < SPARES_MAX && head.capacity() <= SPARE_BYTES_MAX {
+        if self.spare.len() < SPARES_MAX && (1..=SPARE_BYTES_MAX).contains(&head.capacity()) {
             head.clear();
             self.spare.push(head);
         }
@@ -308,6 +322,7 @@ impl Router {
                 Alarm::Client(client) => self.ring_client(client),
                 Alarm::Message(message) => self.ring_message(message),
                 Alarm::Agent(agent) => self.ring_agent(agent),
+                Alarm::Session(agent) => self.ring_session(agent),
                 Alarm::Stop => self.stopped(),
             }
         }

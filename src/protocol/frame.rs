@@ -153,8 +153,7 @@ impl Decoder {
     /// Makes room as bytes come, not as a length promises: a peer that only announces takes none.
     /// Gives it back once a large frame is gone.
     fn fit(&mut self) {
-        let wanted =
-            (self.filled * 2).clamp(self.room, PREFIX + self.frame_bytes_max + READ_BYTES);
+        let wanted = (self.filled * 2).clamp(self.room, PREFIX + self.frame_bytes_max + READ_BYTES);
         if self.buffer.len() - self.filled < self.room / 2 {
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
         } else if self.buffer.len() > self.room && self.filled < self.room / 2 {

@@ -1,6 +1,6 @@
 //! Topics and the patterns of subscriptions.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// The longest topic, in bytes; a thread's and a correlation id's bound too.
 pub const TOPIC_BYTES_MAX: usize = 256;
@@ -16,7 +16,7 @@ pub fn check(topic: &str) -> Result<(), TopicError> {
 
 /// A subscription's topic: `*` is any one token, a final `>` any one or more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Pattern(String);
+pub struct Pattern(Arc<str>);
 
 impl Pattern {
     /// Checks a subscription's topic.
@@ -25,13 +25,19 @@ impl Pattern {
         let tokens = text.split('.').count();
         match text.split('.').position(|token| token == ">") {
             Some(place) if place + 1 < tokens => Err(TopicError::TailNotLast),
-            _ => Ok(Self(text.to_owned())),
+            _ => Ok(Self(text.into())),
         }
     }
 
     /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same, to share.
+    #[must_use]
+    pub const fn text(&self) -> &Arc<str> {
         &self.0
     }
 

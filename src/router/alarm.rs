@@ -16,6 +16,8 @@ pub(super) enum Alarm {
     Message(MessageKey),
     /// Its name is to be forgotten.
     Agent(AgentKey),
+    /// Its session can't be taken up any more.
+    Session(AgentKey),
     /// Stopping has taken long enough.
     Stop,
 }

@@ -96,13 +96,13 @@ impl Router {
         }
     }
 
-    /// Ends a session and its connection; what was handed out is still written.
+    /// Ends a connection; what was handed out is still written.
     pub(super) fn close(&mut self, id: ClientId, reason: CloseReason) {
         match self.clients.get(&id).map(|client| &client.stage) {
             None | Some(Stage::Closing { .. } | Stage::HungUp) => return,
             Some(Stage::Stranger { .. } | Stage::Contender(_) | Stage::Member(_)) => {}
         }
-        self.end_session(id, matches!(reason, CloseReason::Fault(_)));
+        self.unseat(id, reason.into());
         self.out.push(Output::Close(id, reason));
         if let Some(client) = self.clients.get_mut(&id) {
             client.stage = Stage::Closing { since: self.now.monotonic };
@@ -117,6 +117,9 @@ impl Router {
         }
         self.stopping = Stopping::Begun;
         self.alarms.set(self.now.monotonic.plus(CLOSE_MS), Alarm::Stop);
+        for agent in self.roster.keys() {
+            self.drop_once(agent);
+        }
         let mut all: Vec<_> = self.clients.keys().copied().collect();
         all.sort_unstable();
         for client in all {

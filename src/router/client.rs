@@ -4,7 +4,7 @@ use super::{
     AgentKey, MessageKey,
     message::{SendId, Speaker},
 };
-use crate::protocol::{Moment, name::Name, payload::Capabilities, topic::Pattern};
+use crate::protocol::{Moment, name::Name, payload::Capabilities};
 use std::collections::VecDeque;
 
 /// One connection.
@@ -34,8 +34,8 @@ pub(super) enum Stage {
     },
     /// It wants a name that somebody has, who is being asked for a sign of life.
     Contender(Box<Contender>),
-    /// It has a session.
-    Member(Box<Session>),
+    /// It speaks for an agent.
+    Member(Box<Seat>),
     /// It was told why, and writes its last frames.
     Closing {
         /// When it was told.
@@ -58,15 +58,14 @@ pub(super) struct Contender {
 
 /// From WELCOME to the end of the connection.
 #[derive(Debug)]
-pub(super) struct Session {
-    /// Its id, and how its agent is known.
+pub(super) struct Seat {
+    /// Its session's id, and how its agent is known.
     pub(super) speaker: Speaker,
     pub(super) capabilities: Capabilities,
-    pub(super) subscriptions: Vec<Pattern>,
     pub(super) tap: Option<Tap>,
 }
 
-impl Session {
+impl Seat {
     /// At-least-once DELIVERs that may be on the way.
     pub(super) const fn in_flight_max(&self) -> u64 {
         if self.capabilities.ack { self.capabilities.max_inflight } else { 0 }
@@ -104,10 +103,15 @@ pub(super) struct Handed {
 pub(super) enum What {
     /// An answer.
     Answer,
-    /// A tapper's copy.
+    /// A tapper's copy, or a message that comes again.
     Copy,
     /// An at-most-once message.
-    Once(AgentKey, SendId),
+    Once {
+        from: AgentKey,
+        send_id: SendId,
+        /// The message's.
+        order: u64,
+    },
     /// An at-least-once message.
     Kept(MessageKey),
 }
@@ -155,10 +159,15 @@ impl Window {
         Some(handed)
     }
 
+    /// What was handed out, to look through.
+    pub(super) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Handed> {
+        self.frames.iter_mut()
+    }
+
     const fn line(&mut self, what: &What) -> &mut usize {
         match what {
             What::Answer => &mut self.answers,
-            What::Copy | What::Once(..) | What::Kept(_) => &mut self.deliveries,
+            What::Copy | What::Once { .. } | What::Kept(_) => &mut self.deliveries,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::protocol::{
     payload::{Ack, Nack},
     record::{Change, Ending},
 };
+use std::mem;
 use uuid::Uuid;
 
 /// What the sender of a message hears whose time to live ran out.
@@ -35,7 +36,7 @@ impl Router {
     fn next_for(&self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
         let agent = self.roster.get(agent)?;
         let id = agent.client?;
-        let stream = agent.outbox.next(self.session(id)?.in_flight_max())?;
+        let stream = agent.outbox.next(self.seat_of(id)?.in_flight_max())?;
         let (_, key) = *self.streams[stream].waiting.front()?;
         #[cfg(test)]
         let key = self.swapped(stream).unwrap_or(key);
@@ -60,38 +61,68 @@ impl Router {
             if !is_recorded {
                 self.record_attempt(key);
             }
-            if let Some(frame) = self.frame_of(key, client) {
+            if let Some(frame) = self.frame_of(key) {
                 self.hand(client, frame, What::Kept(key));
             }
         } else if let Some(message) = self.messages.remove(key) {
             self.alarms.remove(message.alarm, Alarm::Message(key));
-            if let Body::Once(frame) = message.body {
-                self.hand(client, frame, What::Once(message.from, message.send_id));
-            }
+            self.hand_out_once(client, message);
         }
         self.refresh_turn(stream);
         self.close_if_over(stream);
     }
 
-    /// An at-least-once message as it goes to this connection, this time.
-    fn frame_of(&mut self, key: MessageKey, client: ClientId) -> Option<Frame> {
-        let mut head = self.room(HEAD_BYTES);
+    /// An at-most-once message goes to its recipient's connection.
+    pub(super) fn hand_out_once(&mut self, client: ClientId, mut message: Message) {
+        let Body::Once(frame) = &mut message.body else { return };
+        let frame = mem::take(frame);
+        if message.is_replay {
+            self.memory.inside -= message.bytes;
+            return self.hand(client, frame, What::Copy);
+        }
+        let (from, order) = (message.from, message.order);
+        if self.seat_of(client).is_some_and(|seat| seat.capabilities.resume) {
+            let (frame, send_id) = (self.repeatable(frame), message.send_id.clone());
+            message.body = Body::Once(frame.clone());
+            self.put_by(message);
+            self.hand(client, frame, What::Once { from, send_id, order });
+        } else {
+            self.lose_track(message.stream, message.seq);
+            self.hand(client, frame, What::Once { from, send_id: message.send_id, order });
+        }
+    }
+
+    /// An at-least-once message as it goes out this time.
+    fn frame_of(&mut self, key: MessageKey) -> Option<Frame> {
+        let room = self.room(HEAD_BYTES);
         let message = &self.messages[key];
-        let (kept, session) = (message.kept()?, self.session(client)?);
+        Some(self.frame_again(room, message, message.kept()?, true))
+    }
+
+    /// A message that was kept, as it goes out this time.
+    pub(super) fn frame_again(
+        &self,
+        mut head: Vec<u8>,
+        message: &Message,
+        kept: &Kept,
+        requires_ack: bool,
+    ) -> Frame {
         let Kept { id, shared, speaker, .. } = kept;
+        let to = &self.roster[message.to];
+        let session = to.session.as_deref().map_or("", |session| &session.id);
         let delivery = Delivery {
             seq: message.seq,
-            session_id: (&*session.speaker.session).into(),
+            session_id: session.into(),
             original_to: kept.to_everyone.then(|| EVERYONE.into()),
             attempt: kept.attempts,
-            requires_ack: true,
+            requires_ack,
             sender: Some(Sender { session: (&*speaker.session).into(), auth: speaker.proof }),
         };
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);
-        let to = self.roster[message.to].name.as_str();
+        let to = to.name.as_str();
         Head { id, ts: self.now.unix_ms, to, delivery }.append(&mut head, shared.len());
-        Some(Frame { head, shared: Some(shared.clone()) })
+        Frame { head, shared: Some(shared.clone()) }
     }
 
     /// The first of a stream's waiting messages changed: its recipient's outbox has to know.
@@ -123,7 +154,11 @@ impl Router {
         let message = self.messages.remove(key)?;
         self.alarms.remove(message.alarm, Alarm::Message(key));
         self.streams[message.stream].forget(message.seq);
-        self.release(Some(message.to), message.from, message.bytes);
+        if message.is_replay {
+            self.memory.inside -= message.bytes;
+        } else {
+            self.release(Some(message.to), message.from, message.bytes);
+        }
         if let Body::Kept(kept) = &message.body {
             self.deliveries.remove(&kept.id);
             if matches!(kept.state, State::OnWay { .. }) {
@@ -152,8 +187,9 @@ impl Router {
             over.extend(waiting.map(|(_, key)| *key).filter(|key| self.was_delivered(*key)));
         }
         for key in over {
-            if self.end(key, Ending::Acknowledged).is_some() {
+            if let Some(message) = self.end(key, Ending::Acknowledged) {
                 self.counts.acknowledged += 1;
+                self.put_by(message);
             }
         }
         self.pump(agent);
@@ -235,6 +271,10 @@ impl Router {
     }
 
     pub(super) fn expire(&mut self, key: MessageKey, why: &str) {
+        if self.messages.get(key).is_some_and(|message| message.is_replay) {
+            self.settle(key);
+            return;
+        }
         self.counts.expired += 1;
         self.fail(key, NackCode::Expired, why.to_owned());
     }

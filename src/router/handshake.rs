@@ -1,23 +1,28 @@
-//! From the first byte to WELCOME: who may have a session, and under which name.
+//! From the first byte to WELCOME: who may speak, and under which name.
 
 use super::{
     AgentKey, ClientId, Router, Stopping,
     alarm::Alarm,
-    client::{Client, Contender, Session, Stage, Window},
+    client::{Client, Contender, Seat, Stage, Window},
     message::Speaker,
 };
 use crate::protocol::{
     PROTOCOL,
-    code::{ErrorCode, NackCode, Violation},
+    code::{ErrorCode, Violation},
     deliver::Proof,
     envelope::{self, Envelope, Kind},
     name::Name,
-    payload::{Capabilities, Hello, Resume, Server, Welcome},
+    payload::{Capabilities, Hello, Server, Welcome},
+    secret::Secret,
 };
 use std::mem;
 
-/// Why a connection gets no session.
-type Refusal = (ErrorCode, String);
+/// Why a token takes nothing up.
+const NOT_GOOD: &str =
+    "the token was used before, is out of date, or is another name's; this is a fresh session";
+
+/// Why a connection gets no name.
+pub(super) type Refusal = (ErrorCode, String);
 
 impl Router {
     pub(super) fn connected(&mut self, id: ClientId) {
@@ -49,17 +54,19 @@ impl Router {
         }
     }
 
-    /// A frame of a connection that has no session yet.
+    /// A frame of a connection that is nobody yet.
     pub(super) fn frame_of_stranger(&mut self, id: ClientId, json: &[u8]) {
         const REQUIRED: &str = "the first frame is HELLO or RESUME";
         match Envelope::read(json) {
             Ok(envelope) => match envelope.kind {
-                Kind::Hello => {
-                    if let Err((code, message)) = self.hello(id, &envelope) {
+                Kind::Hello | Kind::Resume => {
+                    if let Err((code, message)) = self.introduce(id, &envelope) {
                         self.violated(id, envelope.breaks(code, message));
                     }
+                    if let Some(agent) = self.agent_of(id) {
+                        self.pump(agent);
+                    }
                 }
-                Kind::Resume => self.resume(id, &envelope),
                 _ => self.violated(id, envelope.breaks(ErrorCode::HandshakeRequired, REQUIRED)),
             },
             Err(violation) if violation.code.is_fatal() => self.violated(id, violation),
@@ -73,16 +80,10 @@ impl Router {
         }
     }
 
-    /// Taking up a session is not served yet.
-    pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>) {
-        match envelope.typed::<Resume>(envelope.payload) {
-            Ok(_) => self.nack(
-                id,
-                &envelope.id,
-                NackCode::Unauthorized,
-                "this daemon can't resume sessions yet; say HELLO for a fresh one",
-            ),
-            Err(violation) => self.violated(id, violation),
+    fn introduce(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Refusal> {
+        match envelope.kind {
+            Kind::Resume => self.resume_first(id, envelope),
+            _ => self.hello(id, envelope),
         }
     }
 
@@ -107,9 +108,11 @@ impl Router {
         };
         let name = Name::parse(&text)
             .map_err(|why| (ErrorCode::InvalidName, format!("{text:.80?}: {why}")))?;
-        if hello.session.is_some_and(|session| session.resume_token.is_some()) {
-            let why = "this daemon can't resume sessions yet; this is a fresh one";
-            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
+        if let Some(token) = hello.session.and_then(|session| session.resume_token) {
+            if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name.as_str())) {
+                return self.take_over(id, agent, name, hello.capabilities);
+            }
+            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, NOT_GOOD));
         }
         let agent = self.roster.find(name.as_str());
         match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
@@ -117,6 +120,21 @@ impl Router {
             None => self.seat(id, name, hello.capabilities, Proof::Claim)?,
         }
         Ok(())
+    }
+
+    /// A session goes on with this connection, whoever has it now.
+    pub(super) fn take_over(
+        &mut self,
+        id: ClientId,
+        agent: AgentKey,
+        name: Name,
+        capabilities: Capabilities,
+    ) -> Result<(), Refusal> {
+        if let Some(older) = self.roster[agent].client {
+            let why = "another connection took this session up with its token";
+            self.violated(older, Violation::new(ErrorCode::SessionReplaced, why));
+        }
+        self.seat(id, name, capabilities, Proof::Token)
     }
 
     fn welcome_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
@@ -174,7 +192,11 @@ impl Router {
     pub(super) fn fill_vacated(&mut self) {
         while let Some(agent) = self.vacated.pop() {
             let Some(vacant) = self.roster.get_mut(agent) else { continue };
-            if vacant.contenders.is_empty() || self.stopping != Stopping::No {
+            // It may be taken again: a session went on with another connection.
+            if vacant.client.is_some()
+                || vacant.contenders.is_empty()
+                || self.stopping != Stopping::No
+            {
                 continue;
             }
             let id = vacant.contenders.remove(0);
@@ -189,6 +211,7 @@ impl Router {
             if let Err((code, message)) = self.seat(id, name, capabilities, Proof::Claim) {
                 self.violated(id, Violation::new(code, message));
             }
+            self.pump(agent);
             self.gate(id, true);
             for frame in frames {
                 self.frame(id, &frame);
@@ -196,7 +219,7 @@ impl Router {
         }
     }
 
-    /// Gives a free name to a connection, and with it whatever waits for the name.
+    /// Gives a free name to a connection. Whatever waits for the name goes out when it is pumped.
     fn seat(
         &mut self,
         id: ClientId,
@@ -228,34 +251,23 @@ impl Router {
             self.alarms.remove(at, Alarm::Agent(agent));
         }
         self.keep_agent(agent);
-        self.start_session(id, agent, capabilities, proof);
-        self.pump(agent);
+        self.welcome(id, agent, capabilities, proof);
         Ok(())
     }
 
-    fn start_session(
-        &mut self,
-        id: ClientId,
-        agent: AgentKey,
-        capabilities: Capabilities,
-        proof: Proof,
-    ) {
-        let session_id = format!("s-{}", self.random_hex(8));
-        let resume_token = self.random_hex(32);
-        // Nobody is promised what is not served yet.
-        let capabilities = Capabilities { resume: false, ..capabilities };
+    fn welcome(&mut self, id: ClientId, agent: AgentKey, capabilities: Capabilities, proof: Proof) {
+        let (session_id, resume_token) = self.renew_session(agent, capabilities, proof);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.agent = Some(agent);
         client.heard = self.now.monotonic;
-        client.stage = Stage::Member(Box::new(Session {
-            speaker: Speaker { session: session_id.as_str().into(), proof },
+        client.stage = Stage::Member(Box::new(Seat {
+            speaker: Speaker { session: session_id.clone(), proof },
             capabilities,
-            subscriptions: Vec::new(),
             tap: None,
         }));
         let welcome = Welcome {
-            session_id,
-            resume_token,
+            session_id: session_id.to_string(),
+            resume_token: resume_token.reveal().to_owned(),
             agent: self.roster[agent].name.to_string(),
             capabilities,
             server: Server {

@@ -60,6 +60,8 @@ enum Waiting {
     Again(Promise, AgentKey, Content),
     /// Numbers of a stream, up to this one.
     Numbers(StreamKey, u64),
+    /// Subscriptions changed, as this connection asked with this id.
+    Subscribed(ClientId, SendId),
 }
 
 /// A SEND that is being kept.
@@ -163,6 +165,16 @@ impl Router {
         self.wait_for(said, Waiting::Again(promise, from, content));
     }
 
+    /// Acknowledges what changed subscriptions, once all that was said until now is kept.
+    pub(super) fn acknowledge_kept(&mut self, client: ClientId, id: &str) {
+        let said = self.ledger.said;
+        if self.ledger.is_kept(said) {
+            self.acknowledge(client, id);
+        } else {
+            self.wait_for(said, Waiting::Subscribed(client, SendId::new(id)));
+        }
+    }
+
     pub(super) fn keep_agent(&mut self, agent: AgentKey) {
         let agent = &self.roster[agent];
         if agent.is_guest() {
@@ -248,6 +260,7 @@ impl Router {
                     self.answer_again(&promise, from, content)
                 }
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
+                Waiting::Subscribed(client, id) => self.acknowledge(client, id.as_str()),
             }
         }
     }
@@ -261,8 +274,10 @@ impl Router {
                 Waiting::Again(promise, from, content) => {
                     self.answer_again(&promise, from, content)
                 }
-                // The store owes them still. Who speaks at most once isn't to wait for a disk.
+                // The store owes them still. Who speaks at most once isn't to wait for a disk, nor who
+                // wants to listen.
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
+                Waiting::Subscribed(client, id) => self.acknowledge(client, id.as_str()),
             }
         }
     }

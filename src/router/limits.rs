@@ -37,6 +37,10 @@ pub struct Limits {
     pub strangers_max: usize,
     /// Subscriptions of a session.
     pub subscriptions_max: usize,
+    /// Delivered messages that a session has at hand to replay them.
+    pub replay_messages_max: usize,
+    /// Their bytes.
+    pub replay_bytes_max: usize,
     /// SENDs of a name that are remembered to know their doubles.
     pub doubles_max: usize,
     /// Those of all names together; beyond it, a name that sends keeps [`doubles_min`](Self::doubles_min).
@@ -68,6 +72,8 @@ impl Default for Limits {
             streams_max: 65_536,
             strangers_max: 256,
             subscriptions_max: 256,
+            replay_messages_max: 1_000,
+            replay_bytes_max: 16 << 20,
             doubles_max: 4_096,
             doubles_total_max: 1 << 19,
             doubles_min: 64,

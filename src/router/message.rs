@@ -30,6 +30,9 @@ pub(super) struct Message {
     pub(super) expires: Moment,
     /// When its alarm goes off.
     pub(super) alarm: Moment,
+    /// It was delivered before and comes again at the recipient's wish: no queue has it, and its sender
+    /// hears nothing more of it.
+    pub(super) is_replay: bool,
     pub(super) body: Body,
 }
 

@@ -74,6 +74,7 @@ impl Router {
             bytes,
             expires,
             alarm: expires,
+            is_replay: false,
             body: Body::Kept(kept_again(row)),
         });
         self.alarms.set(expires, Alarm::Message(key));
@@ -130,7 +131,7 @@ impl Router {
 
     fn room_again(&self, to: AgentKey, from: AgentKey, bytes: usize) -> Result<(), Refusal> {
         let agent = &self.roster[to];
-        let held = self.memory.inside + self.memory.outside + bytes;
+        let held = self.memory.total() + bytes;
         if held <= self.limits.memory_bytes_max && agent.outbox.has_room(&self.limits, from, bytes)
         {
             return Ok(());

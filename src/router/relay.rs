@@ -180,8 +180,8 @@ impl Router {
         if !self.taps.contains(&client) {
             self.taps.push(client);
         }
-        if let Some(session) = self.session_mut(client) {
-            session.tap = Some(Tap { asked: send_id.into(), lost: 0 });
+        if let Some(seat) = self.seat_mut(client) {
+            seat.tap = Some(Tap { asked: send_id.into(), lost: 0 });
         }
     }
 
@@ -197,7 +197,7 @@ impl Router {
             guests: (self.members - here) as u64,
             streams: self.streams.len() as u64,
             messages: self.messages.len() as u64,
-            memory_bytes: (self.memory.inside + self.memory.outside) as u64,
+            memory_bytes: self.memory.total() as u64,
             memory_bytes_max: self.limits.memory_bytes_max as u64,
             counts: self.counts,
             daemon: self.about_daemon.as_deref(),
@@ -221,11 +221,12 @@ impl Router {
 
     fn row(&self, agent: AgentKey) -> AgentRow<'_> {
         let agent = &self.roster[agent];
-        let session = agent.client.and_then(|client| self.session(client));
+        let seat = agent.client.and_then(|client| self.seat_of(client));
+        let session = agent.session.as_deref();
         AgentRow {
             name: agent.name.as_str().into(),
-            here: session.is_some(),
-            session: session.map(|session| (&*session.speaker.session).into()),
+            here: seat.is_some(),
+            session: seat.map(|seat| (&*seat.speaker.session).into()),
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
             queued_bytes: agent.outbox.total().bytes as u64,
@@ -266,7 +267,7 @@ impl Router {
             Spoken { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let delivery = Delivery {
             seq,
-            session_id: (&*self.session(client)?.speaker.session).into(),
+            session_id: (&*self.seat_of(client)?.speaker.session).into(),
             original_to: None,
             attempt: 1,
             requires_ack: false,

@@ -6,14 +6,17 @@ use super::{
     doubles::{Content, Standing},
     hash::FastMap,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+    replay::Replay,
+    session::Session,
 };
 use crate::protocol::{
     Now,
     code::NackCode,
     record::{
         AgentRecord, Change, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
-        StreamRecord,
+        SessionRecord, StreamRecord,
     },
+    topic::Pattern,
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -59,6 +62,9 @@ impl Router {
             let agent = self.restore_agent(record);
             places.agents.insert(number, agent);
         }
+        for (_, record) in image.sessions {
+            self.restore_session(record, &places);
+        }
         for (_, record) in image.streams {
             self.restore_stream(&record, &mut places);
         }
@@ -75,6 +81,7 @@ impl Router {
             self.dead.add(dead.id, number, dead.to);
         }
         for key in self.streams.keys() {
+            self.streams[key].guess_gone();
             self.refresh_turn(key);
             self.close_if_over(key);
         }
@@ -94,6 +101,37 @@ impl Router {
             self.alarms.set(at, Alarm::Agent(key));
         }
         key
+    }
+
+    /// Whoever had it is away now, and may come back.
+    fn restore_session(&mut self, record: SessionRecord, places: &Places) {
+        let Some(agent) = places.agents.get(&record.agent).copied() else {
+            self.keep(Change::SessionEnded { agent: record.agent });
+            return;
+        };
+        // They were checked when they were taken; what isn't one now would match nothing.
+        let patterns = record.subscriptions.iter().filter_map(|text| Pattern::parse(text).ok());
+        let subscriptions: Vec<_> = patterns.collect();
+        for pattern in &subscriptions {
+            self.subscriptions.add(pattern, agent);
+        }
+        for hash in [Some(record.token), record.spent].into_iter().flatten() {
+            self.tokens.insert(hash, agent);
+        }
+        self.roster[agent].session = Some(Box::new(Session {
+            id: record.id,
+            token: record.token,
+            spent: record.spent,
+            expires: record.expires,
+            capabilities: record.capabilities,
+            subscriptions,
+            replay: Replay::default(),
+        }));
+        match record.expires {
+            Some(at) => self.alarms.set(at, Alarm::Session(agent)),
+            // It was in use when the daemon ended.
+            None => self.leave_session(agent),
+        }
     }
 
     fn restore_stream(&mut self, record: &StreamRecord, places: &mut Places) {
@@ -143,6 +181,7 @@ impl Router {
             bytes,
             expires: record.expires,
             alarm: record.expires,
+            is_replay: false,
             body: Body::Kept(Kept {
                 id: record.id,
                 shared: message.shared.clone(),

@@ -1,7 +1,8 @@
 //! Known names, and who is here under them.
 
 use super::{
-    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox, slots::Slots,
+    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox,
+    session::Session, slots::Slots,
 };
 use crate::protocol::{
     Moment,
@@ -18,6 +19,8 @@ pub(super) struct Agent {
     pub(super) name: Name,
     /// Its connection, while it is here.
     pub(super) client: Option<ClientId>,
+    /// What it takes up again when it comes back. A guest has none.
+    pub(super) session: Option<Box<Session>>,
     /// Since when it is here, or away.
     pub(super) since_unix_ms: u64,
     /// When its name is to be forgotten, while it is away.
@@ -68,6 +71,7 @@ impl Roster {
             number,
             name,
             client: None,
+            session: None,
             since_unix_ms: 0,
             forget_at: None,
             outbox: Outbox::default(),
@@ -118,6 +122,15 @@ impl Roster {
         &self.here
     }
 
+    /// Whose session has most at hand to replay it.
+    pub(super) fn most_replay(&self) -> Option<AgentKey> {
+        let agents = self.names.values().filter_map(|key| {
+            let agent = &self.agents[*key];
+            Some((agent.session.as_deref()?.replay.bytes(), agent.number, *key))
+        });
+        agents.max().map(|(_, _, key)| key)
+    }
+
     /// Known names, guests too.
     pub(super) fn len(&self) -> usize {
         self.agents.len()
@@ -141,6 +154,13 @@ impl Roster {
             .collect();
         names.sort_unstable();
         names
+    }
+
+    /// All of them, in the order they became known.
+    pub(super) fn keys(&self) -> Vec<AgentKey> {
+        let mut keys: Vec<_> = self.names.values().copied().collect();
+        keys.sort_unstable_by_key(|key| self.agents[*key].number);
+        keys
     }
 
     #[cfg(test)]

@@ -145,6 +145,7 @@ impl Router {
             let (code, message) = self.unknown(name);
             return self.refuse(said.client, &said.envelope.id, code, message);
         };
+        self.make_room(said.bytes);
         match self.judge_recipient(said, to) {
             Verdict::Take(stream) => {
                 self.counts.taken += 1;
@@ -181,6 +182,7 @@ impl Router {
         let mut share = Share { had, number, ..Share::default() };
         let mut shared = None;
         for to in recipients {
+            self.make_room(said.bytes);
             match self.judge_recipient(said, to) {
                 Verdict::Take(stream) => {
                     let shared = shared.get_or_insert_with(|| self.shared(said));
@@ -250,11 +252,26 @@ impl Router {
     fn recipients(&self, said: &Said<'_>) -> Vec<AgentKey> {
         let mut recipients = Vec::new();
         match said.envelope.topic.as_deref() {
-            Some(topic) => self.subscriptions.collect(topic, &mut recipients),
+            Some(topic) => {
+                self.subscriptions.collect(topic, &mut recipients);
+                recipients.retain(|agent| self.hears_topics(*agent, said.requires_ack));
+            }
             None => recipients.extend_from_slice(self.roster.here()),
         }
         recipients.retain(|agent| *agent != said.from);
         recipients
+    }
+
+    /// Whether a subscriber is here, or takes up its session again and is to find such mail then.
+    fn hears_topics(&self, agent: AgentKey, requires_ack: bool) -> bool {
+        let agent = &self.roster[agent];
+        agent.client.is_some()
+            || requires_ack
+                && agent.session.as_deref().is_some_and(|session| {
+                    session.capabilities.resume
+                        && session.capabilities.ack
+                        && session.is_good_at(self.now.monotonic)
+                })
     }
 
     fn judge_recipient(&self, said: &Said<'_>, to: AgentKey) -> Verdict {
@@ -262,11 +279,11 @@ impl Router {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
         };
         let name = &agent.name;
-        match agent.client.and_then(|client| self.session(client)) {
+        match agent.client.and_then(|client| self.seat_of(client)) {
             None if !said.requires_ack || agent.is_guest() => {
                 return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
             }
-            Some(session) if said.requires_ack && !session.capabilities.ack => {
+            Some(seat) if said.requires_ack && !seat.capabilities.ack => {
                 let message = format!("{name} doesn't acknowledge: send without requires_ack");
                 return Verdict::Refuse(NackCode::NoAck, message);
             }
@@ -285,7 +302,7 @@ impl Router {
         if said.requires_ack && self.ledger.backlog() >= self.limits.backlog_max {
             return Verdict::Busy(agent.outbox.total().messages);
         }
-        let held = self.memory.inside + self.memory.outside + said.bytes;
+        let held = self.memory.total() + said.bytes;
         if held > self.limits.memory_bytes_max
             || !agent.outbox.has_room(&self.limits, said.from, said.bytes)
         {
@@ -342,6 +359,7 @@ impl Router {
             bytes,
             expires: said.expires,
             alarm: said.expires,
+            is_replay: false,
             body,
         });
         self.streams[stream].wait(seq, message);
@@ -370,11 +388,11 @@ impl Router {
         let room = self.room(if shared.is_some() && is_large { HEAD_BYTES } else { said.bytes });
         let recipient = &self.roster[to];
         let client = recipient.client.expect("who is away gets no at-most-once mail");
-        let session = self.session(client).expect("an agent that is here has a session");
+        let seat = self.seat_of(client).expect("an agent that is here has a seat");
         let speaker = self.speaker(said);
         let delivery = Delivery {
             seq,
-            session_id: (&*session.speaker.session).into(),
+            session_id: (&*seat.speaker.session).into(),
             original_to: shared.map(|_| EVERYONE.into()),
             attempt: 1,
             requires_ack: false,
@@ -387,21 +405,42 @@ impl Router {
         let bytes = frame.bytes();
         let waits = !self.streams[stream].waiting.is_empty()
             || seq > self.streams[stream].reserved
-            || recipient.outbox.next(session.in_flight_max()).is_some()
+            || recipient.outbox.next(seat.in_flight_max()).is_some()
             || !self.clients[&client].window.has_room(bytes, self.limits.window_bytes);
         if waits {
             return Some(frame);
         }
+        let resumes = seat.capabilities.resume;
         self.counts.delivered += 1;
         self.roster[to].outbox.charge(said.from, bytes);
         self.memory.inside += bytes;
-        let what = What::Once(said.from, SendId::new(&said.envelope.id));
-        self.hand(client, frame, what);
+        let (send_id, order) = (SendId::new(&said.envelope.id), self.ledger.last.delivery);
+        if resumes {
+            let (from, expires, body) = (said.from, said.expires, Body::Once(frame));
+            let (alarm, is_replay) = (expires, false);
+            let message = Message {
+                from,
+                to,
+                stream,
+                seq,
+                order,
+                send_id,
+                bytes,
+                expires,
+                alarm,
+                is_replay,
+                body,
+            };
+            self.hand_out_once(client, message);
+        } else {
+            self.lose_track(stream, seq);
+            self.hand(client, frame, What::Once { from: said.from, send_id, order });
+        }
         None
     }
 
     pub(super) fn speaker(&self, said: &Said<'_>) -> &Speaker {
-        &self.session(said.client).expect("only a member's SEND is taken").speaker
+        &self.seat_of(said.client).expect("only a member's SEND is taken").speaker
     }
 
     /// What all recipients get.

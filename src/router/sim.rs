@@ -11,7 +11,7 @@ mod model;
 mod steps;
 
 use super::{
-    ClientId, Frame, Input, Limits, Output, Router, StreamKey,
+    ClientId, CloseReason, Frame, Input, Limits, Output, Router, StreamKey,
     client::{Stage, What},
     message::State,
 };
@@ -34,6 +34,8 @@ pub(super) enum Canary {
     LostRedelivery,
     /// What an ended connection didn't take is dropped without a word.
     SilentDrop,
+    /// Of what was missed, the first message doesn't come again.
+    LostReplay,
 }
 
 const SEEDS: u64 = 200;
@@ -62,6 +64,7 @@ fn planted_bugs_are_found() {
         (Canary::SwappedOrder, "overtakes"),
         (Canary::LostRedelivery, "nobody was told"),
         (Canary::SilentDrop, "nobody was told"),
+        (Canary::LostReplay, "is to come again"),
     ] {
         let fails = |seed| Some((seed, World::run(seed, Some(canary)).err()?));
         let found = (0..SEEDS).find_map(fails);
@@ -88,13 +91,42 @@ struct Actor {
     written: usize,
     /// DELIVERs that it may acknowledge.
     heard: Vec<Heard>,
-    patterns: BTreeSet<&'static str>,
+    /// The token it showed.
+    claim: Option<String>,
+    /// What it said last that it had heard.
+    asked: Vec<Place>,
     nonce: Option<String>,
 }
 
 impl Actor {
     fn unwritten_bytes(&self) -> usize {
         self.unwritten.iter().map(|handed| handed.bytes).sum::<usize>() - self.written
+    }
+}
+
+/// A stream to an agent, and the last number of it that was heard.
+#[derive(Clone, Debug)]
+struct Place {
+    topic: String,
+    peer: String,
+    last_seq: u64,
+}
+
+/// A name's last session, as its client knows it.
+#[derive(Debug)]
+struct Tenure {
+    id: String,
+    token: String,
+    spent: Option<String>,
+    patterns: BTreeSet<&'static str>,
+    resumes: bool,
+    acknowledges: bool,
+    away_since: Option<u64>,
+}
+
+impl Tenure {
+    fn is_good_at(&self, now: u64) -> bool {
+        self.away_since.is_none_or(|since| now < since + limits().resume_window_ms)
     }
 }
 
@@ -117,6 +149,7 @@ struct World {
     router: Router,
     now: u64,
     actors: BTreeMap<ClientId, Actor>,
+    tenures: BTreeMap<String, Tenure>,
     next_client: u64,
     next_send: u64,
     said: u64,
@@ -136,6 +169,7 @@ impl World {
             router,
             now: 1_000,
             actors: BTreeMap::new(),
+            tenures: BTreeMap::new(),
             next_client: 1,
             next_send: 1,
             said: 0,
@@ -183,7 +217,8 @@ impl World {
             55..60 => self.give_back(),
             60..84 => self.read(),
             84..87 => self.subscribe(),
-            87..89 => self.lie(),
+            87..88 => self.lie(),
+            88..89 => self.resume(),
             89..90 => self.stall(),
             90..92 => self.kill_readers(),
             92..93 => {
@@ -225,6 +260,7 @@ impl World {
         if !matches!(input, Input::Frame(..)) {
             self.note(format!("{input:?}"));
         }
+        self.model.now = self.now;
         let before = self.members();
         let mut out = Vec::new();
         self.router.handle(now, input, &mut out);
@@ -237,6 +273,7 @@ impl World {
             self.router.handle(now, Input::Kept(self.said), &mut out);
         }
         if let Some(id) = gone {
+            self.leave(id, true);
             self.actors.remove(&id);
         }
         for output in out {
@@ -250,9 +287,9 @@ impl World {
             Output::Frame(id, frame) => self.take_frame(id, &frame)?,
             Output::Close(id, reason) => {
                 self.note(format!("    close {id:?} {reason:?}"));
+                self.leave(id, reason != CloseReason::Bye);
                 if let Some(actor) = self.actors.get_mut(&id) {
                     actor.is_closing = true;
-                    actor.name = None;
                 }
             }
             Output::HangUp(id) => {
@@ -265,6 +302,52 @@ impl World {
             Output::Gate(..) | Output::Log(_) | Output::Keep(_) | Output::Query(..) => {}
             Output::Stopped => return Err("nobody asked it to stop".to_owned()),
         }
+        Ok(())
+    }
+
+    /// A connection ends; what becomes of its agent's session?
+    fn leave(&mut self, id: ClientId, is_kept: bool) {
+        let Some(name) = self.actors.get_mut(&id).and_then(|actor| actor.name.take()) else {
+            return;
+        };
+        self.model.left(id);
+        if !is_kept {
+            self.tenures.remove(&name);
+        } else if let Some(tenure) = self.tenures.get_mut(&name) {
+            tenure.away_since = Some(self.now);
+        }
+    }
+
+    /// Somebody is here: in the session that it showed a good token for, or in a new one.
+    fn welcome(&mut self, id: ClientId, welcome: &Value) -> Checked {
+        let text = |key: &str| welcome[key].as_str().unwrap_or_default().to_owned();
+        let (name, session, token) =
+            (text("agent").to_lowercase(), text("session_id"), text("resume_token"));
+        let Some(actor) = self.actors.get_mut(&id) else { return Ok(()) };
+        actor.name = Some(name.clone());
+        let claim = actor.claim.take();
+        if name.starts_with('@') {
+            return Ok(());
+        }
+        let before = self.tenures.remove(&name);
+        let is_good = before.as_ref().is_some_and(|before| {
+            Some(&before.token) == claim.as_ref() && before.is_good_at(self.now)
+        });
+        if is_good != before.as_ref().is_some_and(|before| before.id == session) {
+            return Err(format!("{claim:?} makes {session} of {before:?}"));
+        }
+        let before = before.filter(|_| is_good);
+        let granted = |key: &str| welcome["capabilities"][key].as_bool().unwrap_or_default();
+        let tenure = Tenure {
+            id: session,
+            token,
+            spent: before.as_ref().map(|before| before.token.clone()),
+            patterns: before.map(|before| before.patterns).unwrap_or_default(),
+            resumes: granted("resume"),
+            acknowledges: granted("ack"),
+            away_since: None,
+        };
+        self.tenures.insert(name, tenure);
         Ok(())
     }
 
@@ -281,7 +364,17 @@ impl World {
         }
         let mut once = None;
         match envelope.kind {
-            Kind::Welcome => actor.name = payload["agent"].as_str().map(str::to_lowercase),
+            Kind::Welcome => self.welcome(id, &payload)?,
+            Kind::Sync => {
+                let name = actor.name.clone().unwrap_or_default();
+                self.model.synced(id, &name, &payload);
+            }
+            Kind::Nack if payload["code"] == "STALE" => {
+                // Before WELCOME nobody else knows whose streams they are.
+                if let Some(name) = &actor.name {
+                    self.model.is_stale(name, &actor.asked)?;
+                }
+            }
             Kind::Ping => actor.nonce = payload["nonce"].as_str().map(str::to_owned),
             Kind::Deliver if envelope.from.as_deref() != Some("@relay") => {
                 let (heard, seq, attempt) = model::heard(&envelope, &payload)?;
@@ -298,7 +391,10 @@ impl World {
             }
             _ => {}
         }
-        actor.unwritten.push_back(Handed { bytes: bytes.len(), once });
+        let handed = Handed { bytes: bytes.len(), once };
+        if let Some(actor) = self.actors.get_mut(&id) {
+            actor.unwritten.push_back(handed);
+        }
         Ok(())
     }
 
@@ -328,11 +424,18 @@ impl World {
             self.next_client += 1;
             self.actors.insert(id, Actor::default());
             self.handle(Input::Connected(id))?;
-            self.say(id, Header::new(Kind::Hello, "h", 1), &json!({"agent": name}))?;
+            let mut hello = json!({"agent": name, "capabilities": {"resume": true}});
+            if let Some(tenure) = self.tenures.get(name).filter(|_| self.seed.is_multiple_of(2)) {
+                let token = tenure.token.clone();
+                hello["session"] = json!({"resume_token": token});
+                self.claim(id, token);
+            }
+            self.say(id, Header::new(Kind::Hello, "h", 1), &hello)?;
+            self.say_resume(id, &json!({}))?;
         }
         for _ in 0..200 {
             if self.is_quiet() {
-                return Ok(());
+                return self.model.nothing_is_due();
             }
             for id in self.actors.keys().copied().collect::<Vec<_>>() {
                 self.settle_actor(id)?;
@@ -380,6 +483,9 @@ fn limits() -> Limits {
         streams_max: 50,
         strangers_max: 3,
         subscriptions_max: 3,
+        resume_window_ms: 3_000,
+        replay_messages_max: 5,
+        replay_bytes_max: 3_000,
         doubles_max: 4,
         doubles_total_max: 12,
         doubles_min: 2,
@@ -411,18 +517,24 @@ impl Router {
         }
     }
 
+    /// The canary that forgets what was missed.
+    pub(super) fn loses_replay(&self) -> bool {
+        self.canary == Some(Canary::LostReplay)
+    }
+
     /// Every delivery that is not over: the SEND's id, and to whom.
     fn held(&self) -> BTreeSet<(String, String)> {
         let name = |agent| self.roster[agent].name.folded();
         let mut held: BTreeSet<_> = self
             .messages
             .values()
+            .filter(|message| !message.is_replay)
             .map(|message| (message.send_id.as_str().to_owned(), name(message.to)))
             .collect();
         for client in self.clients.values() {
             for handed in client.window.frames() {
-                if let (What::Once(_, id), Some(agent)) = (&handed.what, client.agent) {
-                    held.insert((id.as_str().to_owned(), name(agent)));
+                if let (What::Once { send_id, .. }, Some(agent)) = (&handed.what, client.agent) {
+                    held.insert((send_id.as_str().to_owned(), name(agent)));
                 }
             }
         }

@@ -18,8 +18,12 @@ pub(super) struct Stream {
     pub(super) from_number: u64,
     /// The store knows of it.
     pub(super) is_recorded: bool,
-    /// The last number given; never goes back.
+    /// The last number given, or that an earlier daemon may have given; never goes back.
     last_seq: u64,
+    /// The last one that is known to be given.
+    spoken: u64,
+    /// The last one that was delivered and can't come again.
+    pub(super) gone: u64,
     /// Numbers that may go out, and that are being reserved for that.
     pub(super) reserved: u64,
     pub(super) asked: u64,
@@ -52,7 +56,30 @@ impl Stream {
 
     pub(super) const fn next_seq(&mut self) -> u64 {
         self.last_seq += 1;
+        self.spoken = self.last_seq;
         self.last_seq
+    }
+
+    /// The last number given, as far as that is known, for somebody who has heard this one.
+    pub(super) fn last_known(&self, heard: u64) -> u64 {
+        self.spoken.max(heard.min(self.last_seq))
+    }
+
+    /// An earlier daemon ended. Nobody knows what was delivered then, but what waits, and all that it
+    /// follows without a gap, is not: whoever has heard less has missed something.
+    pub(super) fn guess_gone(&mut self) {
+        self.spoken = self.waiting.back().map_or(0, |(seq, _)| *seq);
+        self.gone = self.spoken;
+        for (seq, _) in self.waiting.iter().rev() {
+            if *seq != self.gone {
+                break;
+            }
+            self.gone -= 1;
+        }
+    }
+
+    pub(super) fn is_waiting(&self, seq: u64) -> bool {
+        self.waiting.binary_search_by_key(&seq, |(other, _)| *other).is_ok()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -84,11 +111,14 @@ impl Stream {
         }
     }
 
-    /// The connection ended: what was on the way waits again, in order.
-    pub(super) fn take_back(&mut self) {
-        while let Some((seq, message)) = self.on_way.pop_last() {
-            self.wait(seq, message);
+    /// What was on the way beyond this number waits again, in order. Gives it back.
+    pub(super) fn take_back(&mut self, after: u64) -> Vec<MessageKey> {
+        let Some(first) = after.checked_add(1) else { return Vec::new() };
+        let taken = self.on_way.split_off(&first);
+        for (seq, message) in taken.iter().rev() {
+            self.wait(*seq, *message);
         }
+        taken.into_values().collect()
     }
 }
 
@@ -180,6 +210,8 @@ impl Streams {
             from_number,
             is_recorded: false,
             last_seq,
+            spoken: 0,
+            gone: 0,
             reserved,
             asked: reserved,
             waiting: VecDeque::new(),
@@ -206,6 +238,10 @@ impl Streams {
 
     pub(super) fn get(&self, stream: StreamKey) -> Option<&Stream> {
         self.slots.get(stream)
+    }
+
+    pub(super) fn get_mut(&mut self, stream: StreamKey) -> Option<&mut Stream> {
+        self.slots.get_mut(stream)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,3 +8,4 @@ mod queries;
 mod relay;
 mod routing;
 mod script;
+mod sessions;

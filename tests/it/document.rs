@@ -170,7 +170,7 @@ fn what_the_table_says_can_be_configured_can_be() {
         assert_eq!(Config::parse("config.toml".as_ref(), &line).unwrap(), defaults, "{line}");
         keys += 1;
     }
-    assert_eq!(keys, 12);
+    assert_eq!(keys, 13);
 }
 
 /// Types what an example carries; a member that the type doesn't know is a mistake in the example.
@@ -279,6 +279,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("default_ttl_ms", config.default_ttl_ms),
         ("queue_max_messages", config.queue_max_messages),
         ("queue_max_bytes", config.queue_max_bytes),
+        ("replay_messages", config.replay_messages),
         ("memory_max_bytes", config.memory_max_bytes),
         ("max_clients", config.max_clients),
         ("mailbox_days", config.mailbox_days),
@@ -289,6 +290,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("streams", limits.streams_max as u64),
         ("connections without a handshake", limits.strangers_max as u64),
         ("subscriptions of a session", limits.subscriptions_max as u64),
+        ("replay of a session", limits.replay_bytes_max as u64),
         ("remembered SENDs of a name", limits.doubles_max as u64),
         ("remembered SENDs of all names", limits.doubles_total_max as u64),
         ("unread answers", limits.answers_bytes_max as u64),

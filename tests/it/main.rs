@@ -17,6 +17,7 @@ mod policy;
 mod queries;
 mod raw;
 mod sandbox;
+mod sessions;
 mod stress;
 mod terminal;
 mod tidy;

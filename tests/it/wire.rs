@@ -420,8 +420,8 @@ fn capabilities_do_what_they_say() {
             {"max_inflight": 0, "supports_topics": false, "resume": true}})));
         let granted = bob.expect("WELCOME")["payload"]["capabilities"].take();
         let expected =
-            json!({"ack": true, "resume": false, "max_inflight": 0, "supports_topics": false});
-        assert_eq!(granted, expected, "nothing resumes yet");
+            json!({"ack": true, "resume": true, "max_inflight": 0, "supports_topics": false});
+        assert_eq!(granted, expected);
         ann.send("Bob", "waits", json!({"requires_ack": true}));
         ann.expect("ACK");
         assert_eq!(bob.fence(), Vec::<Value>::new());

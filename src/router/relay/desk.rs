@@ -81,7 +81,7 @@ impl Router {
     fn ask(&mut self, query: Query, desk: Desk) {
         let client = desk.first.client;
         // One of the requests before it may have ended everything.
-        if self.session(client).is_some() {
+        if self.seat_of(client).is_some() {
             self.out.push(Output::Query(client, query));
             self.desks.insert(client, desk);
         }

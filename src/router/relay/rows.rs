@@ -218,15 +218,14 @@ impl Router {
     /// Why a message that may go out has not.
     fn obstacle(&self, message: &Message) -> &'static str {
         let to = &self.roster[message.to];
-        let Some(session) = to.client.and_then(|client| self.session(client)) else {
+        let Some(seat) = to.client.and_then(|client| self.seat_of(client)) else {
             return "recipient";
         };
         let stream = &self.streams[message.stream];
         match stream.turn {
             None if message.seq > stream.reserved => "store",
             Some(turn)
-                if turn.order == message.order
-                    && to.outbox.in_flight >= session.in_flight_max() =>
+                if turn.order == message.order && to.outbox.in_flight >= seat.in_flight_max() =>
             {
                 "window"
             }

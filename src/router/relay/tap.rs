@@ -40,8 +40,7 @@ impl Router {
         let bytes = said.bytes + 4 * HEAD_BYTES;
         let fits = bytes <= self.limits.frame_bytes_max;
         let has_room = self.clients[&client].window.has_room(bytes, window_bytes);
-        let Some(Tap { asked, lost }) = self.session_mut(client).and_then(|s| s.tap.as_mut())
-        else {
+        let Some(Tap { asked, lost }) = self.seat_mut(client).and_then(|s| s.tap.as_mut()) else {
             return;
         };
         if !has_room {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Router {
     pub(super) fn audit(&self, here: &BTreeSet<String>) -> Checked {
         self.audit_names(here)?;
+        self.audit_sessions()?;
         self.audit_loads()?;
         self.roster.all().try_for_each(|agent| self.audit_queue(agent))?;
         self.streams.all().try_for_each(|stream| self.audit_stream(stream))?;
@@ -37,6 +38,34 @@ impl Router {
         ensure(listed == agents && self.members == owned.len(), || "a wrong listing".into())
     }
 
+    /// Who is here has one, its tokens lead to it, and what it has at hand is counted.
+    fn audit_sessions(&self) -> Checked {
+        let (mut tokens, mut replay) = (0, 0);
+        for key in self.roster.keys() {
+            let agent = &self.roster[key];
+            let is_here = agent.client.is_some();
+            let Some(session) = agent.session.as_deref() else {
+                ensure(!is_here || agent.is_guest(), || format!("{} has no session", agent.name))?;
+                continue;
+            };
+            for hash in [Some(session.token), session.spent].into_iter().flatten() {
+                ensure(self.tokens.get(&hash) == Some(&key), || "a token leads elsewhere".into())?;
+                tokens += 1;
+            }
+            let ends = session.expires.is_some();
+            ensure(ends != is_here, || format!("the session of {} ends: {ends}", agent.name))?;
+            let (count, bytes) = (session.replay.iter().count(), session.replay.bytes());
+            let summed: usize = session.replay.iter().map(|message| message.bytes).sum();
+            ensure(bytes == summed && bytes <= self.limits.replay_bytes_max, || {
+                format!("{bytes} of {summed} bytes are at hand")
+            })?;
+            ensure(count <= self.limits.replay_messages_max, || format!("{count} are at hand"))?;
+            replay += bytes;
+        }
+        ensure(tokens == self.tokens.len(), || format!("{tokens} tokens are good"))?;
+        ensure(replay == self.memory.replay, || format!("{replay} bytes are at hand"))
+    }
+
     /// What queues, answers and contenders count for is what there is.
     fn audit_loads(&self) -> Checked {
         let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
@@ -45,17 +74,19 @@ impl Router {
             load.messages += 1;
             load.bytes += bytes;
         };
-        for message in self.messages.values() {
+        let (again, queued): (Vec<_>, Vec<_>) =
+            self.messages.values().partition(|message| message.is_replay);
+        for message in queued {
             add(message.to, message.from, message.bytes);
         }
-        let mut inside = 0;
+        let mut inside: usize = again.iter().map(|message| message.bytes).sum();
         for client in self.clients.values() {
             inside += client.window.answers();
             if let Stage::Contender(contender) = &client.stage {
                 inside += contender.frame_bytes;
             }
             for handed in client.window.frames() {
-                if let (What::Once(from, _), Some(to)) = (&handed.what, client.agent) {
+                if let (What::Once { from, .. }, Some(to)) = (&handed.what, client.agent) {
                     add(to, *from, handed.bytes);
                 }
             }
@@ -90,8 +121,8 @@ impl Router {
         let Some(client) = agent.client.map(|client| &self.clients[&client]) else {
             return ensure(on_way == 0, || "on the way to nobody".into());
         };
-        let Stage::Member(session) = &client.stage else { return Ok(()) };
-        let most = session.in_flight_max();
+        let Stage::Member(seat) = &client.stage else { return Ok(()) };
+        let most = seat.in_flight_max();
         ensure(on_way as u64 <= most, || format!("{on_way} of {most} are on the way"))?;
         let is_idle = client.window.frames().all(|handed| matches!(handed.what, What::Answer));
         ensure(!is_idle || agent.outbox.next(most).is_none(), || {

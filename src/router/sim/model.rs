@@ -1,6 +1,6 @@
 //! What was taken and is not over, and how each message may end.
 
-use super::{Checked, ClientId, Heard};
+use super::{Checked, ClientId, Heard, Place, limits};
 use crate::protocol::envelope::{Envelope, Kind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +30,19 @@ struct Open {
     order: u64,
     payload: String,
     requires_ack: bool,
+    expires: u64,
     seq: Option<u64>,
     /// The connections that had it, and whether the last one gave it back.
     had: BTreeSet<ClientId>,
     was_given_back: bool,
+}
+
+/// A message that was delivered, some time.
+#[derive(Clone, Debug)]
+struct Past {
+    key: Key,
+    requires_ack: bool,
+    expires: u64,
 }
 
 /// A SEND while it is handled.
@@ -46,6 +55,7 @@ struct Trial {
 
 #[derive(Debug, Default)]
 pub(super) struct Model {
+    pub(super) now: u64,
     open: BTreeMap<Key, Open>,
     over: BTreeSet<Key>,
     orders: u64,
@@ -58,6 +68,15 @@ pub(super) struct Model {
     overtaken: Vec<(Key, Key)>,
     /// What may end in this step, and was heard to.
     excused: BTreeSet<Key>,
+    /// What was acknowledged, in this step and before.
+    acknowledging: BTreeSet<Key>,
+    acknowledged: BTreeSet<Key>,
+    /// What was ever delivered, by its number.
+    past: BTreeMap<Stream, BTreeMap<u64, Past>>,
+    /// Streams of which something was taken and never delivered.
+    lossy: BTreeSet<Stream>,
+    /// What a connection was promised again.
+    due: BTreeMap<(ClientId, Stream), BTreeMap<u64, Past>>,
 }
 
 impl Model {
@@ -81,11 +100,14 @@ impl Model {
 
     pub(super) fn acknowledges(&mut self, key: &Key, cumulative: bool) {
         self.excused.insert(key.clone());
+        self.acknowledging.insert(key.clone());
         let Some(stream) = self.open.get(key).map(|open| open.stream.clone()) else { return };
         let others = self.open.iter().filter(|(_, open)| {
             cumulative && open.stream == stream && open.requires_ack && !open.had.is_empty()
         });
-        self.excused.extend(others.map(|(key, _)| key.clone()));
+        let others: Vec<_> = others.map(|(key, _)| key.clone()).collect();
+        self.acknowledging.extend(others.iter().cloned());
+        self.excused.extend(others);
     }
 
     pub(super) fn gives_back(&mut self, key: &Key) {
@@ -121,6 +143,10 @@ impl Model {
         attempt: u64,
     ) -> Checked {
         let key = &heard.key;
+        let is_due = self.comes_again(client, envelope, seq)?;
+        if self.over.contains(key) && is_due {
+            return Ok(());
+        }
         if self.over.contains(key) {
             return Err(format!("{key:?} is delivered although it is over"));
         }
@@ -131,16 +157,20 @@ impl Model {
         if open.payload != envelope.payload {
             return Err(format!("{key:?} arrives as {}", envelope.payload));
         }
-        if (attempt > 1) == open.had.is_empty() || open.seq.is_some_and(|before| before != seq) {
+        let is_again = !open.had.is_empty() && open.requires_ack;
+        if (attempt > 1) != is_again || open.seq.is_some_and(|before| before != seq) {
             return Err(format!("{key:?} has attempt {attempt} and seq {seq}: {open:?}"));
         }
-        if open.had.contains(&client) && !open.was_given_back {
+        if open.had.contains(&client) && !open.was_given_back && !is_due {
             return Err(format!("{key:?} comes twice on {client:?}"));
         }
         open.seq = Some(seq);
         open.had.insert(client);
         open.was_given_back = false;
         let (order, stream) = (open.order, open.stream.clone());
+        let past =
+            Past { key: key.clone(), requires_ack: open.requires_ack, expires: open.expires };
+        self.past.entry(stream.clone()).or_default().insert(seq, past);
         self.note_overtaken(client, key, order, &stream);
         let numbers = self.numbers.entry(stream).or_default();
         numbers.insert(order, seq);
@@ -149,6 +179,89 @@ impl Model {
         is_ordered
             .then_some(())
             .ok_or_else(|| format!("{key:?} has a wrong seq {seq}: {numbers:?}"))
+    }
+
+    /// What an agent has heard, and how far.
+    pub(super) fn places(&self, name: &str) -> Vec<Place> {
+        let heard = self.past.iter().filter(|((_, to, _), _)| to == name);
+        let places = heard.map(|((peer, _, topic), past)| Place {
+            topic: topic.clone().unwrap_or_default(),
+            peer: peer.clone(),
+            last_seq: past.last_key_value().map_or(0, |(seq, _)| *seq),
+        });
+        places.collect()
+    }
+
+    /// SYNC promises everything that it says was missed.
+    pub(super) fn synced(&mut self, client: ClientId, name: &str, sync: &Value) {
+        for row in sync["streams"].as_array().into_iter().flatten() {
+            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            let topic = Some(text("topic")).filter(|topic| !topic.is_empty());
+            let stream = (text("peer").to_lowercase(), name.to_owned(), topic);
+            let last_seq = row["last_seq"].as_u64().unwrap_or_default();
+            // A stream that is over is not known any more.
+            if row["server_last_seq"].as_u64().unwrap_or_default() > last_seq
+                && let Some(past) = self.past.get(&stream)
+            {
+                let missed = past.range(last_seq + 1..).map(|(seq, past)| (*seq, past.clone()));
+                let due: Vec<_> = missed.filter(|(_, past)| self.is_wanted(past)).collect();
+                self.due.entry((client, stream)).or_default().extend(due);
+            }
+        }
+    }
+
+    /// It is not past its time, and not a dead letter.
+    fn is_wanted(&self, past: &Past) -> bool {
+        let ends = self.excused.contains(&past.key) && !self.acknowledged.contains(&past.key);
+        let is_open = self.open.contains_key(&past.key) && !ends;
+        past.expires > self.now
+            && (!past.requires_ack || is_open || self.acknowledged.contains(&past.key))
+    }
+
+    /// STALE is only for who has missed something.
+    pub(super) fn is_stale(&self, name: &str, asked: &[Place]) -> Checked {
+        let missed = asked.iter().any(|place| {
+            let topic = Some(place.topic.clone()).filter(|topic| !topic.is_empty());
+            let stream = (place.peer.clone(), name.to_owned(), topic);
+            let last = self.past.get(&stream).and_then(|past| past.last_key_value());
+            last.is_some_and(|(seq, _)| place.last_seq < *seq) || self.lossy.contains(&stream)
+        });
+        missed.then_some(()).ok_or_else(|| format!("{name} has missed nothing: {asked:?}"))
+    }
+
+    /// Whether this one was promised again; none that was is behind it.
+    fn comes_again(
+        &mut self,
+        client: ClientId,
+        envelope: &Envelope<'_>,
+        seq: u64,
+    ) -> Result<bool, String> {
+        let folded = |name: Option<&str>| name.unwrap_or_default().to_lowercase();
+        let topic = envelope.topic.as_deref().map(str::to_owned);
+        let stream = (folded(envelope.from.as_deref()), folded(envelope.to.as_deref()), topic);
+        let Some(mut due) = self.due.remove(&(client, stream.clone())) else { return Ok(false) };
+        let is_due = due.remove(&seq).is_some();
+        due.retain(|_, past| self.is_wanted(past) && !self.acknowledging.contains(&past.key));
+        if let Some((first, past)) = due.first_key_value()
+            && *first < seq
+        {
+            return Err(format!("{past:?} with seq {first} is to come again before {seq}"));
+        }
+        self.due.insert((client, stream), due);
+        Ok(is_due)
+    }
+
+    pub(super) fn left(&mut self, client: ClientId) {
+        self.due.retain(|(other, _), _| *other != client);
+    }
+
+    /// Every promise is kept.
+    pub(super) fn nothing_is_due(&self) -> Checked {
+        let mut due = self.due.iter().flat_map(|(of, due)| due.iter().map(move |due| (of, due)));
+        match due.find(|(_, (_, past))| self.is_wanted(past)) {
+            Some(late) => Err(format!("{late:?} is to come again and doesn't")),
+            None => Ok(()),
+        }
     }
 
     /// Whatever was taken before it in its stream has been delivered here before it, or is over.
@@ -187,6 +300,7 @@ impl Model {
             order: self.orders,
             payload: said.payload.clone(),
             requires_ack: said.requires_ack,
+            expires: self.now + said.ttl.unwrap_or_else(|| limits().ttl_ms),
             seq: None,
             had: BTreeSet::new(),
             was_given_back: false,
@@ -206,8 +320,20 @@ impl Model {
             if !excused.contains(&key) && stayed.contains(&open.stream.0) {
                 return Err(format!("{key:?} is gone and nobody was told: {open:?}"));
             }
+            if open.requires_ack {
+                // It was on its way once more, and is not wanted any more.
+                self.due.values_mut().for_each(|due| due.retain(|_, past| past.key != key));
+            }
+            if open.seq.is_none() {
+                self.past.entry(open.stream.clone()).or_default();
+                self.lossy.insert(open.stream);
+            }
+            if self.acknowledging.contains(&key) {
+                self.acknowledged.insert(key.clone());
+            }
             self.over.insert(key);
         }
+        self.acknowledging.clear();
         let is_open = |(_, other): &(Key, Key)| self.open.contains_key(other);
         if let Some((key, other)) = std::mem::take(&mut self.overtaken).into_iter().find(is_open) {
             return Err(format!("{key:?} overtakes {other:?}"));

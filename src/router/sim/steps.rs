@@ -1,6 +1,6 @@
 //! What the simulated clients do, and what happens to them.
 
-use super::{Actor, Checked, NAMES, PATTERNS, TOPICS, World, limits, model::Said};
+use super::{Actor, Checked, NAMES, PATTERNS, TOPICS, Tenure, World, limits, model::Said};
 use crate::{
     protocol::{
         code::{ErrorCode, Violation},
@@ -9,7 +9,7 @@ use crate::{
     },
     router::{ClientId, Input, message::FAILURES_MAX},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 impl World {
@@ -23,16 +23,85 @@ impl World {
         }
         let name = NAMES[self.below(NAMES.len())];
         let name = if self.one_in(2) { name.to_uppercase() } else { name.to_owned() };
+        let token = self.some_token(&name.to_lowercase());
+        if let Some(token) = &token {
+            self.claim(id, token.clone());
+        }
+        if token.is_some() && self.one_in(3) {
+            self.say_resume(id, &json!({"agent": name, "resume_token": token}))?;
+            if self.actors.get(&id).is_none_or(|actor| actor.name.is_some()) {
+                return Ok(());
+            }
+        }
         let most = [0, 1, 2, 256][self.below(4)];
-        let capabilities = json!({"ack": !self.one_in(8), "max_inflight": most});
+        let (ack, resume) = (!self.one_in(8), self.one_in(2));
+        let capabilities = json!({"ack": ack, "resume": resume, "max_inflight": most});
         let mut hello = json!({"agent": name, "capabilities": capabilities});
         if self.one_in(8) {
             hello = json!({"mode": "guest"});
         }
-        if self.one_in(10) {
-            hello["session"] = json!({"resume_token": "stolen"});
-        }
+        hello["session"] = json!({"resume_token": token});
         self.say(id, Header::new(Kind::Hello, "h", 1), &hello)
+    }
+
+    /// A token for a name: mostly its own, but also one that is used up, another's, or made up.
+    fn some_token(&mut self, name: &str) -> Option<String> {
+        let kind = self.below(8);
+        let own = self.tenures.get(name);
+        match kind {
+            0..4 => own.map(|tenure| tenure.token.clone()),
+            4 => own.and_then(|tenure| tenure.spent.clone()),
+            5 => self.tenures.values().next().map(|tenure| tenure.token.clone()),
+            6 => Some("stolen".to_owned()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn claim(&mut self, id: ClientId, token: String) {
+        if let Some(actor) = self.actors.get_mut(&id) {
+            actor.claim = Some(token);
+        }
+    }
+
+    pub(super) fn resume(&mut self) -> Checked {
+        let agent = |name: &String| !name.starts_with('@');
+        let Some(id) = self.some_actor(|actor| actor.name.as_ref().is_some_and(agent)) else {
+            return Ok(());
+        };
+        self.say_resume(id, &json!({}))
+    }
+
+    /// RESUME of streams that were heard, or of all, from where they were heard to, or from elsewhere.
+    pub(super) fn say_resume(&mut self, id: ClientId, more: &Value) -> Checked {
+        let Some(actor) = self.actors.get(&id) else { return Ok(()) };
+        let name = match &actor.name {
+            Some(name) => name.clone(),
+            None => more["agent"].as_str().unwrap_or_default().to_lowercase(),
+        };
+        let mut places = self.model.places(&name);
+        let (back, forwards) = (self.below(4) as u64, u64::from(self.one_in(5)));
+        for place in &mut places {
+            place.last_seq = place.last_seq.saturating_sub(back) + forwards;
+        }
+        let mut resume = more.clone();
+        if self.one_in(3) {
+            let last = places.iter().map(|place| place.last_seq).min().unwrap_or(0);
+            places.iter_mut().for_each(|place| place.last_seq = last);
+            let topics: Vec<_> = TOPICS.into_iter().chain([""]).collect();
+            resume["streams"] =
+                topics.iter().map(|topic| (*topic, json!({"last_seq": last}))).collect();
+        } else {
+            resume["streams"] = places
+                .iter()
+                .map(|place| {
+                    json!({"topic": place.topic, "peer": place.peer, "last_seq": place.last_seq})
+                })
+                .collect();
+        }
+        if let Some(actor) = self.actors.get_mut(&id) {
+            actor.asked = places;
+        }
+        self.say(id, Header::new(Kind::Resume, "r", 1), &resume)
     }
 
     pub(super) fn vanish(&mut self) -> Checked {
@@ -124,18 +193,24 @@ impl World {
 
     /// Who hears it, by the rules: nobody's queue is known here.
     pub(super) fn recipients(&self, sender: ClientId, said: &Said) -> BTreeSet<String> {
-        let hears = |actor: &Actor| match said.topic {
-            None => true,
-            Some(topic) => {
-                actor.patterns.iter().any(|pattern| Pattern::parse(pattern).unwrap().matches(topic))
-            }
+        let hears = |tenure: &Tenure, topic: &str| {
+            let is_here = tenure.away_since.is_none();
+            let waits = said.requires_ack && tenure.resumes && tenure.acknowledges;
+            let mut patterns = tenure.patterns.iter();
+            (is_here || waits && tenure.is_good_at(self.now))
+                && patterns.any(|pattern| Pattern::parse(pattern).unwrap().matches(topic))
         };
-        let others = self.actors.iter().filter(|(id, actor)| **id != sender && hears(actor));
-        let names = others.filter_map(|(_, actor)| actor.name.clone());
-        match said.to {
-            Some(name) if name != "*" => BTreeSet::from([name.to_owned()]),
-            _ => names.filter(|name| !name.starts_with('@')).collect(),
-        }
+        let mut names: BTreeSet<_> = match (said.to, said.topic) {
+            (Some(name), _) if name != "*" => return BTreeSet::from([name.to_owned()]),
+            (_, Some(topic)) => {
+                let all = self.tenures.iter().filter(|(_, tenure)| hears(tenure, topic));
+                all.map(|(name, _)| name.clone()).collect()
+            }
+            (_, None) => self.members().into_keys().collect(),
+        };
+        let own = self.actors[&sender].name.clone();
+        names.retain(|name| !name.starts_with('@') && own.as_ref() != Some(name));
+        names
     }
 
     pub(super) fn acknowledge(&mut self) -> Checked {
@@ -247,13 +322,11 @@ impl World {
         let Some(id) = self.some_member() else { return Ok(()) };
         let pattern = PATTERNS[self.below(PATTERNS.len())];
         let kind = if self.one_in(3) { Kind::Unsubscribe } else { Kind::Subscribe };
-        let Some(actor) = self.actors.get_mut(&id) else { return Ok(()) };
-        if !actor.name.as_ref().is_some_and(|name| name.starts_with('@')) {
+        let name = self.actors[&id].name.clone().unwrap_or_default();
+        if let Some(Tenure { patterns, .. }) = self.tenures.get_mut(&name) {
             match kind {
-                Kind::Unsubscribe => actor.patterns.remove(pattern),
-                _ if actor.patterns.len() < limits().subscriptions_max => {
-                    actor.patterns.insert(pattern)
-                }
+                Kind::Unsubscribe => patterns.remove(pattern),
+                _ if patterns.len() < limits().subscriptions_max => patterns.insert(pattern),
                 _ => false,
             };
         }

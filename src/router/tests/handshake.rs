@@ -186,7 +186,7 @@ fn a_handshake_has_its_time() {
             a goes
             b connects
             b says RESUME {}
-                b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"this daemon can't resume sessions yet; say HELLO for a fresh one"}
+                b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
             wait 5000
                 b < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
                 b close Fault(HandshakeTimeout)
@@ -360,7 +360,7 @@ fn a_contender_that_goes_is_forgotten() {
 }
 
 #[test]
-fn sessions_are_not_resumed_yet() {
+fn a_token_that_nobody_gave_takes_nothing_up() {
     check(
         r#"ann connects
            ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
@@ -371,14 +371,14 @@ fn sessions_are_not_resumed_yet() {
         expect![[r#"
             ann connects
             ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
-                ann < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"this daemon can't resume sessions yet; say HELLO for a fresh one"}
+                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
             ann says RESUME {"streams":7}
                 ann < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: data did not match any variant of untagged enum ResumeStreams","ref":"x"}
             ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}
-                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"this daemon can't resume sessions yet; this is a fresh one","ref":"x"}
+                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"x"}
                 ann < WELCOME {"agent":"Ann"}
             ann says RESUME {"session_id":"s-1","agent":"Ann"}
-                ann < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"this daemon can't resume sessions yet; say HELLO for a fresh one"}
+                ann < SYNC {"session_id":"s1","streams":[]}
             ann> Ann: here
                 ann < DELIVER d1 Ann -> Ann seq 1 {"body":"here"}
         "#]],
@@ -451,7 +451,7 @@ fn a_guest_sends_and_is_in_no_broadcast_and_no_listing() {
 }
 
 #[test]
-fn capabilities_are_granted_as_asked_but_for_what_is_not_served_yet() {
+fn capabilities_are_granted_as_asked() {
     check(
         r#"ann joins {"capabilities":{"ack":false,"max_inflight":3}}
            bob joins {"capabilities":{"supports_topics":false,"resume":true}}"#,
@@ -459,7 +459,7 @@ fn capabilities_are_granted_as_asked_but_for_what_is_not_served_yet() {
             ann joins {"capabilities":{"ack":false,"max_inflight":3}}
                 ann < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":3,"resume":false,"supports_topics":true}}
             bob joins {"capabilities":{"supports_topics":false,"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
         "#]],
     );
 }

@@ -239,6 +239,7 @@ fn what_is_recorded_of_a_delivery_is_what_happened_to_it() {
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             bob joins
                 keep Bob here
+                keep session of agent 2 with []
                 bob < WELCOME {"agent":"Bob"}
                 keep delivery 1: 1 attempts, 0 failures
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"waits in the mailbox"}
@@ -287,6 +288,7 @@ fn an_end_in_good_order_leaves_the_numbers_as_they_are() {
             disk shows
             stop upgrade
                 ann < BYE {"reason":"upgrade"}
+                keep session of agent 1 with [] until 601000
                 keep Ann away
                 ann close Stopping
             ann goes
@@ -317,6 +319,8 @@ fn a_name_that_is_forgotten_is_forgotten_in_the_store() {
             ann goes
             disk shows
             wait 90000000
+                keep session of agent 1 ended
+                keep session of agent 2 ended
                 keep agent 1 forgotten
                 keep delivery 1: Dead { code: Expired, why: "the name of its recipient was forgotten" }
                 keep stream 1 ended

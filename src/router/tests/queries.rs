@@ -149,6 +149,7 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
                 ann < DELIVER d4 @relay -> Ann seq 3 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
             bob joins
                 keep Bob here
+                keep session of agent 2 with []
                 bob < WELCOME {"agent":"Bob"}
                 keep delivery 1: 1 attempts, 0 failures
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"first"}
@@ -248,6 +249,7 @@ fn a_dead_letter_of_a_guest_who_is_gone_comes_back_and_its_stream_ends_with_it()
                 ann < DELIVER d2 @relay -> Ann seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
             bob joins
                 keep Bob here
+                keep session of agent 1 with []
                 bob < WELCOME {"agent":"Bob"}
                 keep delivery 1: 1 attempts, 0 failures
                 bob < DELIVER d3 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"one"}

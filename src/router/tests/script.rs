@@ -23,10 +23,13 @@
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
 //! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
 //! disk shows                        from here on, changes stand in the transcript
+//! log shows                         lines for the log, too
+//! crash                             the daemon ends and another begins with what was kept
 //! ```
 //!
-//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance. Of
-//! rows of messages in an answer of `@relay`'s stands what tells one from another.
+//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
+//! sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the token of bob's
+//! second WELCOME. Of rows of messages in an answer of `@relay`'s stands what tells one from another.
 
 use crate::{
     protocol::{
@@ -85,14 +88,19 @@ struct World {
     names: BTreeMap<ClientId, String>,
     next_client: u64,
     ids: BTreeMap<String, String>,
+    sessions: BTreeMap<String, String>,
+    /// By `NAME:NUMBER`.
+    tokens: BTreeMap<String, String>,
     /// Changes that were said, and that are kept.
     said: u64,
     kept: u64,
+    /// What is kept, and what was said since.
+    disk: Oracle,
+    changes: Vec<Change>,
     disk_holds: bool,
     disk_shows: bool,
-    /// Changes that are not kept yet, and what is.
-    changes: Vec<Change>,
-    disk: Oracle,
+    log_shows: bool,
+    limits: Limits,
     queries: Vec<(ClientId, Query)>,
     transcript: String,
 }
@@ -119,7 +127,11 @@ fn keep_text(change: &Change) -> String {
             format!("{} {is}", agent.name)
         }
         Change::AgentForgotten(agent) => format!("agent {agent} forgotten"),
-        Change::Session(session) => format!("session {} of agent {}", session.id, session.agent),
+        Change::Session(session) => {
+            let agent = session.agent;
+            let until = session.expires.map(|at| format!(" until {}", at.0)).unwrap_or_default();
+            format!("session of agent {agent} with {:?}{until}", session.subscriptions)
+        }
         Change::SessionEnded { agent } => format!("session of agent {agent} ended"),
         Change::Stream(stream) => {
             let topic = stream.topic.as_deref().unwrap_or_default();
@@ -140,18 +152,22 @@ struct Actor {
 impl World {
     fn new(limits: Limits) -> Self {
         Self {
-            router: Router::new(limits, [7; 32]),
+            router: Router::new(limits.clone(), [7; 32]),
             now: 1_000,
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
             next_client: 1,
             ids: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             said: 0,
             kept: 0,
+            disk: Oracle::default(),
+            changes: Vec::new(),
             disk_holds: false,
             disk_shows: false,
-            changes: Vec::new(),
-            disk: Oracle::default(),
+            log_shows: false,
+            limits,
             queries: Vec::new(),
             transcript: String::new(),
         }
@@ -167,6 +183,8 @@ impl World {
                 self.handle(Input::Tick);
             }
             "disk" => self.disk(rest),
+            "log" => self.log_shows = true,
+            "crash" => self.crash(),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
             _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
@@ -296,6 +314,10 @@ impl World {
     }
 
     fn say(&mut self, who: &str, kind: Kind, id: &str, header: &str, payload: &str) {
+        let mut payload = payload.to_owned();
+        for (name, token) in &self.tokens {
+            payload = payload.replace(&format!("\"{name}\""), &format!("\"{token}\""));
+        }
         let mut fields = BTreeMap::new();
         for word in header.split(' ').filter(|word| !word.is_empty()) {
             let (key, value) = word.split_once('=').expect("key=value");
@@ -307,7 +329,7 @@ impl World {
             topic: fields.get("topic").copied(),
             ..Header::new(kind, fields.get("id").copied().unwrap_or(id), 1)
         };
-        let mut members = vec![("payload", payload)];
+        let mut members = vec![("payload", payload.as_str())];
         if let Some(meta) = fields.get("meta") {
             members.push(("payload_meta", meta));
         }
@@ -396,6 +418,20 @@ impl World {
         }
     }
 
+    /// Nobody is connected any more, and what was not kept is lost.
+    fn crash(&mut self) {
+        self.router = Router::new(self.limits.clone(), [8; 32]);
+        self.clients.clear();
+        self.changes.clear();
+        self.queries.clear();
+        (self.said, self.kept) = (0, 0);
+        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
+        let mut out = Vec::new();
+        self.router.restore(now, self.disk.image(), &mut out);
+        out.iter().for_each(|output| self.show(output));
+        self.keep();
+    }
+
     fn write(&mut self, who: &str) {
         let actor = self.clients.get_mut(who).unwrap();
         let (id, bytes) = (actor.id, std::mem::take(&mut actor.unwritten));
@@ -407,8 +443,9 @@ impl World {
     fn show(&mut self, output: &Output) {
         let text = match output {
             Output::Frame(id, frame) => {
-                let text = self.frame_text(frame);
-                format!("{} < {text}", self.names[id])
+                let who = self.names[id].clone();
+                let text = self.frame_text(&who, frame);
+                format!("{who} < {text}")
             }
             Output::Gate(id, open) => {
                 format!("{} gate {}", self.names[id], if *open { "opens" } else { "shuts" })
@@ -423,24 +460,25 @@ impl World {
                 }
                 format!("keep {}", keep_text(change))
             }
+            Output::Log(_) if !self.log_shows => return,
+            Output::Log(line) => format!("log {line}"),
             Output::Query(id, query) => {
                 self.queries.push((*id, query.clone()));
                 return;
             }
-            Output::Log(_) => return,
             Output::Stopped => "stopped".to_owned(),
         };
         writeln!(self.transcript, "    {text}").unwrap();
     }
 
     /// A frame on one line: type, what it says about itself, payload.
-    fn frame_text(&mut self, frame: &Frame) -> String {
+    fn frame_text(&mut self, who: &str, frame: &Frame) -> String {
         let mut bytes = frame.head.clone();
         bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
         let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
         assert_eq!(length, bytes.len() - 4, "the length is right");
         let envelope = Envelope::read(&bytes[4..]).expect("the machine writes good envelopes");
-        let payload = self.payload_text(&envelope);
+        let payload = self.payload_text(who, &envelope);
         if envelope.kind != Kind::Deliver {
             return format!("{} {payload}", envelope.kind.as_str());
         }
@@ -460,11 +498,24 @@ impl World {
         text
     }
 
-    fn payload_text(&mut self, envelope: &Envelope<'_>) -> String {
+    fn payload_text(&mut self, who: &str, envelope: &Envelope<'_>) -> String {
         let mut payload: Value = serde_json::from_str(envelope.payload).unwrap();
         if let Some(object) = payload.as_object_mut() {
-            for key in ["nonce", "resume_token", "session_id", "server"] {
+            for key in ["nonce", "server"] {
                 object.remove(key);
+            }
+            if let Some(Value::String(token)) = object.remove("resume_token") {
+                let mut free = (1..).map(|number| format!("{who}:{number}"));
+                let name = free.find(|name| !self.tokens.contains_key(name)).unwrap();
+                self.tokens.insert(name, token);
+            }
+            if let Some(Value::String(id)) = object.remove("session_id") {
+                if let Some(known) = self.sessions.get(&id) {
+                    object.insert("session_id".to_owned(), known.as_str().into());
+                } else {
+                    let name = format!("s{}", self.sessions.len() + 1);
+                    self.sessions.insert(id, name);
+                }
             }
             let usual = serde_json::to_value(Capabilities::default()).unwrap();
             if object.get("capabilities") == Some(&usual) {
