@@ -27,10 +27,10 @@ pub struct Page {
 
 /// A `stop`'s `data`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop<'a> {
+pub struct Stop {
     /// What BYE gives as its reason: `upgrade` where another daemon follows; absent is `stop`.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A response's `payload_meta`, and what our own clients read of any other's.

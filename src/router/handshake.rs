@@ -14,6 +14,7 @@ use crate::protocol::{
     name::Name,
     payload::{Capabilities, Hello, Server, Welcome},
     secret::Secret,
+    text::Quoted,
 };
 use std::mem;
 
@@ -99,7 +100,7 @@ impl Router {
                 return Err((ErrorCode::Unauthorized, message));
             }
             Some(mode) => {
-                let message = format!("HELLO: mode {mode:.40?} is not known");
+                let message = format!("HELLO: mode {} is not known", Quoted(mode));
                 return Err((ErrorCode::Invalid, message));
             }
         }
@@ -107,7 +108,7 @@ impl Router {
             return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));
         };
         let name = Name::parse(&text)
-            .map_err(|why| (ErrorCode::InvalidName, format!("{text:.80?}: {why}")))?;
+            .map_err(|why| (ErrorCode::InvalidName, format!("{}: {why}", Quoted(&text))))?;
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
             if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name.as_str())) {
                 return self.take_over(id, agent, name, hello.capabilities);

@@ -11,6 +11,7 @@ use crate::protocol::{
     envelope::{Envelope, Kind},
     payload::{Bye, Heartbeat},
     record::Change,
+    text::Quoted,
     topic::Pattern,
 };
 use std::mem;
@@ -75,7 +76,7 @@ impl Router {
                 Ok(())
             }
             Kind::Bye => envelope.typed(envelope.payload).map(|bye: Bye| {
-                self.log(id, &format!("said BYE: {:.80?}", bye.reason));
+                self.log(id, &format!("said BYE: {}", Quoted(&bye.reason)));
                 self.close(id, CloseReason::Bye);
             }),
             Kind::Resume => {

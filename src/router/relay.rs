@@ -30,6 +30,7 @@ use crate::protocol::{
         AgentRow, Agents, HistoryRequest, Page, REPORTS, RESPONSE, ReplyMeta, ReportRequest,
         Reported, Status,
     },
+    text::Quoted,
 };
 use asked::Asked;
 use desk::Request;
@@ -61,10 +62,10 @@ impl Router {
     fn serve(&mut self, request: &Request) -> Result<Option<Query>, Refusal> {
         let asked = request.asked.as_ref().map_err(Clone::clone)?;
         self.may(request.client, asked)?;
-        if matches!(asked, Asked::Stop) {
+        if let Asked::Stop(reason) = asked {
             self.respond(request, asked.name(), &raw(&Empty {}));
-            self.log(request.client, "asked the daemon to stop");
-            self.stop("stop");
+            self.log(request.client, &format!("asked the daemon to end: {reason}"));
+            self.stop(reason);
             return Ok(None);
         }
         match self.answer_to(request, asked)? {
@@ -85,7 +86,7 @@ impl Router {
                 self.begin_tap(client, &request.send_id);
                 Served::Answer(raw(&Empty {}))
             }
-            Asked::Stop => Served::Answer(raw(&Empty {})),
+            Asked::Stop(_) => Served::Answer(raw(&Empty {})),
             Asked::Message(it) => Served::Ask(Query::Id(it.id.clone())),
             Asked::Redeliver(it) => Served::Ask(Query::Id(it.id.clone())),
             Asked::Inbox(it) => {
@@ -294,7 +295,7 @@ fn name(text: &str) -> Result<Name, Refusal> {
         return Ok(Name::made_by_daemon(text));
     }
     Name::parse(text)
-        .map_err(|why| (NackCode::Invalid, format!("{text:.80?} is nobody's name: {why}")))
+        .map_err(|why| (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(text))))
 }
 
 fn rows_wanted(page: &Page) -> usize {
@@ -310,5 +311,5 @@ fn cursor(page: &Page) -> Result<Option<u64>, Refusal> {
 }
 
 fn not_found(id: &str) -> Refusal {
-    (NackCode::NotFound, format!("no message with the id {id:.140?} is known, or not any more"))
+    (NackCode::NotFound, format!("no message with the id {} is known, or not any more", Quoted(id)))
 }

@@ -16,6 +16,7 @@ use crate::protocol::{
     frame,
     name::{EVERYONE, Name, RELAY},
     payload::{Ack, Busy, SendMeta},
+    text::Quoted,
     topic,
 };
 use std::sync::Arc;
@@ -101,7 +102,7 @@ impl Router {
         let from = self.agent_of(client).expect("a member has a name");
         let name = &self.roster[from].name;
         if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.is(claimed)) {
-            let message = format!("you are {name} and can't send as {claimed:.80?}");
+            let message = format!("you are {name} and can't send as {}", Quoted(claimed));
             return Err((NackCode::Forbidden, message));
         }
         match envelope.topic.as_deref() {
@@ -557,7 +558,7 @@ impl Router {
         if let Err(why) = Name::parse(name)
             && !name.starts_with('@')
         {
-            return (NackCode::Invalid, format!("{name:.80?} is nobody's name: {why}"));
+            return (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(name)));
         }
         let mut here: Vec<_> =
             self.roster.here().iter().map(|agent| self.roster[*agent].name.as_str()).collect();

@@ -16,6 +16,7 @@ mod independent;
 mod policy;
 mod queries;
 mod raw;
+mod resume;
 mod sandbox;
 mod sessions;
 mod stress;

@@ -7,8 +7,9 @@ use crate::{
         payload::Spoken,
         relay::{
             HistoryRequest, InboxRequest, MessageRequest, Page, REQUEST, RedeliverRequest,
-            ReportRequest,
+            ReportRequest, Stop,
         },
+        text::Quoted,
     },
     router::send::Refusal,
 };
@@ -29,7 +30,8 @@ pub(super) enum Asked {
     Redeliver(RedeliverRequest),
     Report(ReportRequest),
     Tap,
-    Stop,
+    /// With BYE's reason.
+    Stop(&'static str),
 }
 
 impl Asked {
@@ -48,12 +50,13 @@ impl Asked {
             "redeliver" => Self::Redeliver(data(spoken)?),
             "report" => Self::Report(data(spoken)?),
             "tap" => Self::Tap,
-            "stop" => Self::Stop,
+            "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
             "reload" => return Err(invalid("this daemon doesn't serve \"reload\" yet".to_owned())),
             other => {
                 return Err(invalid(format!(
-                    "{other:.40?} is no request; ask for status, agents, message, inbox, history, \
-                     dead-letters, redeliver, report, tap or stop"
+                    "{} is no request; ask for status, agents, message, inbox, history, \
+                     dead-letters, redeliver, report, tap or stop",
+                    Quoted(other)
                 )));
             }
         })
@@ -71,8 +74,20 @@ impl Asked {
             Self::Redeliver(_) => "redeliver",
             Self::Report(_) => "report",
             Self::Tap => "tap",
-            Self::Stop => "stop",
+            Self::Stop(_) => "stop",
         }
+    }
+}
+
+/// What BYE may give as its reason.
+fn reason(stop: &Stop) -> Result<&'static str, Refusal> {
+    match stop.reason.as_deref() {
+        None | Some("stop") => Ok("stop"),
+        Some("upgrade") => Ok("upgrade"),
+        Some(other) => Err((
+            NackCode::Invalid,
+            format!("the data of \"stop\": reason {} is neither stop nor upgrade", Quoted(other)),
+        )),
     }
 }
 
