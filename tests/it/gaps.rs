@@ -137,7 +137,9 @@ fn point_4_who_asks_for_an_ack_gets_at_least_once_and_who_does_not_at_most_once(
     bob.acknowledge(&again);
     drop(bob.fence());
     bob.hang_up();
-    assert_eq!(sandbox.join("Bob").fence(), Vec::<Value>::new());
+    let mut bob = sandbox.join("Bob");
+    assert_eq!(bob.fence(), Vec::<Value>::new(), "it was acknowledged");
+    bob.leave();
     ann.send("Bob", "nobody is here for it", json!({}));
     ann.expect_code("NACK", "AGENT_OFFLINE");
 }
