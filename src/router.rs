@@ -113,7 +113,7 @@ pub enum Output {
     /// Have the store keep it. What is kept is kept in this order.
     Keep(Change),
     /// Ask the store, after all that it was to keep before. A client has one question at a time.
-    Query(ClientId, Query),
+    Query(ClientId, Box<Query>),
     /// Write a frame. Frames of one client leave in this order.
     Frame(ClientId, Frame),
     /// Stop reading from the client (false), or go on (true).
@@ -127,6 +127,9 @@ pub enum Output {
     /// Everybody was told BYE and has been closed: the daemon may end.
     Stopped,
 }
+
+/// Each message moves one or two of them: what is rare and large is boxed.
+const _: () = assert!(size_of::<Output>() <= 64);
 
 /// A frame's bytes, its length in front: the recipient's own part, and what others share.
 #[derive(Clone, Debug, Default)]

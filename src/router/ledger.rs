@@ -190,7 +190,7 @@ impl Router {
             since_unix_ms: agent.since_unix_ms,
             forget_at: agent.forget_at,
         };
-        self.keep(Change::Agent(record));
+        self.keep(Change::Agent(Box::new(record)));
     }
 
     /// The next number of a stream, which goes out once it is reserved.
@@ -205,7 +205,7 @@ impl Router {
     fn reserve(&mut self, key: StreamKey, upto: u64) {
         self.streams[key].asked = upto;
         let record = self.stream_record(key, upto);
-        let ticket = self.keep(Change::Stream(record));
+        let ticket = self.keep(Change::Stream(Box::new(record)));
         self.wait_for(ticket, Waiting::Numbers(key, upto));
     }
 
@@ -214,7 +214,7 @@ impl Router {
     pub(super) fn record_stream(&mut self, key: StreamKey) {
         if !self.streams[key].is_recorded {
             let record = self.stream_record(key, 0);
-            self.keep(Change::Stream(record));
+            self.keep(Change::Stream(Box::new(record)));
         }
     }
 
@@ -224,7 +224,7 @@ impl Router {
         if stream.is_recorded {
             let reserved = if stream.asked == u64::MAX { 0 } else { stream.asked };
             let record = self.stream_record(key, reserved);
-            self.keep(Change::Stream(record));
+            self.keep(Change::Stream(Box::new(record)));
         }
     }
 
@@ -396,7 +396,7 @@ impl Router {
             if stream.is_recorded && stream.asked != u64::MAX && stream.asked != stream.last_seq() {
                 let last = stream.last_seq();
                 let record = self.stream_record(key, last);
-                self.keep(Change::Stream(record));
+                self.keep(Change::Stream(Box::new(record)));
             }
         }
         let is_off = |key: &MessageKey| {

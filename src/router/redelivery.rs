@@ -119,13 +119,13 @@ impl Router {
         let stream = &mut self.streams[key];
         (stream.number, stream.is_recorded, stream.is_orphan) = (number, true, true);
         self.roster[to].hears.push(key);
-        self.keep(Change::Stream(StreamRecord {
+        self.keep(Change::Stream(Box::new(StreamRecord {
             number,
             from: row.message.sender,
             to: row.delivery.to,
             topic: topic.map(Into::into),
             reserved: 0,
-        }));
+        })));
         Ok(key)
     }
 

@@ -130,7 +130,7 @@ impl Router {
             capabilities: session.capabilities,
             subscriptions: session.subscriptions.iter().map(|of| of.text().clone()).collect(),
         };
-        self.keep(Change::Session(record));
+        self.keep(Change::Session(Box::new(record)));
     }
 
     /// An agent is away: its session waits for it, for some time.

@@ -82,7 +82,7 @@ impl Router {
         let client = desk.first.client;
         // One of the requests before it may have ended everything.
         if self.seat_of(client).is_some() {
-            self.out.push(Output::Query(client, query));
+            self.out.push(Output::Query(client, Box::new(query)));
             self.desks.insert(client, desk);
         }
     }

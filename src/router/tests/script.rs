@@ -465,7 +465,7 @@ impl World {
             Output::Log(_) if !self.log_shows => return,
             Output::Log(line) => format!("log {line}"),
             Output::Query(id, query) => {
-                self.queries.push((*id, query.clone()));
+                self.queries.push((*id, (**query).clone()));
                 return;
             }
             Output::Stopped => "stopped".to_owned(),
