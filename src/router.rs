@@ -9,6 +9,7 @@
 //! taken goes out in `delivery`; who waits for an answer gets it in `asking`. Behind them stand plain tables: `roster` (names), `client`
 //! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
+mod again;
 mod alarm;
 mod answer;
 mod asking;
@@ -94,6 +95,8 @@ pub enum Input<'a> {
     Disconnected(ClientId),
     /// The store has kept all changes up to this one, counted over all that were said.
     Kept(u64),
+    /// The store lost what it had, and begins anew.
+    Lost,
     /// All changes up to this one are through, but of messages nothing could be kept, and why.
     Refused(u64, &'a str),
     /// The answer to this client's [`Output::Query`]; or why there is none, in a sentence.
@@ -283,6 +286,7 @@ impl Router {
             Input::Violated(client, violation) => self.violated(client, violation),
             Input::Written(client, bytes) => self.written(client, bytes),
             Input::Disconnected(client) => self.disconnected(client),
+            Input::Lost => self.say_again(),
             Input::Kept(upto) => self.kept(upto),
             Input::Refused(upto, why) => self.refused(upto, why),
             Input::Found(client, found) => self.found(client, found),

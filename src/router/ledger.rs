@@ -124,14 +124,18 @@ impl Router {
             unix_ms: self.now.unix_ms,
             shared,
         };
-        let numbers = left.iter().filter_map(|agent| Some(self.roster.get(*agent)?.number));
         let double = DoubleRecord {
             message: number,
             sender,
             fingerprint: content.fingerprint(),
             recipients,
-            left: numbers.collect(),
+            left: self.numbers_of(left),
         };
+        for key in &deliveries {
+            if let Some(kept) = self.messages[*key].kept_mut() {
+                kept.message = number;
+            }
+        }
         let records = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
         let taken = Taken { message, deliveries: records, double };
         let ticket = self.keep(Change::Taken(Box::new(taken)));
@@ -141,7 +145,7 @@ impl Router {
         (ticket, number)
     }
 
-    fn delivery_record(&self, key: MessageKey, message: u64) -> DeliveryRecord {
+    pub(super) fn delivery_record(&self, key: MessageKey, message: u64) -> DeliveryRecord {
         let taken = &self.messages[key];
         let kept = taken.kept().expect("only what is kept has a record");
         let to = &self.roster[taken.to];
@@ -155,7 +159,7 @@ impl Router {
             id: kept.id,
             expires: taken.expires,
             attempts: kept.recorded,
-            failures: 0,
+            failures: kept.failures,
         }
     }
 
@@ -210,6 +214,16 @@ impl Router {
     pub(super) fn record_stream(&mut self, key: StreamKey) {
         if !self.streams[key].is_recorded {
             let record = self.stream_record(key, 0);
+            self.keep(Change::Stream(record));
+        }
+    }
+
+    /// Says of a recorded stream what was said of it last.
+    pub(super) fn keep_stream_again(&mut self, key: StreamKey) {
+        let stream = &self.streams[key];
+        if stream.is_recorded {
+            let reserved = if stream.asked == u64::MAX { 0 } else { stream.asked };
+            let record = self.stream_record(key, reserved);
             self.keep(Change::Stream(record));
         }
     }

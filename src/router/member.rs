@@ -445,7 +445,8 @@ impl Router {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
             self.doubles -= removed.doubles.len();
-            if !removed.is_guest() {
+            // Of a guest, only what it sent at least once is in the store.
+            if !removed.is_guest() || !removed.doubles.is_empty() {
                 self.keep(Change::AgentForgotten(removed.number));
             }
         }

@@ -148,6 +148,7 @@ fn kept_again(row: &Row) -> Kept {
     let Row { delivery, message, .. } = row;
     Kept {
         id: delivery.id,
+        message: message.number,
         shared: message.shared.clone(),
         to_everyone: message.to_everyone,
         unix_ms: message.unix_ms,

@@ -186,6 +186,7 @@ impl Router {
             is_replay: false,
             body: Body::Kept(Kept {
                 id: record.id,
+                message: record.message,
                 shared: message.shared.clone(),
                 to_everyone: message.to_everyone,
                 unix_ms: message.unix_ms,

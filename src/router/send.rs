@@ -341,6 +341,8 @@ impl Router {
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
                 id,
+                // It gets one when it is handed to the store.
+                message: 0,
                 shared: shared.map_or_else(|| self.shared(said), Arc::clone),
                 to_everyone: shared.is_some(),
                 unix_ms: self.now.unix_ms,

@@ -170,8 +170,10 @@ impl Seen {
         let (from, body, id) =
             (text(&deliver["from"]), text(&deliver["payload"]["body"]), text(&deliver["id"]));
         let seq = deliver["delivery"]["seq"].as_u64().unwrap();
-        let owner =
-            self.numbers.entry((from.clone(), reader.to_owned(), seq)).or_insert(body.clone());
+        let owner = self
+            .numbers
+            .entry((from.clone(), reader.to_owned(), seq))
+            .or_insert_with(|| body.clone());
         assert_eq!(*owner, body, "a number is used once: {deliver}");
         if let Some(before) = self.heard.insert(body.clone(), id.clone()) {
             assert_eq!(before, id, "a message has one DELIVER: {deliver}");

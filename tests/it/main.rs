@@ -11,6 +11,7 @@ mod corpus;
 mod crash;
 mod document;
 mod everywhere;
+mod gaps;
 mod hostile;
 mod independent;
 mod policy;

@@ -22,6 +22,7 @@
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
 //! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
+//! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
 //! crash                             the daemon ends and another begins with what was kept
@@ -414,6 +415,7 @@ impl World {
                 }
             }
             "shows" => self.disk_shows = true,
+            "loses" => self.handle(Input::Lost),
             other => panic!("no verb: disk {other}"),
         }
     }
