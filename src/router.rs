@@ -6,12 +6,13 @@
 //!
 //! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what outlives a
 //! connection `session`'s, what a member may say `member`'s; a SEND is judged in `send`, and what was
-//! taken goes out in `delivery`. Behind them stand plain tables: `roster` (names), `client`
+//! taken goes out in `delivery`; who waits for an answer gets it in `asking`. Behind them stand plain tables: `roster` (names), `client`
 //! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
 mod again;
 mod alarm;
 mod answer;
+mod asking;
 mod client;
 mod dead;
 mod delivery;
@@ -51,6 +52,7 @@ use crate::protocol::{
     relay::Counts,
 };
 use alarm::{Alarm, Alarms};
+use asking::Questions;
 use client::Client;
 use dead::DeadLetters;
 use ledger::Ledger;
@@ -183,6 +185,7 @@ pub struct Router {
     deliveries: FastMap<Uuid, MessageKey>,
     ledger: Ledger,
     dead: DeadLetters,
+    questions: Questions,
     /// What `@relay`'s numbers count from.
     relay_seq_base: u64,
     /// SENDs that are remembered, of all names.
@@ -249,6 +252,7 @@ impl Router {
             deliveries: FastMap::default(),
             ledger: Ledger::default(),
             dead: DeadLetters::default(),
+            questions: Questions::default(),
             relay_seq_base: 0,
             doubles: 0,
             subscriptions: Subscriptions::default(),
@@ -330,6 +334,7 @@ impl Router {
                 Alarm::Message(message) => self.ring_message(message),
                 Alarm::Agent(agent) => self.ring_agent(agent),
                 Alarm::Session(agent) => self.ring_session(agent),
+                Alarm::Question(delivery) => self.ring_question(delivery),
                 Alarm::Stop => self.stopped(),
             }
         }

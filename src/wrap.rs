@@ -6,6 +6,7 @@
 
 mod driver;
 mod mail;
+mod questions;
 mod threads;
 
 use crate::{

@@ -119,6 +119,7 @@ impl Aside {
             | Event::Delivered(_)
             | Event::Accepted { .. }
             | Event::Refused { .. }
+            | Event::Answered { .. }
             | Event::Busy { .. }
             | Event::Subscribed { .. } => {}
         }

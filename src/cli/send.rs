@@ -24,7 +24,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// The longest body that is read; the daemon's own limit is usually far below.
-const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Send a message to an agent, to everyone (*), or to a topic's subscribers.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -101,7 +101,9 @@ impl Send {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
         let body = self.read_body()?;
-        let client = join_or_start(&mut asked.place()?, &|endpoint| self.settings(endpoint))?;
+        let client = join_or_start(&mut asked.place()?, &|endpoint| {
+            settings(self.from.as_deref(), endpoint)
+        })?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
@@ -111,13 +113,6 @@ impl Send {
         };
         self.report(&send_id, sent)?;
         Ok(DONE)
-    }
-
-    fn settings(&self, endpoint: &str) -> Settings {
-        let Some(name) = &self.from else { return Settings::guest(endpoint) };
-        // Its mail is not for this command.
-        let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
-        Settings { capabilities, ..Settings::agent(endpoint, name) }
     }
 
     fn message(&self, body: String) -> Outgoing {
@@ -156,7 +151,7 @@ impl Send {
                 }
                 Event::Refused { send_id: id, nack } if id == *send_id => {
                     let is_partial = nack.to.is_some() && self.is_for_several();
-                    let failure = self.refused(client, &nack);
+                    let failure = not_delivered(client, &self.to, &nack);
                     if !is_partial {
                         return Err(failure);
                     }
@@ -177,7 +172,7 @@ impl Send {
             for event in client.events().try_iter() {
                 match event {
                     Event::Refused { send_id: id, nack } if id == *send_id => {
-                        return Err(self.refused(client, &nack));
+                        return Err(not_delivered(client, &self.to, &nack));
                     }
                     Event::Busy { send_id: id, wait_ms } if id == *send_id => {
                         again_after = Some(wait_ms);
@@ -217,15 +212,6 @@ impl Send {
         self.to == EVERYONE
     }
 
-    fn refused(&self, client: &Client, nack: &Nack) -> Failure {
-        let mut words = format!("{}: {}", foreign_line(&nack.code), foreign_line(&nack.message));
-        let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && self.to != RELAY;
-        if let Some(name) = is_unknown.then(|| nearest(&self.to, client)).flatten() {
-            words.push_str(&format!("; did you mean {}?", foreign_line(&name)));
-        }
-        Failure::new(NOT_DELIVERED, words)
-    }
-
     fn report(&self, send_id: &SendId, taken: Taken) -> Result<(), Failure> {
         let state = if self.no_ack { "taken" } else { "accepted" };
         let mut out = Out::new();
@@ -242,6 +228,24 @@ impl Send {
             Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),
         }
     }
+}
+
+/// Who says something on the command line.
+pub(super) fn settings(from: Option<&str>, endpoint: &str) -> Settings {
+    let Some(name) = from else { return Settings::guest(endpoint) };
+    // Its mail is not for this command.
+    let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
+    Settings { capabilities, ..Settings::agent(endpoint, name) }
+}
+
+/// What the daemon, or the recipient, said no to.
+pub(super) fn not_delivered(client: &Client, to: &str, nack: &Nack) -> Failure {
+    let mut words = format!("{}: {}", foreign_line(&nack.code), foreign_line(&nack.message));
+    let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && to != RELAY;
+    if let Some(name) = is_unknown.then(|| nearest(to, client)).flatten() {
+        words.push_str(&format!("; did you mean {}?", foreign_line(&name)));
+    }
+    Failure::new(NOT_DELIVERED, words)
 }
 
 fn keep(earlier: Option<Failure>, failure: Failure) -> Failure {

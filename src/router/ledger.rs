@@ -328,6 +328,9 @@ impl Router {
             pending.deliveries.iter().filter_map(|key| Some(self.messages.get(*key)?.to)).collect();
         for key in &pending.deliveries {
             if let Some(message) = self.settle(*key) {
+                if let Some(kept) = message.kept() {
+                    self.close_question(kept.id);
+                }
                 self.pump(message.to);
             }
         }

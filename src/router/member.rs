@@ -195,7 +195,7 @@ impl Router {
     /// A frame was written as a whole.
     fn left(&mut self, id: ClientId, agent: Option<AgentKey>, handed: Handed) {
         match handed.what {
-            What::Answer => self.memory.inside -= handed.bytes,
+            What::Answer | What::Lasting(_) => self.memory.inside -= handed.bytes,
             What::Copy => {}
             What::Once { from, .. } => self.release(agent, from, handed.bytes),
             // Of a connection that is being closed it may be on the way to the next one already.
@@ -230,6 +230,12 @@ impl Router {
         while let Some(handed) = client.window.next_lost() {
             match handed.what {
                 What::Answer => self.memory.inside -= handed.bytes,
+                What::Lasting(frame) => {
+                    self.memory.inside -= handed.bytes;
+                    if let Some(agent) = client.agent {
+                        self.inform(agent, None, frame);
+                    }
+                }
                 What::Copy | What::Kept(_) => {}
                 What::Once { from, send_id, .. } => {
                     self.release(client.agent, from, handed.bytes);
@@ -415,6 +421,7 @@ impl Router {
             self.alarms.remove(at, Alarm::Agent(agent));
         }
         self.drop_session(agent);
+        self.close_questions_of(agent);
         let forgotten = &mut self.roster[agent];
         let (hears, says) = (mem::take(&mut forgotten.hears), mem::take(&mut forgotten.says));
         for key in hears {

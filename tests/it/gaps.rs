@@ -213,6 +213,43 @@ fn point_8_code_that_looks_like_a_message_is_none() {
 }
 
 #[test]
+fn point_9_a_question_has_one_answer_or_hears_that_none_came_in_time() {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    let sync = |ms: u64| json!({"correlationId": "c", "timeoutMs": ms, "blocking": true});
+    let question = ann.send("Bob", "Which port?", json!({"sync": sync(50_000)}));
+    assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted", "requires_ack is implied");
+    let deliver = bob.expect("DELIVER");
+    assert_eq!(deliver["payload_meta"]["sync"], sync(50_000));
+    bob.acknowledge(&deliver);
+    for data in [r#"{"port": 8080,"n":1.50}"#, "2"] {
+        bob.say_text(&format!(
+            r#"{{"v":1,"type":"ACK","id":"x","ts":0,"payload":{{"ack_id":{},"correlationId":"c","response":true,"responseData":{data}}}}}"#,
+            deliver["id"]
+        ));
+    }
+    let answer = ann.hear_text().unwrap();
+    assert!(
+        answer.contains(r#""responseData":{"port": 8080,"n":1.50}"#),
+        "byte for byte: {answer}"
+    );
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["type"], &answer["from"]), (&json!("ACK"), &json!("Bob")));
+    let about =
+        |it: &Value| (it["payload"]["ack_id"].clone(), it["payload"]["correlationId"].clone());
+    assert_eq!(about(&answer), (json!(question), json!("c")));
+    drop(bob.fence());
+    assert_eq!(ann.fence(), Vec::<Value>::new(), "one answer counts");
+
+    let question = ann.send("Bob", "And now?", json!({"sync": sync(100)}));
+    ann.expect("ACK");
+    let timeout = ann.expect_code("NACK", "SYNC_TIMEOUT");
+    assert_eq!(about(&timeout), (json!(question), json!("c")));
+    assert_eq!(timeout["payload"]["to"], "Bob");
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "And now?", "the delivery stands");
+}
+
+#[test]
 fn point_10_no_more_is_on_the_way_than_a_client_says_it_can_take() {
     let sandbox = Sandbox::new();
     let mut ann = sandbox.join("Ann");

@@ -6,6 +6,7 @@
     reason = "all of this is tests, which clippy sees only where `#[test]` stands"
 )]
 
+mod asking;
 mod commands;
 mod corpus;
 mod crash;

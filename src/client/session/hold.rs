@@ -138,7 +138,7 @@ impl Hold {
         let held = Held {
             order: self.next,
             target: Target::of(message),
-            at_least_once: message.meta.requires_ack,
+            at_least_once: message.meta.requires_ack || message.meta.sync.is_some(),
             frame: encode(now, &id, message),
             id,
             weight,

@@ -5,6 +5,7 @@ use crate::protocol::payload::Meta;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod asking;
 mod comeback;
 
 const WELCOME: &str = r#"{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{"session_id":"s-1","resume_token":"t-1","agent":"Ann","server":{"max_frame_bytes":400,"heartbeat_ms":5000}}}"#;
@@ -93,6 +94,7 @@ impl Script {
                 ["send", id, to] => self.send(id, to, true),
                 ["toss", id, to] => self.send(id, to, false),
                 ["ack", id] => self.input(Input::Acknowledge(id.to_owned())),
+                ["answer", id] => self.input(Input::Answer(asking::reply(id, 3), 10)),
                 ["give-back", id] => {
                     let nack = Nack::new(id, NackCode::Refused, "no");
                     self.input(Input::GiveBack(Nack { retry_after_ms: Some(70), ..nack }));

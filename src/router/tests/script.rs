@@ -482,7 +482,8 @@ impl World {
         let envelope = Envelope::read(&bytes[4..]).expect("the machine writes good envelopes");
         let payload = self.payload_text(who, &envelope);
         if envelope.kind != Kind::Deliver {
-            return format!("{} {payload}", envelope.kind.as_str());
+            let from = envelope.from.map(|from| format!(" from {from}")).unwrap_or_default();
+            return format!("{}{from} {payload}", envelope.kind.as_str());
         }
         let delivery: Value = serde_json::from_str(envelope.delivery.unwrap()).unwrap();
         let mut text = format!("DELIVER {}", self.short_id(&envelope.id));
