@@ -243,7 +243,7 @@ impl Client {
         response: bool,
         data: Option<&RawValue>,
     ) -> Result<(), ClientError> {
-        let Some(asks) = delivery.asks.clone() else {
+        let Some(asks) = delivery.asks.as_deref().cloned() else {
             self.acknowledge(&delivery.id);
             return Ok(());
         };
