@@ -43,7 +43,7 @@ const COMMANDS_MAX: usize = 1024;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much longer [`Client::ask`] waits than the daemon: its word is on the way, or the connection lost.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Who joins, where, and how patient it is.
 #[derive(Clone, Debug)]
@@ -243,7 +243,7 @@ impl Client {
         response: bool,
         data: Option<&RawValue>,
     ) -> Result<(), ClientError> {
-        let Some(asks) = delivery.asks.clone() else {
+        let Some(asks) = delivery.asks.as_deref().cloned() else {
             self.acknowledge(&delivery.id);
             return Ok(());
         };

@@ -85,8 +85,8 @@ pub struct Delivery {
     /// The id of the SEND that this answers.
     pub reply_to: Option<String>,
     /// The sender waits for an [`answer`](super::Client::answer).
-    pub asks: Option<Sync>,
-    json: String,
+    pub asks: Option<Box<Sync>>,
+    json: Box<str>,
     payload: Range<usize>,
     meta: Option<Range<usize>>,
 }
@@ -113,10 +113,10 @@ impl Delivery {
             requires_ack: delivery.requires_ack,
             auth: delivery.sender.map(|sender| sender.auth),
             reply_to: meta.reply_to.map(Into::into),
-            asks: meta.sync,
+            asks: meta.sync.map(Box::new),
             payload: place(json, envelope.payload),
             meta: envelope.payload_meta.map(|meta| place(json, meta)),
-            json: json.to_owned(),
+            json: json.into(),
         })
     }
 

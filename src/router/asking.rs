@@ -8,7 +8,7 @@ use super::{
     alarm::Alarm,
     client::What,
     hash::FastMap,
-    message::{Message, SendId},
+    message::{Message, SendId, State},
     send::Said,
 };
 use crate::protocol::{
@@ -148,9 +148,9 @@ impl Router {
         message: &MessageRecord,
         (from, to): (AgentKey, AgentKey),
     ) {
-        const KEY: &[u8] = b"\"sync\"";
-        let may_ask = message.shared.windows(KEY.len()).any(|bytes| bytes == KEY);
-        if !may_ask || self.roster.get(from).is_none() {
+        // There may be very many that don't ask.
+        let text = std::str::from_utf8(&message.shared).unwrap_or_default();
+        if !text.contains("\"sync\"") || self.roster.get(from).is_none() {
             return;
         }
         let object = shared_object(&message.shared);
@@ -198,8 +198,24 @@ impl Router {
         }
     }
 
-    /// Its time is over. The delivery stands.
+    /// The time of a question is over. That its message is accepted is said first.
     pub(super) fn ring_question(&mut self, delivery: Uuid) {
+        let message = self.deliveries.get(&delivery).map(|key| &self.messages[*key]);
+        let kept = message.and_then(Message::kept);
+        if kept.is_none_or(|kept| kept.state != State::Storing) {
+            self.time_out_question(delivery);
+        }
+    }
+
+    /// A message is accepted: where that took longer than its question had, nobody waits any more.
+    pub(super) fn question_is_kept(&mut self, delivery: Uuid) {
+        let question = self.questions.by_delivery.get(&delivery);
+        if question.is_some_and(|question| question.until <= self.now.monotonic) {
+            self.time_out_question(delivery);
+        }
+    }
+
+    fn time_out_question(&mut self, delivery: Uuid) {
         let Some(question) = self.close_question(delivery) else { return };
         let recipient = self.roster.get(question.to);
         let to = recipient.map(|agent| agent.name.to_string());

@@ -306,6 +306,8 @@ impl Router {
             let (stream, to) = (message.stream, message.to);
             if let Some(kept) = message.kept_mut() {
                 kept.state = State::Waiting;
+                let delivery = kept.id;
+                self.question_is_kept(delivery);
             }
             self.set_alarm(key);
             self.refresh_turn(stream);

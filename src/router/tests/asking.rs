@@ -352,6 +352,34 @@ fn an_answer_that_its_asker_could_not_get_is_given_back() {
 }
 
 #[test]
+fn an_answer_that_finds_no_room_is_given_back_and_may_come_again() {
+    let limits = Limits { memory_bytes_max: 3_000, ..Limits::default() };
+    let long = "x".repeat(2_000);
+    let script = format!(
+        r#"here: ann bob
+           ann says SEND to=Bob meta={{"sync":{{"correlationId":"c"}}}} {{"n":1}}
+           bob acks d1
+           outside 1000
+           bob acks d1 {{"correlationId":"c","responseData":"{long}"}}
+           outside 0
+           bob acks d1 {{"correlationId":"c","responseData":"{long}"}}"#
+    );
+    expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        bob acks d1
+        outside 1000
+        bob acks d1 {"correlationId":"c","responseData":"x*2000"}
+            bob < NACK {"ack_id":"3f54a8ed-55f7-4201-abde-43aaeb8ec471","code":"LIMIT","correlationId":"c","message":"the daemon has no room for the answer now; send it again later"}
+        outside 0
+        bob acks d1 {"correlationId":"c","responseData":"x*2000"}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":"x*2000"}
+    "#]].assert_eq(&run(limits, &script));
+}
+
+#[test]
 fn what_can_not_be_kept_asks_nothing() {
     check(
         r#"here: ann bob
@@ -368,6 +396,27 @@ fn what_can_not_be_kept_asks_nothing() {
                 ann < NACK {"ack_id":"x","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
             disk keeps
             wait 100
+        "#]],
+    );
+}
+
+#[test]
+fn that_a_question_is_accepted_is_said_before_that_its_time_is_over() {
+    check(
+        r#"here: ann bob
+           disk holds
+           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
+           wait 200
+           disk keeps"#,
+        expect![[r#"
+            here: ann bob
+            disk holds
+            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
+            wait 200
+            disk keeps
+                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
         "#]],
     );
 }
