@@ -450,7 +450,7 @@ impl Session {
             Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
             Kind::Sync => {
-                let held_back = self.comeback.synced();
+                let held_back = self.comeback.synced(&envelope.typed(envelope.payload)?);
                 self.take_all(now, held_back, out);
             }
             Kind::Pong => {}
