@@ -317,7 +317,7 @@ impl Session {
             out.push(Output::HangUp);
         }
         self.phase = Phase::Disconnected;
-        self.hold.shut();
+        self.hold.shut(out);
         self.comeback.lost();
         self.topics.lost();
     }
