@@ -328,7 +328,7 @@ impl Session {
             out.push(Output::HangUp);
         }
         self.phase = Phase::Disconnected;
-        self.hold.shut();
+        self.hold.shut(out);
         self.answers.shut();
         self.comeback.lost();
         self.topics.lost();
@@ -466,7 +466,7 @@ impl Session {
             Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
             Kind::Sync => {
-                let held_back = self.comeback.synced();
+                let held_back = self.comeback.synced(&envelope.typed(envelope.payload)?);
                 self.take_all(now, held_back, out);
             }
             Kind::Pong => {}

@@ -566,6 +566,28 @@ fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
 }
 
 #[test]
+fn what_some_have_at_most_once_is_not_sent_again_on_another_connection() {
+    let mut script = Script::joined();
+    script.run(
+        "toss m1 *\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9,\"busy\":[\"Bob\"]}\n\
+         toss m2 Bob\nsend m3 *\ngone",
+    );
+    assert!(
+        script.text.contains(
+            r#"Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "BUSY""#
+        )
+    );
+    script.text.clear();
+    script.run("wait\nconnected\nwelcome");
+    assert!(!script.text.contains("> SEND m1"), "{}", script.text);
+    assert!(
+        script.text.contains("> SEND m2 Bob\n  Released(10)\n  > SEND m3 *"),
+        "{}",
+        script.text
+    );
+}
+
+#[test]
 fn busy_about_an_at_most_once_message_sends_it_again_too() {
     check(
         "toss m1 Bob\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9}\nwait\n\
