@@ -6,7 +6,7 @@ use crate::{
     line::Line,
     sandbox::{Sandbox, WATCHDOG},
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use platform::endpoint::Endpoint;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -40,11 +40,11 @@ fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
 
 /// What everybody has seen.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     /// Bodies that were accepted.
-    accepted: BTreeSet<String>,
+    pub(crate) accepted: BTreeSet<String>,
     /// The id of the DELIVER that brought a body.
-    heard: BTreeMap<String, String>,
+    pub(crate) heard: BTreeMap<String, String>,
     /// The body of each number of a stream.
     numbers: BTreeMap<(String, String, u64), String>,
     /// The last body that each reader heard first from each sender.
@@ -52,7 +52,7 @@ struct Seen {
 }
 
 #[derive(Default)]
-struct Scene {
+pub(crate) struct Scene {
     seen: Mutex<Seen>,
     changed: Condvar,
     senders_stop: AtomicBool,
@@ -60,8 +60,12 @@ struct Scene {
 }
 
 impl Scene {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock()
+    }
+
     /// Waits until this is so.
-    fn await_that(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
+    pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
         let end = Instant::now() + WATCHDOG;
         let mut seen = self.seen.lock();
         while !is_so(&seen) {
@@ -72,7 +76,7 @@ impl Scene {
         }
     }
 
-    fn note(&self, change: impl FnOnce(&mut Seen)) {
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Seen)) {
         change(&mut self.seen.lock());
         self.changed.notify_all();
     }
@@ -119,7 +123,7 @@ fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
 }
 
 impl Seen {
-    fn hear(&mut self, reader: &str, deliver: &Value) {
+    pub(crate) fn hear(&mut self, reader: &str, deliver: &Value) {
         assert_eq!(deliver["type"], "DELIVER", "{deliver}");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (from, body, id) =

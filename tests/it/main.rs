@@ -14,6 +14,7 @@ mod everywhere;
 mod faults;
 mod hostile;
 mod independent;
+mod killed;
 mod line;
 mod policy;
 mod queries;
