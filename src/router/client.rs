@@ -62,13 +62,17 @@ pub(super) struct Seat {
     /// Its session's id, and how its agent is known.
     pub(super) speaker: Speaker,
     pub(super) capabilities: Capabilities,
+    /// The store knows that the agent is here: after a crash, whatever waited for it may have been
+    /// delivered once.
+    pub(super) is_recorded: bool,
     pub(super) tap: Option<Tap>,
 }
 
 impl Seat {
     /// At-least-once DELIVERs that may be on the way.
     pub(super) const fn in_flight_max(&self) -> u64 {
-        if self.capabilities.ack { self.capabilities.max_inflight } else { 0 }
+        let takes_any = self.is_recorded && self.capabilities.ack;
+        if takes_any { self.capabilities.max_inflight } else { 0 }
     }
 }
 

@@ -264,6 +264,7 @@ impl Router {
         client.stage = Stage::Member(Box::new(Seat {
             speaker: Speaker { session: session_id.clone(), proof },
             capabilities,
+            is_recorded: false,
             tap: None,
         }));
         let welcome = Welcome {
@@ -281,6 +282,7 @@ impl Router {
             },
         };
         self.answer(id, Kind::Welcome, &welcome);
+        self.await_seat(id);
         self.hand_answers(id, agent);
         self.log(id, "joined");
         self.arm(id);

@@ -60,6 +60,8 @@ enum Waiting {
     Again(Promise, AgentKey, Content),
     /// Numbers of a stream, up to this one.
     Numbers(StreamKey, u64),
+    /// This connection's agent is here.
+    Seated(ClientId),
     /// Subscriptions changed, as this connection asked with this id.
     Subscribed(ClientId, SendId),
 }
@@ -86,6 +88,25 @@ pub(super) struct Promise {
 }
 
 impl Router {
+    /// At-least-once mail waits until the store knows that its recipient is here.
+    pub(super) fn await_seat(&mut self, client: ClientId) {
+        let said = self.ledger.said;
+        if self.ledger.is_kept(said) {
+            self.seated(client);
+        } else {
+            self.wait_for(said, Waiting::Seated(client));
+        }
+    }
+
+    fn seated(&mut self, client: ClientId) {
+        if let Some(seat) = self.seat_mut(client) {
+            seat.is_recorded = true;
+            if let Some(agent) = self.agent_of(client) {
+                self.pump(agent);
+            }
+        }
+    }
+
     /// Hands a change to the store.
     pub(super) fn keep(&mut self, change: Change) -> u64 {
         self.out.push(Output::Keep(change));
@@ -275,6 +296,7 @@ impl Router {
                 }
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
                 Waiting::Subscribed(client, id) => self.acknowledge(client, id.as_str()),
+                Waiting::Seated(client) => self.seated(client),
             }
         }
     }
@@ -292,6 +314,7 @@ impl Router {
                 // wants to listen.
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
                 Waiting::Subscribed(client, id) => self.acknowledge(client, id.as_str()),
+                Waiting::Seated(client) => self.seated(client),
             }
         }
     }

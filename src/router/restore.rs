@@ -31,6 +31,8 @@ const RELAY_SEQS_PER_MS: u64 = 1_024;
 #[derive(Default)]
 struct Places {
     agents: FastMap<u64, AgentKey>,
+    /// Those who were here when the daemon ended: they may have heard what is open.
+    here: HashSet<u64>,
     /// Senders who are forgotten: their messages still go out.
     ghosts: FastMap<u64, AgentKey>,
     streams: FastMap<u64, StreamKey>,
@@ -60,6 +62,9 @@ impl Router {
         let mut places = Places::default();
         for (_, record) in image.agents {
             let number = record.number;
+            if record.forget_at.is_none() {
+                places.here.insert(number);
+            }
             let agent = self.restore_agent(record);
             places.agents.insert(number, agent);
         }
@@ -173,6 +178,7 @@ impl Router {
         let (from, to) = (self.streams[stream].from(), self.streams[stream].to());
         let bytes = message.shared.len() + HEAD_BYTES;
         let content = places.contents.get(&record.message).copied();
+        let attempts = record.attempts.max(u32::from(places.here.contains(&record.to)));
         let key = self.messages.insert(Message {
             from,
             to,
@@ -191,8 +197,8 @@ impl Router {
                 to_everyone: message.to_everyone,
                 unix_ms: message.unix_ms,
                 speaker: Speaker { session: message.session.clone(), proof: message.proof },
-                attempts: record.attempts,
-                recorded: record.attempts,
+                attempts,
+                recorded: attempts,
                 failures: record.failures,
                 state: State::Waiting,
                 content: content.unwrap_or_default(),

@@ -394,3 +394,32 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
         "#]],
     );
 }
+
+#[test]
+fn who_may_have_heard_a_message_before_a_crash_is_told_that_it_comes_again() {
+    check(
+        "here: ann bob
+         bob goes
+         ann>> Bob: one
+         disk holds
+         bob joins
+         disk keeps
+         crash
+         bob joins",
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            disk holds
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            disk keeps
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            crash
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"one"}
+        "#]],
+    );
+}
