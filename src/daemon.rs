@@ -21,7 +21,7 @@ mod storing;
 
 use crate::{
     link::Held,
-    protocol::relay::Process,
+    protocol::{relay::Process, secret::Secret},
     router::Limits,
     store::{self, Opened, Store, StoreError},
 };
@@ -129,7 +129,7 @@ impl From<io::Error> for DaemonError {
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
     let opened = open_store(&settings)?;
-    operator_key::read_or_make(&claim.home)?;
+    let operator_key = operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
@@ -144,7 +144,13 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let signals = tell_signals(inbox.clone())?;
     let (storing, store) = storing::start(opened.store, inbox)?;
     let about = Process { remarks: opened.remarks, ..describe(&claim) };
-    let start = Start { limits: settings.limits, seed: seed()?, image: opened.image, about };
+    let start = Start {
+        limits: settings.limits,
+        seed: seed()?,
+        image: opened.image,
+        operator_key: operator_key.hash(),
+        about,
+    };
     let core = Core::new(start, events, held, storing);
     let (news, router_ended) = bounded(1);
     // The news end also where the router's thread panics: the keeper hears of either.
@@ -154,7 +160,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     claim.announce()?;
     tracing::info!("listening at {}", claim.endpoint);
     ready(&claim.endpoint);
-    acceptor = keep(acceptor, &mut claim, &readers, &all, &router_ended);
+    acceptor = keep(acceptor, (&mut claim, &operator_key), &readers, &all, &router_ended);
     acceptor.stop();
     // The router's thread ends with the last way into its inbox.
     drop((signals, all));
@@ -226,7 +232,7 @@ fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {
 /// Watches over the socket until the router's thread ends.
 fn keep(
     mut acceptor: Acceptor,
-    claim: &mut Claim,
+    (claim, operator_key): (&mut Claim, &Secret),
     readers: &Readers,
     all: &Surroundings,
     router_ended: &Receiver<()>,
@@ -235,7 +241,12 @@ fn keep(
     while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
         match claim.hold_home() {
             Ok(false) => {}
-            Ok(true) => tracing::warn!("{} was removed; made it anew", claim.home.display()),
+            Ok(true) => {
+                tracing::warn!("{} was removed; made it anew", claim.home.display());
+                if let Err(error) = operator_key::write(&claim.home, operator_key) {
+                    tracing::error!("nobody can prove to be an operator now: {error}");
+                }
+            }
             Err(error) => tracing::error!("the home is not this daemon's any more: {error}"),
         }
         match acceptor.listener.place() {

@@ -192,6 +192,8 @@ pub struct Router {
     counts: Counts,
     stopping: Stopping,
     about_daemon: Option<Box<RawValue>>,
+    /// Of what proves an operator; without it there is none.
+    operator_key: Option<Hash>,
     /// Room for heads to come: a broadcast makes many at once, and allocating them one by one would
     /// cost more than writing them.
     spare: Vec<Vec<u8>>,
@@ -254,6 +256,7 @@ impl Router {
             counts: Counts::default(),
             stopping: Stopping::No,
             about_daemon: None,
+            operator_key: None,
             spare: Vec::new(),
             #[cfg(test)]
             canary: None,
@@ -263,6 +266,11 @@ impl Router {
     /// What the driver wants `status` to say about the daemon around the machine: a JSON object.
     pub fn describe_daemon(&mut self, about: Box<RawValue>) {
         self.about_daemon = Some(about);
+    }
+
+    /// What operators prove themselves with.
+    pub const fn admit_operators(&mut self, key: Hash) {
+        self.operator_key = Some(key);
     }
 
     /// Takes in what happened and appends what is to be done.

@@ -3,6 +3,7 @@
 use super::{
     DONE, Failure, argv,
     ask::{Aside, agent_name, whole},
+    identity::check_name,
     launch::join_or_start,
     place::Asked,
     print::{Colour, Out, foreign_line, indented},
@@ -42,6 +43,7 @@ pub(super) struct Listen {
 
 impl Listen {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        check_name(&self.name)?;
         for pattern in &self.topic {
             Pattern::parse(pattern).map_err(|error| Failure::usage(error.to_string()))?;
         }

@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::{agent_name, ask, guest},
+    ask::{agent_name, ask, join},
     place::Asked,
     print::{Out, foreign_line},
 };
@@ -176,7 +176,7 @@ impl Check {
 
 impl Reload {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let answer = ask(&client, "reload", None)?;
         let mut out = Out::new();
         if self.json {

@@ -3,6 +3,7 @@
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
     ask::{Aside, agent_name, ask, milliseconds, nearest},
+    identity::{Identity, check_name},
     input,
     launch::join_or_start,
     place::Asked,
@@ -37,7 +38,7 @@ const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     note = "At least once by default: returns when the daemon has accepted the message."
 )]
 pub(super) struct Send {
-    /// in whose name; without it you are a guest
+    /// in whose name; without it you are @operator, and inside a wrapped agent that agent
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     from: Option<String>,
 
@@ -100,8 +101,11 @@ impl Send {
         if let Some(topic) = &self.topic {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
+        self.from.as_deref().map_or(Ok(()), check_name)?;
         let body = self.read_body()?;
-        let client = join_or_start(&mut asked.place()?, &|endpoint| self.settings(endpoint))?;
+        let mut place = asked.place()?;
+        let identity = Identity::of_process(&place.home)?;
+        let client = join_or_start(&mut place, &|endpoint| self.settings(endpoint, &identity))?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
@@ -113,8 +117,10 @@ impl Send {
         Ok(DONE)
     }
 
-    fn settings(&self, endpoint: &str) -> Settings {
-        let Some(name) = &self.from else { return Settings::guest(endpoint) };
+    fn settings(&self, endpoint: &str, identity: &Identity) -> Settings {
+        let (Identity::Person(_), Some(name)) = (identity, &self.from) else {
+            return identity.settings(endpoint);
+        };
         // Its mail is not for this command.
         let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
         Settings { capabilities, ..Settings::agent(endpoint, name) }

@@ -2,13 +2,14 @@
 
 use super::{
     DONE, FAILED, Failure, argv,
-    ask::{ask, guest, read},
+    ask::{ask, join, read},
+    identity::Identity,
     messages::{self, ago, ahead, each_row, people},
     place::{Asked, Place},
     print::{Colour, Out, duration, foreign_line},
 };
 use crate::{
-    client::{Client, ClientError, Settings},
+    client::{Client, ClientError},
     protocol::relay::{self, MessageRequest, MessageRow},
 };
 use argh::{ArgsInfo, FromArgs};
@@ -50,7 +51,8 @@ impl Status {
         if let Some(id) = &self.id {
             return self.message(&place, &mut out, id);
         }
-        match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+        let identity = Identity::of_process(&place.home)?;
+        match place.try_join(&|endpoint| identity.settings(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
                 let report = Report { running: false, endpoint: &endpoint, status: None };
                 out.json("status", &report)?;
@@ -72,7 +74,7 @@ impl Status {
     }
 
     fn message(&self, place: &Place, out: &mut Out, id: &str) -> Result<i32, Failure> {
-        let client = guest(place)?;
+        let client = join(place)?;
         let request = |page| MessageRequest { id: id.to_owned(), page, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
             if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }

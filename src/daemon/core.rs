@@ -5,7 +5,7 @@ use crate::{
     link::Held,
     protocol::{
         Moment, Now,
-        record::{Clock, Image},
+        record::{Clock, Hash, Image},
         relay::Process,
     },
     router::{ClientId, Input, Limits, Output, Router},
@@ -39,6 +39,8 @@ pub(super) struct Start {
     pub(super) seed: [u8; 32],
     /// What the last one left.
     pub(super) image: Image,
+    /// Of what operators prove themselves with.
+    pub(super) operator_key: Hash,
     /// What `status` says about it.
     pub(super) about: Process<'static>,
 }
@@ -57,6 +59,7 @@ impl Core {
             about: start.about,
         };
         core.describe();
+        core.router.admit_operators(start.operator_key);
         let now = core.time.now();
         core.router.restore(now, start.image, &mut core.outputs);
         core.perform();

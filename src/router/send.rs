@@ -14,8 +14,10 @@ use crate::protocol::{
     deliver::{Delivery, Head, Sender, append_shared},
     envelope::{Envelope, Kind},
     frame,
-    name::{EVERYONE, Name, RELAY},
+    name::{EVERYONE, Name, OPERATOR, RELAY},
     payload::{Ack, Busy, SendMeta},
+    record::Hash,
+    secret::is_same,
     text::Quoted,
     topic,
 };
@@ -37,6 +39,8 @@ pub(super) struct Said<'e> {
     pub(super) envelope: &'e Envelope<'e>,
     pub(super) client: ClientId,
     pub(super) from: AgentKey,
+    /// The same connection, where it isn't its agent's own.
+    pub(super) by: Option<ClientId>,
     /// At least once.
     pub(super) requires_ack: bool,
     expires: Moment,
@@ -99,7 +103,7 @@ impl Router {
 
     /// What is wrong with a SEND whoever it is for.
     fn judge<'e>(&self, client: ClientId, envelope: &'e Envelope<'e>) -> Result<Said<'e>, Refusal> {
-        let from = self.agent_of(client).expect("a member has a name");
+        let (from, by) = self.sender_at(client)?;
         let name = &self.roster[from].name;
         if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.is(claimed)) {
             let message = format!("you are {name} and can't send as {}", Quoted(claimed));
@@ -129,10 +133,31 @@ impl Router {
             envelope,
             client,
             from,
+            by,
             requires_ack: meta.requires_ack,
             expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
             bytes: deliver_bytes_max(envelope, name),
         })
+    }
+
+    /// In whose name a member speaks; a companion only while its agent is here.
+    fn sender_at(&self, client: ClientId) -> Result<(AgentKey, Option<ClientId>), Refusal> {
+        let from = self.agent_of(client).expect("a member has a name");
+        let seat = self.seat_of(client).expect("only a member says SEND");
+        if let Some(key) = seat.companion_key.filter(|_| seat.is_beside())
+            && !self.has_companion(from, &key)
+        {
+            let message = "the agent in whose name you would speak is away".to_owned();
+            return Err((NackCode::AgentOffline, message));
+        }
+        Ok((from, seat.is_beside().then_some(client)))
+    }
+
+    /// Whether an agent is here that stated this key for its companions.
+    pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
+        let client = self.roster.get(agent).and_then(|agent| agent.client);
+        let stated = client.and_then(|client| self.seat_of(client)?.companion_key);
+        stated.is_some_and(|stated| is_same(&stated, key))
     }
 
     fn send_to_one(&mut self, said: &Said<'_>, name: &str) {
@@ -197,7 +222,7 @@ impl Router {
                 }
                 Verdict::Refuse(code, why) => {
                     self.counts.refused += 1;
-                    self.tell_sender(said.from, to, &said.envelope.id, code, why);
+                    self.tell_sender((said.from, said.by), to, &said.envelope.id, code, why);
                 }
             }
         }
@@ -281,7 +306,11 @@ impl Router {
         };
         let name = &agent.name;
         match agent.client.and_then(|client| self.seat_of(client)) {
-            None if !said.requires_ack || agent.is_guest() => {
+            None if name.is(OPERATOR) => {
+                let message = format!("{name} hears answers to what it says, and gets no mail");
+                return Verdict::Refuse(NackCode::AgentOffline, message);
+            }
+            None if !said.requires_ack || name.is_daemons() => {
                 return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
             }
             Some(seat) if said.requires_ack && !seat.capabilities.ack => {
@@ -352,6 +381,7 @@ impl Router {
         self.memory.inside += bytes;
         let message = self.messages.insert(Message {
             from: said.from,
+            by: said.by,
             to,
             stream,
             seq,
@@ -417,10 +447,12 @@ impl Router {
         self.memory.inside += bytes;
         let (send_id, order) = (SendId::new(&said.envelope.id), self.ledger.last.delivery);
         if resumes {
-            let (from, expires, body) = (said.from, said.expires, Body::Once(frame));
+            let (from, by, expires) = (said.from, said.by, said.expires);
+            let body = Body::Once(frame);
             let (alarm, is_replay) = (expires, false);
             let message = Message {
                 from,
+                by,
                 to,
                 stream,
                 seq,
@@ -435,7 +467,8 @@ impl Router {
             self.hand_out_once(client, message);
         } else {
             self.lose_track(stream, seq);
-            self.hand(client, frame, What::Once { from: said.from, send_id, order });
+            let (from, by) = (said.from, said.by);
+            self.hand(client, frame, What::Once { from, by, send_id, order });
         }
         None
     }

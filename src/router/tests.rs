@@ -6,6 +6,7 @@ mod handshake;
 mod keeping;
 mod queries;
 mod relay;
+mod roles;
 mod routing;
 mod script;
 mod sessions;

@@ -113,7 +113,7 @@ impl Router {
         let found = found.map_err(|why| {
             (NackCode::StoreFailed, format!("the store could not look it up: {why}"))
         })?;
-        let data = self.conclude(asked, found)?;
+        let data = self.conclude(first.client, asked, found)?;
         self.respond(first, asked.name(), &data);
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! here: ann bob                     all of them have joined, of which nothing is written down
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
+//! op joins                          the same, as an operator, with its key
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
 //! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
 //! ann raw BYTES                     a frame as it stands
@@ -38,6 +39,7 @@ use crate::{
         envelope::{Envelope, Header, Kind},
         payload::Capabilities,
         record::{Change, Query, oracle::Oracle},
+        secret::Secret,
     },
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
@@ -105,6 +107,17 @@ struct World {
     transcript: String,
 }
 
+/// Who is an operator in a script, and what proves it.
+const OPERATOR: &str = "op";
+const OPERATOR_KEY: &str = "open";
+
+/// A machine that has operators.
+fn router(limits: &Limits, seed: u8) -> Router {
+    let mut router = Router::new(limits.clone(), [seed; 32]);
+    router.admit_operators(Secret::stated(OPERATOR_KEY).hash());
+    router
+}
+
 /// A change in few words.
 fn keep_text(change: &Change) -> String {
     match change {
@@ -152,7 +165,7 @@ struct Actor {
 impl World {
     fn new(limits: Limits) -> Self {
         Self {
-            router: Router::new(limits.clone(), [7; 32]),
+            router: router(&limits, 7),
             now: 1_000,
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -200,7 +213,7 @@ impl World {
             "connects" => self.connect(who),
             "joins" => {
                 self.connect(who);
-                let mut hello = json!({"agent": capitalized(who)});
+                let mut hello = hello_of(who);
                 merge(&mut hello, rest);
                 self.say(who, Kind::Hello, "h", "", &hello.to_string());
             }
@@ -269,7 +282,11 @@ impl World {
         let before = self.transcript.len();
         self.act(who, "joins");
         let said = self.transcript.split_off(before);
-        assert_eq!(said.trim(), format!("{who} < WELCOME {{\"agent\":\"{}\"}}", capitalized(who)));
+        let welcome = match who {
+            OPERATOR => format!("{who} < WELCOME {{\"agent\":\"@operator\""),
+            _ => format!("{who} < WELCOME {{\"agent\":\"{}\"}}", capitalized(who)),
+        };
+        assert!(said.trim().starts_with(&welcome), "{said}");
     }
 
     fn connect(&mut self, who: &str) {
@@ -420,7 +437,7 @@ impl World {
 
     /// Nobody is connected any more, and what was not kept is lost.
     fn crash(&mut self) {
-        self.router = Router::new(self.limits.clone(), [8; 32]);
+        self.router = router(&self.limits, 8);
         self.clients.clear();
         self.changes.clear();
         self.queries.clear();
@@ -550,6 +567,13 @@ impl World {
     fn real_id(&self, short: &str) -> String {
         let found = self.ids.iter().find(|(_, name)| *name == short);
         found.map_or_else(|| short.to_owned(), |(id, _)| id.clone())
+    }
+}
+
+fn hello_of(who: &str) -> Value {
+    match who {
+        OPERATOR => json!({"mode": "operator", "auth": {"key": OPERATOR_KEY}}),
+        _ => json!({"agent": capitalized(who)}),
     }
 }
 
