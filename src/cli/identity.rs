@@ -3,12 +3,14 @@
 use super::{Failure, print::foreign_line};
 use crate::{
     client::Settings,
+    config::is_absent,
     daemon::operator_key,
     protocol::{name::Name, secret::Secret},
 };
 use std::{
     env,
     ffi::OsString,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +19,9 @@ const AGENT: &str = "AGENT_RELAY_AGENT";
 
 /// The file that has its companions' key.
 const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
+
+/// The directory in the home for keys of agents, each in a file with the agent's name.
+const KEYS: &str = "keys";
 
 /// Who a command is.
 #[derive(Clone, Debug)]
@@ -60,6 +65,29 @@ impl Identity {
             },
         }
     }
+}
+
+/// What proves a name that has a key: what is in the file that was named, or else in the home's own for
+/// that name, if there is one.
+pub(super) fn key_of(
+    home: &Path,
+    name: &str,
+    file: Option<&str>,
+) -> Result<Option<Secret>, Failure> {
+    let failed = |error: io::Error| Failure::failed(foreign_line(&error.to_string()));
+    if let Some(file) = file {
+        return operator_key::read_file(Path::new(file)).map(Some).map_err(failed);
+    }
+    match operator_key::read_file(&key_file(home, name)) {
+        Ok(key) => Ok(Some(key)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Where commands look for the key of a name.
+pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
+    home.join(KEYS).join(name)
 }
 
 /// The wrapped agent that this process is a part of.

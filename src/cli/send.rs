@@ -3,7 +3,7 @@
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
     ask::{Aside, agent_name, ask, milliseconds, nearest},
-    identity::{Identity, check_name},
+    identity::{Identity, check_name, key_of},
     input,
     launch::join_or_start,
     place::Asked,
@@ -15,6 +15,7 @@ use crate::{
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Capabilities, Nack},
+        secret::Secret,
         topic,
     },
 };
@@ -41,6 +42,10 @@ pub(super) struct Send {
     /// in whose name; without it you are @operator, and inside a wrapped agent that agent
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     from: Option<String>,
+
+    /// where the key is of the name, if it has one; keys/NAME in the home where absent
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    key_file: Option<String>,
 
     /// on which topic
     #[argh(option, from_str_fn(argv::text))]
@@ -105,7 +110,12 @@ impl Send {
         let body = self.read_body()?;
         let mut place = asked.place()?;
         let identity = Identity::of_process(&place.home)?;
-        let client = join_or_start(&mut place, &|endpoint| self.settings(endpoint, &identity))?;
+        let key = match &self.from {
+            Some(name) => key_of(&place.home, name, self.key_file.as_deref())?,
+            None => None,
+        };
+        let settings = |endpoint: &str| self.settings(endpoint, &identity, key.clone());
+        let client = join_or_start(&mut place, &settings)?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
@@ -117,13 +127,13 @@ impl Send {
         Ok(DONE)
     }
 
-    fn settings(&self, endpoint: &str, identity: &Identity) -> Settings {
+    fn settings(&self, endpoint: &str, identity: &Identity, key: Option<Secret>) -> Settings {
         let (Identity::Person(_), Some(name)) = (identity, &self.from) else {
             return identity.settings(endpoint);
         };
         // Its mail is not for this command.
         let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
-        Settings { capabilities, ..Settings::agent(endpoint, name) }
+        Settings { capabilities, key, ..Settings::agent(endpoint, name) }
     }
 
     fn message(&self, body: String) -> Outgoing {

@@ -155,19 +155,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     let remarks: Vec<_> = process.iter().flat_map(|it| &it.remarks).cloned().collect();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
-        (
-            "process",
-            match process {
-                Some(it) => {
-                    let left = it.left.map(|left| {
-                        format!("; it left {}, which is somebody else's now", foreign_line(&left))
-                    });
-                    let left = left.unwrap_or_default();
-                    format!("{}, home {}{left}", it.pid, foreign_line(&it.home))
-                }
-                None => "unknown".to_owned(),
-            },
-        ),
+        ("process", process.map_or_else(|| "unknown".to_owned(), process_words)),
         (
             "version",
             format!(
@@ -205,6 +193,11 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
             ),
         ),
     ];
+    let too_often = status.too_often.as_ref().map(|it| {
+        let (from, to) = (foreign_line(&it.from), foreign_line(&it.to));
+        format!("{} refused, the last from {from} to {to} {}", it.refused, ago(it.at))
+    });
+    let lines = lines.into_iter().chain(too_often.map(|words| ("too often", words)));
     let up = out.paint(Colour::Green, "the daemon is up");
     out.line(up)?;
     for (name, value) in lines {
@@ -216,4 +209,11 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         out.line(format_args!("  {name} {}", foreign_line(&remark)))?;
     }
     Ok(())
+}
+
+fn process_words(it: relay::Process<'_>) -> String {
+    let left = it
+        .left
+        .map(|left| format!("; it left {}, which is somebody else's now", foreign_line(&left)));
+    format!("{}, home {}{}", it.pid, foreign_line(&it.home), left.unwrap_or_default())
 }

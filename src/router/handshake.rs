@@ -116,12 +116,10 @@ impl Router {
         envelope: &Envelope<'_>,
         hello: Hello,
     ) -> Result<(), Refusal> {
-        let applicant = Applicant {
-            name: name_in(&hello)?,
-            capabilities: hello.capabilities,
-            proof: Proof::Claim,
-            companion_key: companion_key_in(&hello),
-        };
+        let name = name_in(&hello)?;
+        let proof = self.proof_of(&name, hello.auth.as_ref())?;
+        let companion_key = companion_key_in(&hello);
+        let applicant = Applicant { name, capabilities: hello.capabilities, proof, companion_key };
         let name = applicant.name.as_str();
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
             if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name)) {
@@ -135,6 +133,19 @@ impl Router {
             None => self.seat(id, applicant, false)?,
         }
         Ok(())
+    }
+
+    /// What gives a connection this name, unless a token does. Where policy has a key for it, nothing
+    /// else will do.
+    fn proof_of(&self, name: &Name, auth: Option<&Auth>) -> Result<Proof, Refusal> {
+        let Some(hash) = self.policy.key_of(name) else { return Ok(Proof::Claim) };
+        let stated = auth.and_then(|auth| auth.key.as_deref());
+        let message = match stated.map(Secret::stated) {
+            Some(key) if key.has_hash(hash) => return Ok(Proof::Key),
+            Some(_) => format!("policy.toml has another key for {name} than `auth.key` states"),
+            None => format!("policy.toml has a key for {name}: HELLO states it in `auth.key`"),
+        };
+        Err((ErrorCode::Unauthorized, message))
     }
 
     /// A session goes on with this connection, whoever has it now.

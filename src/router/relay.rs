@@ -28,13 +28,13 @@ use crate::protocol::{
     payload::{Ack, Empty, Spoken},
     record::{Filter, Found, Query},
     relay::{
-        AgentRow, Agents, HistoryRequest, Page, REPORTS, RESPONSE, ReplyMeta, ReportRequest,
-        Reported, Status,
+        AgentRow, Agents, HistoryRequest, MessageRequest, Page, REPORTS, RESPONSE,
+        RedeliverRequest, ReplyMeta, ReportRequest, Reported, Status,
     },
     text::Quoted,
 };
 use asked::Asked;
-use desk::Request;
+use desk::{Errand, Request};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
@@ -52,16 +52,20 @@ const ROW_BYTES: usize = 320;
 /// The longest reason that a recipient may give with a report.
 const WHY_CHARS_MAX: usize = 200;
 
-/// What came of a request: its answer's `data`, or what the store has to be asked for that.
+/// What came of a request: its answer's `data`, or what has to be done before there is one.
 enum Served {
     Answer(Box<RawValue>),
-    Ask(Query),
+    Errand(Errand),
 }
 
 impl Router {
-    /// Answers a request, unless the store has to be asked first.
-    fn serve(&mut self, request: &Request) -> Result<Option<Query>, Refusal> {
+    /// Answers a request, unless something has to be done first.
+    fn serve(&mut self, request: &Request) -> Result<Option<Errand>, Refusal> {
         let asked = request.asked.as_ref().map_err(Clone::clone)?;
+        let asker = &self.asker(request.client)?.name;
+        if let Some(rule) = self.policy.rule_against(asker.as_str(), RELAY, Some(asked.name())) {
+            return Err((NackCode::Forbidden, rule.refusal(asker.as_str(), RELAY)));
+        }
         self.may(request.client, asked)?;
         if let Asked::Stop(reason) = asked {
             self.respond(request, asked.name(), &raw(&Empty {}));
@@ -70,7 +74,7 @@ impl Router {
             return Ok(None);
         }
         match self.answer_to(request, asked)? {
-            Served::Ask(query) => Ok(Some(query)),
+            Served::Errand(errand) => Ok(Some(errand)),
             Served::Answer(data) => {
                 self.respond(request, asked.name(), &data);
                 Ok(None)
@@ -80,6 +84,7 @@ impl Router {
 
     fn answer_to(&mut self, request: &Request, asked: &Asked) -> Result<Served, Refusal> {
         let client = request.client;
+        let query = |query| Served::Errand(Errand::Query(query));
         Ok(match asked {
             Asked::Status => Served::Answer(raw(&self.status())),
             Asked::Agents(page) => Served::Answer(raw(&self.agents(page))),
@@ -88,15 +93,16 @@ impl Router {
                 Served::Answer(raw(&Empty {}))
             }
             Asked::Stop(_) => Served::Answer(raw(&Empty {})),
-            Asked::Message(it) => Served::Ask(Query::Id(it.id.clone())),
-            Asked::Redeliver(it) => Served::Ask(Query::Id(it.id.clone())),
+            Asked::Reload => Served::Errand(Errand::Reload),
+            Asked::Message(MessageRequest { id, .. })
+            | Asked::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
             Asked::Inbox(it) => {
                 let of = self.whose(client, it.of.as_deref())?;
                 Served::Answer(raw(&self.inbox(of.as_ref(), &it.page)?))
             }
-            Asked::History(it) => Served::Ask(self.history(client, it)?),
+            Asked::History(it) => query(self.history(client, it)?),
             Asked::DeadLetters(page) => {
-                Served::Ask(Query::List(Filter { dead: true, ..self.filter(page)? }))
+                query(Query::List(Filter { dead: true, ..self.filter(page)? }))
             }
             Asked::Report(it) => {
                 self.report(it)?;
@@ -256,6 +262,7 @@ impl Router {
             memory_bytes: self.memory.total() as u64,
             memory_bytes_max: self.limits.memory_bytes_max as u64,
             counts: self.counts,
+            too_often: self.too_often.clone(),
             daemon: self.about_daemon.as_deref(),
         }
     }

@@ -48,6 +48,11 @@ impl Router {
             self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
             return Ok(());
         };
+        if self.policy.key_of(&self.roster[agent].name).is_some() {
+            let why = "policy.toml has a key for this name: say HELLO, with the key and the token";
+            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
+            return Ok(());
+        }
         match self.judge_resume(agent, &resume.streams) {
             Ok(rewind) => {
                 let (name, session) = (self.roster[agent].name.clone(), self.session_of(agent));

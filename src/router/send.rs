@@ -7,6 +7,7 @@ use super::{
     doubles::{Content, Standing},
     ledger::Promise,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+    roster::Agent,
 };
 use crate::protocol::{
     Moment,
@@ -17,6 +18,7 @@ use crate::protocol::{
     name::{EVERYONE, Name, OPERATOR, RELAY},
     payload::{Ack, Busy, SendMeta},
     record::Hash,
+    relay::TooOften,
     secret::is_same,
     text::Quoted,
     topic,
@@ -81,6 +83,8 @@ enum Verdict {
     Take(Option<StreamKey>),
     /// So many messages wait.
     Busy(usize),
+    /// The sender has to wait for so long: it speaks to this recipient too often.
+    TooOften(u64),
     Refuse(NackCode, String),
 }
 
@@ -99,6 +103,12 @@ impl Router {
     pub(super) fn refuse(&mut self, client: ClientId, id: &str, code: NackCode, message: String) {
         self.counts.refused += 1;
         self.nack(client, id, code, message);
+    }
+
+    /// One of several recipients doesn't get it.
+    fn refuse_one(&mut self, said: &Said<'_>, to: AgentKey, code: NackCode, message: String) {
+        self.counts.refused += 1;
+        self.tell_sender((said.from, said.by), to, &said.envelope.id, code, message);
     }
 
     /// What is wrong with a SEND whoever it is for.
@@ -171,6 +181,9 @@ impl Router {
             let (code, message) = self.unknown(name);
             return self.refuse(said.client, &said.envelope.id, code, message);
         };
+        if let Some(why) = self.forbidden(said, to) {
+            return self.refuse(said.client, &said.envelope.id, NackCode::Forbidden, why);
+        }
         self.make_room(said.bytes);
         match self.judge_recipient(said, to) {
             Verdict::Take(stream) => {
@@ -192,6 +205,10 @@ impl Router {
                 self.copy_to_taps(said, 1, Some(taken));
             }
             Verdict::Busy(depth) => self.say_busy(said, depth, &[]),
+            Verdict::TooOften(wait_ms) => {
+                let why = self.note_too_often(said, to, wait_ms);
+                self.refuse(said.client, &said.envelope.id, NackCode::Limit, why);
+            }
             Verdict::Refuse(code, why) => self.refuse(said.client, &said.envelope.id, code, why),
         }
     }
@@ -200,11 +217,13 @@ impl Router {
         let is_known = said.requires_ack || !self.roster[said.from].doubles.is_empty();
         let content = is_known.then(|| Content::of(said.envelope));
         let before = content.and_then(|content| self.repeat_answer(said, content));
-        let (had, number, recipients) = match before {
+        let (had, number, mut recipients) = match before {
             Some(Standing::Taken { .. }) => return,
             Some(Standing::Partly { recipients, number, left }) => (recipients, number, left),
             None => (0, 0, self.recipients(said)),
         };
+        // Those to whom policy forbids it aren't recipients.
+        recipients.retain(|to| self.forbidden(said, *to).is_none());
         let mut share = Share { had, number, ..Share::default() };
         let mut shared = None;
         for to in recipients {
@@ -220,10 +239,11 @@ impl Router {
                     share.busy.push(to);
                     share.depth = share.depth.max(waiting);
                 }
-                Verdict::Refuse(code, why) => {
-                    self.counts.refused += 1;
-                    self.tell_sender((said.from, said.by), to, &said.envelope.id, code, why);
+                Verdict::TooOften(wait_ms) => {
+                    let why = self.note_too_often(said, to, wait_ms);
+                    self.refuse_one(said, to, NackCode::Limit, why);
                 }
+                Verdict::Refuse(code, why) => self.refuse_one(said, to, code, why),
             }
         }
         if share.new > 0 || (share.busy.is_empty() && had == 0) {
@@ -300,6 +320,33 @@ impl Router {
                 })
     }
 
+    /// What the sender is told where policy forbids it to say this to a recipient.
+    fn forbidden(&self, said: &Said<'_>, to: AgentKey) -> Option<String> {
+        let (from, to) = (self.roster[said.from].name.as_str(), self.roster.get(to)?.name.as_str());
+        let rule = self.policy.rule_against(from, to, said.envelope.topic.as_deref())?;
+        Some(rule.refusal(from, to))
+    }
+
+    /// How long the sender has to be silent until it may speak to a recipient again.
+    fn wait_ms(&self, said: &Said<'_>, to: &Agent) -> u64 {
+        let Some(per_minute) = self.policy.per_pair_per_minute else { return 0 };
+        let from = self.roster[said.from].number;
+        self.pairs.wait_ms(self.now.monotonic, per_minute, from, to.number)
+    }
+
+    /// Puts down for `status` that a sender speaks too often, and says to it how long it has to wait.
+    fn note_too_often(&mut self, said: &Said<'_>, to: AgentKey, wait_ms: u64) -> String {
+        let name = |agent| self.roster[agent].name.to_string();
+        let (from, to, at) = (name(said.from), name(to), self.now.unix_ms);
+        let why = format!(
+            "{from} speaks to {to} more often than per_pair_per_minute in policy.toml allows; the \
+             next one may come in {wait_ms} ms"
+        );
+        let refused = self.too_often.as_ref().map_or(0, |before| before.refused) + 1;
+        self.too_often = Some(TooOften { refused, from: from.into(), to: to.into(), at });
+        why
+    }
+
     fn judge_recipient(&self, said: &Said<'_>, to: AgentKey) -> Verdict {
         let Some(agent) = self.roster.get(to) else {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
@@ -323,6 +370,10 @@ impl Router {
         if said.bytes > most {
             let message = format!("its DELIVER to {name} would be over max_frame_bytes ({most})");
             return Verdict::Refuse(NackCode::TooLarge, message);
+        }
+        let wait_ms = self.wait_ms(said, agent);
+        if wait_ms > 0 {
+            return Verdict::TooOften(wait_ms);
         }
         let stream = self.streams.find(said.from, to, said.envelope.topic.as_deref());
         if stream.is_none() && self.streams.len() >= self.limits.streams_max {
@@ -354,6 +405,7 @@ impl Router {
         let seq = self.next_seq(stream);
         let id = self.new_id();
         self.ledger.last.delivery += 1;
+        self.note_pair(said, to);
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
                 id,
@@ -404,6 +456,13 @@ impl Router {
             self.pump(to);
         }
         Taken { id, seq, key: Some(message) }
+    }
+
+    fn note_pair(&mut self, said: &Said<'_>, to: AgentKey) {
+        if let Some(per_minute) = self.policy.per_pair_per_minute {
+            let (from, to) = (self.roster[said.from].number, self.roster[to].number);
+            self.pairs.note(self.now.monotonic, per_minute, from, to);
+        }
     }
 
     /// Hands an at-most-once message straight out where nothing waits; else gives its frame back.

@@ -4,6 +4,7 @@ mod bounds;
 mod delivery;
 mod handshake;
 mod keeping;
+mod policy;
 mod queries;
 mod relay;
 mod roles;

@@ -17,6 +17,7 @@ mod policy;
 mod queries;
 mod raw;
 mod resume;
+mod roles;
 mod sandbox;
 mod sessions;
 mod stress;

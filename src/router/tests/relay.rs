@@ -76,9 +76,9 @@ fn what_is_not_served_is_refused() {
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
-                ann < NACK {"ack_id":"q1","code":"INVALID","message":"this daemon doesn't serve \"reload\" yet"}
+                ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
             ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap or stop"}
+                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap, reload or stop"}
             ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
                 ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
             ann says SEND id=q4 to=@relay {"kind":"request","body":7}

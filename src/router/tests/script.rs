@@ -23,6 +23,8 @@
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
 //! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
+//! policy PART; PART …               in force from now on: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
+//! op reread [WHY]                   the policy file was read again for her, or can't be
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
 //! crash                             the daemon ends and another begins with what was kept
@@ -37,11 +39,15 @@ use crate::{
         Moment, Now,
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
+        name::Name,
         payload::Capabilities,
         record::{Change, Query, oracle::Oracle},
         secret::Secret,
     },
-    router::{ClientId, Frame, Input, Limits, Output, Router},
+    router::{
+        ClientId, Frame, Input, Limits, Output, Router,
+        policy::{Glob, Policy, Rule},
+    },
 };
 use expect_test::Expect;
 use serde_json::{Value, json};
@@ -198,6 +204,7 @@ impl World {
             "disk" => self.disk(rest),
             "log" => self.log_shows = true,
             "crash" => self.crash(),
+            "policy" => self.handle(Input::Policy(policy(rest).into())),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
             _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
@@ -245,14 +252,7 @@ impl World {
                 merge(&mut ack, more);
                 self.say(who, Kind::Ack, "a", "", &ack.to_string());
             }
-            "nacks" => {
-                let (id, ms) = rest.split_once(' ').unwrap_or((rest, ""));
-                let mut nack = json!({"ack_id": self.real_id(id), "code": "X", "message": "no"});
-                if let Ok(ms) = ms.parse::<u64>() {
-                    nack["retry_after_ms"] = json!(ms);
-                }
-                self.say(who, Kind::Nack, "n", "", &nack.to_string());
-            }
+            "nacks" => self.give_back(who, rest),
             "stalls" => self.clients.get_mut(who).unwrap().stalls = true,
             "reads" => {
                 self.clients.get_mut(who).unwrap().stalls = false;
@@ -263,6 +263,11 @@ impl World {
                 actor.unwritten -= bytes;
                 let id = actor.id;
                 self.handle(Input::Written(id, bytes));
+            }
+            "reread" => {
+                let read = if rest.is_empty() { Ok(()) } else { Err(rest.to_owned()) };
+                let id = self.clients[who].id;
+                self.handle(Input::Reloaded(id, read));
             }
             "goes" => {
                 let id = self.clients[who].id;
@@ -275,6 +280,15 @@ impl World {
             }
             _ => panic!("no such line: {who} {line}"),
         }
+    }
+
+    fn give_back(&mut self, who: &str, rest: &str) {
+        let (id, ms) = rest.split_once(' ').unwrap_or((rest, ""));
+        let mut nack = json!({"ack_id": self.real_id(id), "code": "X", "message": "no"});
+        if let Ok(ms) = ms.parse::<u64>() {
+            nack["retry_after_ms"] = json!(ms);
+        }
+        self.say(who, Kind::Nack, "n", "", &nack.to_string());
     }
 
     /// Joins in the usual way, for a transcript that is about what follows.
@@ -483,6 +497,7 @@ impl World {
                 self.queries.push((*id, query.clone()));
                 return;
             }
+            Output::Reload(id) => format!("reload for {}", self.names[id]),
             Output::Stopped => "stopped".to_owned(),
         };
         writeln!(self.transcript, "    {text}").unwrap();
@@ -568,6 +583,28 @@ impl World {
         let found = self.ids.iter().find(|(_, name)| *name == short);
         found.map_or_else(|| short.to_owned(), |(id, _)| id.clone())
     }
+}
+
+fn policy(parts: &str) -> Policy {
+    let mut policy = Policy::default();
+    for part in parts.split("; ") {
+        match *part.split(' ').collect::<Vec<_>>() {
+            ["key", name, key] => {
+                let name = Name::parse(name).unwrap();
+                policy.keys.insert(name, Secret::stated(key).hash());
+            }
+            ["rate", rate] => policy.per_pair_per_minute = rate.parse().ok(),
+            [from, to, topic, allow] => policy.rules.push(Rule {
+                from: Glob::name(from).unwrap(),
+                to: Glob::name(to).unwrap(),
+                topic: Glob::topic(topic).unwrap(),
+                allow: allow == "yes",
+                line: policy.rules.len() + 1,
+            }),
+            _ => panic!("no such part: {part}"),
+        }
+    }
+    policy
 }
 
 fn hello_of(who: &str) -> Value {
