@@ -20,6 +20,7 @@ mod messages;
 mod place;
 mod policy;
 mod print;
+mod question;
 mod read;
 mod redeliver;
 mod run;
@@ -173,6 +174,7 @@ enum Command {
     Agents(agents::Agents),
     Run(run::Run),
     Send(send::Send),
+    Ask(question::Ask),
     Listen(listen::Listen),
     Inbox(inbox::Inbox),
     Read(read::Read),
@@ -206,6 +208,7 @@ impl Top {
             Command::Agents(agents) => agents.run(&asked),
             Command::Run(run) => run.run(&asked, wrapped),
             Command::Send(send) => send.run(&asked),
+            Command::Ask(ask) => ask.run(&asked),
             Command::Listen(listen) => listen.run(&asked),
             Command::Inbox(inbox) => inbox.run(&asked),
             Command::Read(read) => read.run(&asked),

@@ -8,14 +8,14 @@ pub mod session;
 
 pub use crate::protocol::payload::Meta;
 pub use driver::Connect;
-pub use message::{Delivery, Ended, Event, Outgoing, SendId, State};
+pub use message::{Answer, Delivery, Ended, Event, Outgoing, Reply, SendId, State};
 
 use crate::{
     link::Connection,
     protocol::{
         code::NackCode,
-        name::RELAY,
-        payload::{Capabilities, Nack, Welcome},
+        name::{EVERYONE, RELAY},
+        payload::{Capabilities, Nack, Sync, Welcome},
         secret::Secret,
     },
 };
@@ -42,6 +42,9 @@ const COMMANDS_MAX: usize = 1024;
 
 /// How long [`Client::request`] and [`Client::subscribe`] wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much longer [`Client::ask`] waits than the daemon: its word is on the way, or the connection lost.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Who joins, where, and how patient it is.
 #[derive(Clone, Debug)]
@@ -230,6 +233,55 @@ impl Client {
         self.tell_if_there(Command::Tell(Input::Acknowledge(delivery_id.to_owned())));
     }
 
+    /// Puts a question to one agent and waits for its answer, `timeout` at most, an hour at the longest.
+    ///
+    /// A connection that is lost meanwhile comes back, and so does the answer. Without one in time, the
+    /// error is [`ClientError::Refused`] with `SYNC_TIMEOUT`, or [`ClientError::TimedOut`] where the daemon
+    /// didn't say so; the message itself may still arrive.
+    pub fn ask(&self, mut message: Outgoing, timeout: Duration) -> Result<Answer, ClientError> {
+        if message.to.as_deref().is_none_or(|to| to == EVERYONE) {
+            let why = "a question that is waited for goes to one agent: name it";
+            return Err(ClientError::Refused(Box::new(Nack::new("", NackCode::Invalid, why))));
+        }
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let ms = ms.clamp(1, Sync::TIMEOUT_MS_MAX);
+        message.meta.sync =
+            Some(Sync { correlation_id: new_id()?.0, timeout_ms: Some(ms), blocking: true });
+        let what = format!("the question to {}", message.to.as_deref().unwrap_or_default());
+        let (id, input) = self.outgoing(message)?;
+        let (reply, answer) = bounded(1);
+        self.tell(Command::Ask(id.clone(), input, reply))?;
+        let answer = wait(&answer, Duration::from_millis(ms) + GRACE, || what);
+        if matches!(answer, Err(ClientError::TimedOut { .. })) {
+            self.tell_if_there(Command::Forget(id));
+        }
+        answer
+    }
+
+    /// Answers a delivery that asks, and acknowledges it. The first answer counts; one to a delivery that
+    /// doesn't ask, or asks no longer, only acknowledges.
+    pub fn answer(
+        &self,
+        delivery: &Delivery,
+        response: bool,
+        data: Option<&RawValue>,
+    ) -> Result<(), ClientError> {
+        let Some(asks) = delivery.asks.as_deref().cloned() else {
+            self.acknowledge(&delivery.id);
+            return Ok(());
+        };
+        let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
+        let data = data.map(ToOwned::to_owned);
+        self.reply(Reply { delivery_id, seq, asks, response, data })
+    }
+
+    /// The same without the delivery at hand.
+    pub fn reply(&self, reply: Reply) -> Result<(), ClientError> {
+        let weight = reply.weight();
+        self.account.open(weight)?;
+        self.tell(Command::Tell(Input::Answer(reply, weight)))
+    }
+
     /// Gives the delivery back: again after `retry_after_ms`, or for good without it.
     pub fn give_back(
         &self,
@@ -246,7 +298,7 @@ impl Client {
     pub fn subscribe(&self, pattern: &str) -> Result<(), ClientError> {
         let (reply, answer) = bounded(1);
         self.tell(Command::Subscribe(pattern.to_owned(), reply))?;
-        self.wait(&answer, || format!("the subscription of {pattern}"))
+        wait(&answer, ANSWER_TIMEOUT, || format!("the subscription of {pattern}"))
     }
 
     /// Takes a subscription back.
@@ -268,7 +320,7 @@ impl Client {
         let (id, input) = self.outgoing(message)?;
         let (reply, answer) = bounded(1);
         self.tell(Command::Request(id.clone(), input, reply))?;
-        let answer = self.wait(&answer, || format!("the request {body:?}"));
+        let answer = wait(&answer, ANSWER_TIMEOUT, || format!("the request {body:?}"));
         if matches!(answer, Err(ClientError::TimedOut { .. })) {
             self.tell_if_there(Command::Forget(id));
         }
@@ -283,21 +335,6 @@ impl Client {
         let (id, weight) = (new_id()?, message.weight());
         self.account.open(weight)?;
         Ok((id.clone(), Input::Send(id, message, weight)))
-    }
-
-    fn wait<T>(
-        &self,
-        answer: &Receiver<Result<T, ClientError>>,
-        what: impl FnOnce() -> String,
-    ) -> Result<T, ClientError> {
-        match answer.recv_timeout(ANSWER_TIMEOUT) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => Err(ClientError::TimedOut {
-                what: what(),
-                ms: u64::try_from(ANSWER_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
-            }),
-            Err(RecvTimeoutError::Disconnected) => Err(ClientError::Closed),
-        }
     }
 
     fn tell(&self, command: Command) -> Result<(), ClientError> {
@@ -332,6 +369,21 @@ fn wait_for_welcome(events: &Receiver<Event>, endpoint: &str) -> Result<Welcome,
             Ok(_) => {}
             Err(_) => return Err(ClientError::Closed),
         }
+    }
+}
+
+fn wait<T>(
+    answer: &Receiver<Result<T, ClientError>>,
+    timeout: Duration,
+    what: impl FnOnce() -> String,
+) -> Result<T, ClientError> {
+    match answer.recv_timeout(timeout) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) => Err(ClientError::TimedOut {
+            what: what(),
+            ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+        }),
+        Err(RecvTimeoutError::Disconnected) => Err(ClientError::Closed),
     }
 }
 

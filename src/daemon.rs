@@ -62,6 +62,9 @@ const DAY_MS: u64 = 86_400_000;
 /// How often the keeper looks whether its socket is still there. Cleaners empty `/tmp`.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// So many of them are an hour.
+const LOOKS_IN_AN_HOUR: u32 = 720;
+
 /// What a daemon is started with.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -254,7 +257,13 @@ fn keep(
     router_ended: &Receiver<()>,
 ) -> Acceptor {
     let mut at = claim.endpoint.clone();
+    let mut looks = 0_u32;
     while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
+        looks += 1;
+        if looks.is_multiple_of(LOOKS_IN_AN_HOUR) {
+            // Without an inbox the daemon is at its end already.
+            drop(all.inbox.send(Event::Hour));
+        }
         match claim.hold_home() {
             Ok(false) => {}
             Ok(true) => {

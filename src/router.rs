@@ -6,11 +6,13 @@
 //!
 //! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what outlives a
 //! connection `session`'s, what a member may say `member`'s; a SEND is judged in `send`, and what was
-//! taken goes out in `delivery`. Behind them stand plain tables: `roster` (names), `client`
+//! taken goes out in `delivery`; who waits for an answer gets it in `asking`. Behind them stand plain tables: `roster` (names), `client`
 //! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
+mod again;
 mod alarm;
 mod answer;
+mod asking;
 mod client;
 mod dead;
 mod delivery;
@@ -50,6 +52,7 @@ use crate::protocol::{
     relay::{Counts, TooOften},
 };
 use alarm::{Alarm, Alarms};
+use asking::Questions;
 use client::Client;
 use dead::DeadLetters;
 use ledger::Ledger;
@@ -96,6 +99,8 @@ pub enum Input<'a> {
     Disconnected(ClientId),
     /// The store has kept all changes up to this one, counted over all that were said.
     Kept(u64),
+    /// The store lost what it had, and begins anew.
+    Lost,
     /// All changes up to this one are through, but of messages nothing could be kept, and why.
     Refused(u64, &'a str),
     /// The answer to this client's [`Output::Query`]; or why there is none, in a sentence.
@@ -118,7 +123,7 @@ pub enum Output {
     /// Have the store keep it. What is kept is kept in this order.
     Keep(Change),
     /// Ask the store, after all that it was to keep before. A client has one question at a time.
-    Query(ClientId, Query),
+    Query(ClientId, Box<Query>),
     /// Read the policy file again, for this client.
     Reload(ClientId),
     /// Write a frame. Frames of one client leave in this order.
@@ -134,6 +139,9 @@ pub enum Output {
     /// Everybody was told BYE and has been closed: the daemon may end.
     Stopped,
 }
+
+/// Each message moves one or two of them: what is rare and large is boxed.
+const _: () = assert!(size_of::<Output>() <= 64);
 
 /// A frame's bytes, its length in front: the recipient's own part, and what others share.
 #[derive(Clone, Debug, Default)]
@@ -187,6 +195,7 @@ pub struct Router {
     deliveries: FastMap<Uuid, MessageKey>,
     ledger: Ledger,
     dead: DeadLetters,
+    questions: Questions,
     /// What `@relay`'s numbers count from.
     relay_seq_base: u64,
     /// SENDs that are remembered, of all names.
@@ -260,6 +269,7 @@ impl Router {
             deliveries: FastMap::default(),
             ledger: Ledger::default(),
             dead: DeadLetters::default(),
+            questions: Questions::default(),
             relay_seq_base: 0,
             doubles: 0,
             subscriptions: Subscriptions::default(),
@@ -305,6 +315,7 @@ impl Router {
             Input::Violated(client, violation) => self.violated(client, violation),
             Input::Written(client, bytes) => self.written(client, bytes),
             Input::Disconnected(client) => self.disconnected(client),
+            Input::Lost => self.say_again(),
             Input::Kept(upto) => self.kept(upto),
             Input::Refused(upto, why) => self.refused(upto, why),
             Input::Found(client, found) => self.found(client, found),
@@ -351,6 +362,7 @@ impl Router {
                 Alarm::Message(message) => self.ring_message(message),
                 Alarm::Agent(agent) => self.ring_agent(agent),
                 Alarm::Session(agent) => self.ring_session(agent),
+                Alarm::Question(delivery) => self.ring_question(delivery),
                 Alarm::Stop => self.stopped(),
             }
         }

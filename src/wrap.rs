@@ -7,6 +7,7 @@
 mod driver;
 mod key_file;
 mod mail;
+mod questions;
 mod threads;
 
 use crate::{

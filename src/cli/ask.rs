@@ -138,6 +138,7 @@ impl Aside {
             | Event::Delivered(_)
             | Event::Accepted { .. }
             | Event::Refused { .. }
+            | Event::Answered { .. }
             | Event::Busy { .. }
             | Event::Subscribed { .. } => {}
         }

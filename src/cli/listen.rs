@@ -88,7 +88,9 @@ impl Listen {
             let from = out.paint(Colour::Bold, foreign_line(&delivery.from));
             let topic = delivery.topic.as_deref().map(foreign_line);
             let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-            out.line(format_args!("{from}{topic}: {}", indented(&delivery.spoken().body)))?;
+            let asks = if delivery.asks.is_some() { " asks" } else { "" };
+            let body = indented(&delivery.spoken().body);
+            out.line(format_args!("{from}{asks}{topic}: {body}"))?;
         }
         client.acknowledge(&delivery.id);
         Ok(())

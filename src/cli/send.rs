@@ -15,7 +15,6 @@ use crate::{
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Capabilities, Nack},
-        secret::Secret,
         topic,
     },
 };
@@ -26,7 +25,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// The longest body that is read; the daemon's own limit is usually far below.
-const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Send a message to an agent, to everyone (*), or to a topic's subscribers.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -106,16 +105,8 @@ impl Send {
         if let Some(topic) = &self.topic {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        self.from.as_deref().map_or(Ok(()), check_name)?;
         let body = self.read_body()?;
-        let mut place = asked.place()?;
-        let identity = Identity::of_process(&place.home)?;
-        let key = match &self.from {
-            Some(name) => key_of(&place.home, name, self.key_file.as_deref())?,
-            None => None,
-        };
-        let settings = |endpoint: &str| self.settings(endpoint, &identity, key.clone());
-        let client = join_or_start(&mut place, &settings)?;
+        let client = join_as(self.from.as_deref(), self.key_file.as_deref(), asked)?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
@@ -125,15 +116,6 @@ impl Send {
         };
         self.report(&send_id, sent)?;
         Ok(DONE)
-    }
-
-    fn settings(&self, endpoint: &str, identity: &Identity, key: Option<Secret>) -> Settings {
-        let (Identity::Person(_), Some(name)) = (identity, &self.from) else {
-            return identity.settings(endpoint);
-        };
-        // Its mail is not for this command.
-        let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
-        Settings { capabilities, key, ..Settings::agent(endpoint, name) }
     }
 
     fn message(&self, body: String) -> Outgoing {
@@ -172,7 +154,7 @@ impl Send {
                 }
                 Event::Refused { send_id: id, nack } if id == *send_id => {
                     let is_partial = nack.to.is_some() && self.is_for_several();
-                    let failure = self.refused(client, &nack);
+                    let failure = not_delivered(client, &self.to, &nack);
                     if !is_partial {
                         return Err(failure);
                     }
@@ -193,7 +175,7 @@ impl Send {
             for event in client.events().try_iter() {
                 match event {
                     Event::Refused { send_id: id, nack } if id == *send_id => {
-                        return Err(self.refused(client, &nack));
+                        return Err(not_delivered(client, &self.to, &nack));
                     }
                     Event::Busy { send_id: id, wait_ms } if id == *send_id => {
                         again_after = Some(wait_ms);
@@ -233,15 +215,6 @@ impl Send {
         self.to == EVERYONE
     }
 
-    fn refused(&self, client: &Client, nack: &Nack) -> Failure {
-        let mut words = format!("{}: {}", foreign_line(&nack.code), foreign_line(&nack.message));
-        let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && self.to != RELAY;
-        if let Some(name) = is_unknown.then(|| nearest(&self.to, client)).flatten() {
-            words.push_str(&format!("; did you mean {}?", foreign_line(&name)));
-        }
-        Failure::new(NOT_DELIVERED, words)
-    }
-
     fn report(&self, send_id: &SendId, taken: Taken) -> Result<(), Failure> {
         let state = if self.no_ack { "taken" } else { "accepted" };
         let mut out = Out::new();
@@ -258,6 +231,39 @@ impl Send {
             Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),
         }
     }
+}
+
+/// Joins to say something: as the agent that was named, with its key if it has one, or as who this
+/// process is.
+pub(super) fn join_as(
+    from: Option<&str>,
+    key_file: Option<&str>,
+    asked: &Asked,
+) -> Result<Client, Failure> {
+    let mut place = asked.place()?;
+    from.map_or(Ok(()), check_name)?;
+    let identity = Identity::of_process(&place.home)?;
+    let (Identity::Person(_), Some(name)) = (&identity, from) else {
+        return join_or_start(&mut place, &|endpoint| identity.settings(endpoint));
+    };
+    let key = key_of(&place.home, name, key_file)?;
+    // Its mail is not for this command.
+    let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
+    join_or_start(&mut place, &|endpoint| Settings {
+        capabilities,
+        key: key.clone(),
+        ..Settings::agent(endpoint, name)
+    })
+}
+
+/// What the daemon, or the recipient, said no to.
+pub(super) fn not_delivered(client: &Client, to: &str, nack: &Nack) -> Failure {
+    let mut words = format!("{}: {}", foreign_line(&nack.code), foreign_line(&nack.message));
+    let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && to != RELAY;
+    if let Some(name) = is_unknown.then(|| nearest(to, client)).flatten() {
+        words.push_str(&format!("; did you mean {}?", foreign_line(&name)));
+    }
+    Failure::new(NOT_DELIVERED, words)
 }
 
 fn keep(earlier: Option<Failure>, failure: Failure) -> Failure {

@@ -148,7 +148,12 @@ fn log_to(path: Option<&Path>) -> Result<(), Failure> {
         })?,
         Err(_) => LevelFilter::INFO,
     };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    // What can't be logged, because the disk is full or the reader has gone, is no reason to end: to say
+    // so where errors go would be.
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .log_internal_errors(false);
     match path {
         Some(path) => {
             let file = Log::open(path)

@@ -6,12 +6,12 @@
 
 use super::{
     ClientError,
-    message::{Delivery, Ended, Event, SendId},
+    message::{Answer, Delivery, Ended, Event, SendId},
     session::{Input, Output, Session},
 };
 use crate::{
     link::{Connection, End},
-    protocol::{Moment, Now, frame::Batch, name::RELAY},
+    protocol::{Moment, Now, frame::Batch, name::RELAY, payload::Nack},
 };
 use crossbeam_channel::{
     Receiver, RecvTimeoutError, Select, SendTimeoutError, Sender, TryRecvError, TrySendError,
@@ -54,6 +54,8 @@ pub(super) enum Command {
     Tell(Input<'static>),
     /// The machine is told to send what bears this id, and who asks waits for the answer.
     Request(SendId, Input<'static>, Sender<Result<Delivery, ClientError>>),
+    /// The same for a question to another agent.
+    Ask(SendId, Input<'static>, Sender<Result<Answer, ClientError>>),
     /// Nobody waits for the answer any more.
     Forget(SendId),
     Subscribe(String, Sender<Result<(), ClientError>>),
@@ -104,6 +106,7 @@ pub(super) struct Driver {
     unheard_bytes: usize,
     account: Arc<Account>,
     requests: HashMap<SendId, Sender<Result<Delivery, ClientError>>>,
+    questions: HashMap<SendId, Sender<Result<Answer, ClientError>>>,
     subscribing: HashMap<String, Vec<Sender<Result<(), ClientError>>>>,
 }
 
@@ -133,6 +136,7 @@ impl Driver {
             unheard_bytes: 0,
             account,
             requests: HashMap::new(),
+            questions: HashMap::new(),
             subscribing: HashMap::new(),
         }
     }
@@ -219,7 +223,14 @@ impl Driver {
                 self.requests.insert(id, reply);
                 self.handle(input);
             }
-            Command::Forget(id) => drop(self.requests.remove(&id)),
+            Command::Ask(id, input, reply) => {
+                self.questions.insert(id, reply);
+                self.handle(input);
+            }
+            Command::Forget(id) => {
+                self.requests.remove(&id);
+                self.questions.remove(&id);
+            }
             Command::Subscribe(pattern, reply) => {
                 self.subscribing.entry(pattern.clone()).or_default().push(reply);
                 self.handle(Input::Subscribe(pattern));
@@ -312,10 +323,14 @@ impl Driver {
                     None => self.keep(Event::Delivered(delivery)),
                 }
             }
-            Event::Refused { send_id, nack } => match self.requests.remove(&send_id) {
-                Some(reply) => self.answer(&reply, Err(ClientError::Refused(Box::new(nack)))),
-                None => self.keep(Event::Refused { send_id, nack }),
+            Event::Refused { send_id, nack } => self.refused(send_id, nack),
+            Event::Answered { send_id, answer } => match self.questions.remove(&send_id) {
+                Some(reply) => self.answer(&reply, Ok(answer)),
+                None => self.keep(Event::Answered { send_id, answer }),
             },
+            // Who asks waits for more than that.
+            Event::Accepted { send_id, .. } | Event::Busy { send_id, .. }
+                if self.questions.contains_key(&send_id) => {}
             Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
                 Some(replies) => {
                     let nack = refused.map(Box::new);
@@ -331,6 +346,9 @@ impl Driver {
                 for (_, reply) in mem::take(&mut self.requests) {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
+                for (_, reply) in mem::take(&mut self.questions) {
+                    self.answer(&reply, Err(ClientError::Ended(ended.clone())));
+                }
                 for reply in mem::take(&mut self.subscribing).into_values().flatten() {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
@@ -342,6 +360,17 @@ impl Driver {
             | Event::Missed { .. }
             | Event::Complaint(_)
             | Event::State(_)) => self.keep(event),
+        }
+    }
+
+    fn refused(&mut self, send_id: SendId, nack: Nack) {
+        let refused = |nack| ClientError::Refused(Box::new(nack));
+        if let Some(reply) = self.requests.remove(&send_id) {
+            self.answer(&reply, Err(refused(nack)));
+        } else if let Some(reply) = self.questions.remove(&send_id) {
+            self.answer(&reply, Err(refused(nack)));
+        } else {
+            self.keep(Event::Refused { send_id, nack });
         }
     }
 
@@ -375,6 +404,7 @@ impl Driver {
 fn weight(event: &Event) -> usize {
     match event {
         Event::Delivered(delivery) => delivery.json().len(),
+        Event::Answered { answer, .. } => answer.data.as_ref().map_or(0, |data| data.get().len()),
         Event::Accepted { .. }
         | Event::Refused { .. }
         | Event::Busy { .. }

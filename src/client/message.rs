@@ -4,11 +4,11 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{Fault, Meta, Nack, Spoken, Welcome},
-    relay::ReplyMeta,
+    payload::{Fault, Meta, Nack, Spoken, Sync, Welcome},
 };
+use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{fmt, ops::Range};
+use std::{borrow::Cow, fmt, ops::Range};
 
 /// The id of a SEND, made by the client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +84,9 @@ pub struct Delivery {
     pub auth: Option<Proof>,
     /// The id of the SEND that this answers.
     pub reply_to: Option<String>,
-    json: String,
+    /// The sender waits for an [`answer`](super::Client::answer).
+    pub asks: Option<Box<Sync>>,
+    json: Box<str>,
     payload: Range<usize>,
     meta: Option<Range<usize>>,
 }
@@ -94,9 +96,9 @@ impl Delivery {
     pub(super) fn read(envelope: &Envelope<'_>, json: &str) -> Result<Self, Violation> {
         let delivery = deliver::read(envelope)?;
         envelope.typed::<Spoken<'_>>(envelope.payload)?;
-        let meta: ReplyMeta<'_> = match envelope.payload_meta {
+        let meta: KnownMeta<'_> = match envelope.payload_meta {
             Some(meta) => envelope.typed(meta)?,
-            None => ReplyMeta::default(),
+            None => KnownMeta::default(),
         };
         let missing =
             |what: &str| envelope.breaks(ErrorCode::Invalid, format!("DELIVER has no `{what}`"));
@@ -111,9 +113,10 @@ impl Delivery {
             requires_ack: delivery.requires_ack,
             auth: delivery.sender.map(|sender| sender.auth),
             reply_to: meta.reply_to.map(Into::into),
+            asks: meta.sync.map(Box::new),
             payload: place(json, envelope.payload),
             meta: envelope.payload_meta.map(|meta| place(json, meta)),
-            json: json.to_owned(),
+            json: json.into(),
         })
     }
 
@@ -145,6 +148,61 @@ impl Delivery {
     }
 }
 
+/// What we read of a DELIVER's `payload_meta`.
+#[derive(Default, Deserialize)]
+struct KnownMeta<'a> {
+    #[serde(borrow, default, rename = "replyTo")]
+    reply_to: Option<Cow<'a, str>>,
+    #[serde(default)]
+    sync: Option<Sync>,
+}
+
+/// What another agent answers to a question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Who answers.
+    pub from: String,
+    /// Yes or no, where it says so.
+    pub response: Option<bool>,
+    /// Anything else: one JSON value.
+    pub data: Option<Box<RawValue>>,
+}
+
+impl Answer {
+    /// Its text: the `body` of its data, by which our own clients answer.
+    #[must_use]
+    pub fn body(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Body {
+            body: String,
+        }
+        let body: Body = serde_json::from_str(self.data.as_deref()?.get()).ok()?;
+        Some(body.body)
+    }
+}
+
+/// An answer to a delivery that asks.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The delivery's id.
+    pub delivery_id: String,
+    /// Its number.
+    pub seq: u64,
+    /// What it asked with.
+    pub asks: Sync,
+    /// Yes or no.
+    pub response: bool,
+    /// Anything else.
+    pub data: Option<Box<RawValue>>,
+}
+
+impl Reply {
+    /// About what it takes until it is said.
+    pub(super) fn weight(&self) -> usize {
+        self.data.as_deref().map_or(0, |data| data.get().len()) + OVERHEAD_BYTES
+    }
+}
+
 /// Where `part`, which lies in `whole`, lies.
 fn place(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
@@ -168,12 +226,20 @@ pub enum Event {
     /// A message was not delivered, or one recipient of several (`nack.to`) has not got it.
     ///
     /// The library doesn't send it again. Where the code is `STORE_FAILED`, the daemon's disk is full or
-    /// fails, and the same message may be taken later.
+    /// fails, and the same message may be taken later. Where the id is a delivery's, the answer to it could
+    /// not be passed on.
     Refused {
         /// Which.
         send_id: SendId,
         /// Code and sentence.
         nack: Nack,
+    },
+    /// A question that was sent with `meta.sync` is answered, by one of those who have it.
+    Answered {
+        /// Which.
+        send_id: SendId,
+        /// By what.
+        answer: Answer,
     },
     /// A recipient has no room now: the library sends the message again by itself.
     Busy {

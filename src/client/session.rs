@@ -4,13 +4,14 @@
 //! recipient is busy, comes back to its session, drops doubles, and answers what needs no application.
 //! A driver does what each [`Output`] says, in order, and calls again with whatever happens next.
 
+mod answers;
 mod comeback;
 mod dice;
 mod heard;
 mod hold;
 mod topics;
 
-use super::message::{Delivery, Ended, Event, Outgoing, SendId, State};
+use super::message::{Answer, Delivery, Ended, Event, Outgoing, Reply, SendId, State};
 use crate::protocol::{
     Moment, Now,
     code::{ErrorCode, NackCode, Violation},
@@ -21,6 +22,7 @@ use crate::protocol::{
     },
     secret::Secret,
 };
+use answers::Answers;
 use comeback::Comeback;
 use dice::Dice;
 use heard::{Heard, INFLIGHT_MAX, Verdict};
@@ -94,6 +96,9 @@ pub enum Input<'a> {
     Send(SendId, Outgoing, usize),
     /// The application is done with a delivery.
     Acknowledge(String),
+    /// The application answers a delivery that asks, and is done with it; the number comes back as
+    /// [`Output::Released`].
+    Answer(Reply, usize),
     /// The application gives a delivery back.
     GiveBack(Nack),
     /// The application wants to hear a topic.
@@ -117,7 +122,7 @@ pub enum Output {
     Close,
     /// Close the stream now.
     HangUp,
-    /// A message of this weight is no longer held.
+    /// A message or an answer of this weight is no longer held.
     Released(usize),
     /// Tell the application.
     Event(Event),
@@ -144,6 +149,7 @@ pub struct Session {
     session_id: String,
     hold: Hold,
     heard: Heard,
+    answers: Answers,
     comeback: Comeback,
     topics: Topics,
 }
@@ -175,6 +181,7 @@ impl Session {
             session_id: String::new(),
             hold: Hold::new(),
             heard: Heard::default(),
+            answers: Answers::default(),
             comeback: Comeback::default(),
             topics: Topics::default(),
         }
@@ -194,6 +201,10 @@ impl Session {
             Input::Frame(json) => self.frame(now, json, out),
             Input::Send(id, message, weight) => self.hold.add(now, id, &message, weight, out),
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
+            Input::Answer(reply, weight) => {
+                self.reply(now, reply, out);
+                out.push(Output::Released(weight));
+            }
             Input::GiveBack(nack) => {
                 if self.heard.give_back(&nack.ack_id) {
                     self.say(now, Kind::Nack, &nack, out);
@@ -319,7 +330,8 @@ impl Session {
             out.push(Output::HangUp);
         }
         self.phase = Phase::Disconnected;
-        self.hold.shut();
+        self.hold.shut(out);
+        self.answers.shut();
         self.comeback.lost();
         self.topics.lost();
     }
@@ -406,6 +418,7 @@ impl Session {
         for asked in self.topics.untold() {
             self.ask_for(now, asked, out);
         }
+        self.answers.open(now.monotonic, frame_bytes_max, out);
         self.hold.open(now, frame_bytes_max, out);
     }
 
@@ -442,7 +455,10 @@ impl Session {
     ) -> Result<(), Violation> {
         match envelope.kind {
             Kind::Deliver => self.deliver(now, envelope, json, out),
-            Kind::Ack => self.ack(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Ack => {
+                let from = envelope.from.as_deref().unwrap_or_default();
+                self.ack(now, from, &envelope.typed(envelope.payload)?, out);
+            }
             Kind::Nack => self.nack(now, envelope.typed(envelope.payload)?, out),
             Kind::Busy => {
                 let busy = envelope.typed(envelope.payload)?;
@@ -452,7 +468,7 @@ impl Session {
             Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
             Kind::Sync => {
-                let held_back = self.comeback.synced();
+                let held_back = self.comeback.synced(&envelope.typed(envelope.payload)?);
                 self.take_all(now, held_back, out);
             }
             Kind::Pong => {}
@@ -513,11 +529,19 @@ impl Session {
         }
     }
 
-    fn ack(&mut self, now: Now, ack: &Ack<'_>, out: &mut Vec<Output>) {
+    fn ack(&mut self, now: Now, from: &str, ack: &Ack<'_>, out: &mut Vec<Output>) {
         if let Some(asked) = self.topics.done(&ack.ack_id) {
             Self::tell_subscriber(asked, None, out);
         } else if ack.state.as_deref() == Some("accepted") {
             self.hold.accepted(now, ack, out);
+        } else if ack.correlation_id.is_some() {
+            let answer = Answer {
+                from: from.to_owned(),
+                response: ack.response,
+                data: ack.response_data.map(ToOwned::to_owned),
+            };
+            let send_id = SendId(ack.ack_id.clone().into_owned());
+            out.push(Output::Event(Event::Answered { send_id, answer }));
         }
     }
 
@@ -527,6 +551,7 @@ impl Session {
         } else if let Some(asked) = self.topics.refused(&nack.ack_id) {
             Self::tell_subscriber(asked, Some(nack), out);
         } else {
+            self.answers.forget(&nack.ack_id);
             self.hold.refused(now, nack, out);
         }
     }
@@ -589,6 +614,27 @@ impl Session {
         // While away nothing is said: the delivery comes again, and is acknowledged then.
         if let Some(seq) = self.heard.acknowledge(id) {
             self.say_ack(now, id, seq, out);
+        }
+    }
+
+    /// An ACK with the question's correlation id; it acknowledges, too.
+    fn reply(&mut self, now: Now, reply: Reply, out: &mut Vec<Output>) {
+        let Reply { delivery_id, seq, asks, response, data } = reply;
+        let was_open = self.heard.acknowledge(&delivery_id).is_some();
+        let ack = Ack {
+            ack_id: Cow::Borrowed(&delivery_id),
+            seq: Some(seq),
+            correlation_id: Some(asks.correlation_id),
+            response: Some(response),
+            response_data: data.as_deref(),
+            ..Ack::default()
+        };
+        let (id, mut frame) = (self.dice.id(), Vec::new());
+        Header::new(Kind::Ack, &id, now.unix_ms).append(&mut frame, &ack);
+        let id = delivery_id.clone();
+        let is_said = self.answers.add(now.monotonic, delivery_id, frame, asks.timeout_ms, out);
+        if was_open && !is_said {
+            self.say_ack(now, &id, seq, out);
         }
     }
 

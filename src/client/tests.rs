@@ -322,3 +322,42 @@ fn dropping_a_client_whose_daemon_does_not_listen_ends() {
     ended.recv_timeout(WATCHDOG).unwrap();
     drop(daemon);
 }
+
+#[test]
+fn a_question_is_waited_for_over_the_loss_of_its_connection() {
+    let (client, mut daemon, daemons) = joined();
+    let client = Arc::new(client);
+    let asking = Arc::clone(&client);
+    let question = Outgoing::message("Bob", "Which port?");
+    let asking = thread::spawn(move || asking.ask(question, WATCHDOG));
+    let (id, ..) = daemon.hear(Kind::Send);
+    daemon.accept(&id);
+    drop(daemon);
+    let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
+    daemon.shake_hands();
+    let answer = Ack {
+        ack_id: Cow::Borrowed(&id),
+        correlation_id: Some("c".to_owned()),
+        response: Some(false),
+        ..Ack::default()
+    };
+    daemon.say(Kind::Ack, &answer);
+    assert_eq!(asking.join().unwrap().unwrap().response, Some(false));
+    while let Ok(event) = client.events().try_recv() {
+        assert!(matches!(event, Event::State(_)), "the rest is for who asked: {event:?}");
+    }
+}
+
+#[test]
+fn a_question_that_fails_says_why_and_goes_to_one() {
+    let (client, mut daemon, _daemons) = joined();
+    let refused = client.ask(Outgoing::message("*", "Anybody?"), WATCHDOG).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(nack) if nack.code == "INVALID"));
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| client.ask(Outgoing::message("Bob", "Well?"), WATCHDOG));
+        let (id, ..) = daemon.hear(Kind::Send);
+        daemon.say(Kind::Nack, &Nack::new(id, NackCode::SyncTimeout, "no word from Bob"));
+        let error = asking.join().unwrap().unwrap_err();
+        assert!(matches!(error, ClientError::Refused(nack) if nack.code == "SYNC_TIMEOUT"));
+    });
+}

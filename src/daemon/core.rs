@@ -20,6 +20,9 @@ const EVENTS_BEFORE_FLUSH: usize = 256;
 /// Change of what is held outside the machine that is worth telling it.
 const HELD_STEP_BYTES: usize = 1024 * 1024;
 
+/// What `status` shows of what the store had to say, the last of it.
+const REMARKS_MAX: usize = 8;
+
 /// The machine, its ears and its hands.
 pub(super) struct Core {
     router: Router,
@@ -161,6 +164,7 @@ impl Core {
                 self.about = Process { pid, endpoint, home, left, ..self.about.clone() };
                 self.describe();
             }
+            Event::Hour => self.hands.storing.tell_time(Clock(now)),
             Event::Stored(report) => self.stored(now, report),
             Event::PolicyRead(askers, read) => self.policy_read(now, &askers, read),
             Event::StoreDied => self.hands.stopped = true,
@@ -190,8 +194,11 @@ impl Core {
             }
             Report::Lost(why) => {
                 tracing::error!("{why}");
-                self.about.remarks.push(why);
+                let remarks = &mut self.about.remarks;
+                remarks.push(why);
+                remarks.drain(..remarks.len().saturating_sub(REMARKS_MAX));
                 self.describe();
+                self.handle(now, Input::Lost);
             }
             Report::Found(number, found) => {
                 self.handle(now, Input::Found(ClientId(number), found));

@@ -23,6 +23,8 @@ pub(super) enum Event {
     Ended(ClientId),
     /// What `status` says about the daemon changed.
     Described(Process<'static>),
+    /// An hour has gone by: the store forgets what is old by this clock.
+    Hour,
     /// The store says something.
     Stored(Report),
     /// Its thread panicked.

@@ -61,7 +61,7 @@ impl Hands {
                 return Some(frame);
             }
             Output::Keep(change) => self.storing.push(change),
-            Output::Query(id, query) => self.storing.ask(id.0, query),
+            Output::Query(id, query) => self.storing.ask(id.0, *query),
             Output::Reload(id) => self.reloading.begin(Some(id)),
             Output::Gate(id, open) => {
                 if let Some(client) = self.clients.get(&id) {

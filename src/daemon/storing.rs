@@ -96,6 +96,11 @@ impl Storing {
         }
     }
 
+    /// Says what time it is where nothing else is to be said. A store that is busy hears it anyway.
+    pub(super) fn tell_time(&self, clock: Clock) {
+        drop(self.jobs.try_send(Job::Keep { changes: Vec::new(), clock }));
+    }
+
     /// The last of it, and where it goes. Without the way there, the store ends.
     pub(super) fn last(self, clock: Clock) -> (Sender<Job>, Job) {
         (self.jobs, Job::Keep { changes: self.changes, clock })

@@ -133,6 +133,17 @@ pub struct Sync {
     pub blocking: bool,
 }
 
+impl Sync {
+    /// How long an answer may take where nothing is said.
+    pub const TIMEOUT_MS: u64 = 30_000;
+
+    /// The longest that may be asked for.
+    pub const TIMEOUT_MS_MAX: u64 = 3_600_000;
+}
+
+/// The longest `correlationId`, in bytes.
+pub const CORRELATION_ID_BYTES_MAX: usize = 256;
+
 /// ACK, in both directions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ack<'a> {

@@ -51,18 +51,18 @@ pub enum Change {
         expires: Moment,
     },
     /// An agent is known, or what is known of it changed.
-    Agent(AgentRecord),
+    Agent(Box<AgentRecord>),
     /// An agent is forgotten, its session and its doubles with it. Its streams end by themselves.
     AgentForgotten(u64),
     /// A session began or changed. An agent has one at the most.
-    Session(SessionRecord),
+    Session(Box<SessionRecord>),
     /// An agent has no session any more.
     SessionEnded {
         /// The agent's number.
         agent: u64,
     },
     /// A stream is open, or more of its numbers are reserved.
-    Stream(StreamRecord),
+    Stream(Box<StreamRecord>),
     /// A stream is over.
     StreamEnded(u64),
 }

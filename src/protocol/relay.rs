@@ -33,7 +33,7 @@ pub struct Stop {
     pub reason: Option<String>,
 }
 
-/// A response's `payload_meta`, and what our own clients read of any other's.
+/// A response's `payload_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplyMeta<'a> {

@@ -6,6 +6,7 @@
 use super::{AgentKey, ClientId, MessageKey};
 use crate::protocol::Moment;
 use std::collections::BTreeSet;
+use uuid::Uuid;
 
 /// What an alarm is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +19,8 @@ pub(super) enum Alarm {
     Agent(AgentKey),
     /// Its session can't be taken up any more.
     Session(AgentKey),
+    /// The question that the delivery with this id asks has to be answered.
+    Question(Uuid),
     /// Stopping has taken long enough.
     Stop,
 }

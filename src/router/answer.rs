@@ -65,7 +65,7 @@ impl Router {
             return;
         }
         let bytes = frame.bytes();
-        if matches!(what, What::Answer) {
+        if what.is_answer() {
             self.memory.inside += bytes;
         }
         client.window.hand(bytes, what);

@@ -5,7 +5,7 @@ use super::{
     message::{SendId, Speaker},
 };
 use crate::protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, record::Hash};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// One connection.
 #[derive(Debug)]
@@ -120,6 +120,8 @@ pub(super) struct Handed {
 pub(super) enum What {
     /// An answer.
     Answer,
+    /// One that is still owed if it never is written: its whole frame.
+    Lasting(Arc<[u8]>),
     /// A tapper's copy, or a message that comes again.
     Copy,
     /// An at-most-once message.
@@ -133,6 +135,13 @@ pub(super) enum What {
     },
     /// An at-least-once message.
     Kept(MessageKey),
+}
+
+impl What {
+    /// It counts as an answer, not against a queue.
+    pub(super) const fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer | Self::Lasting(_))
+    }
 }
 
 impl Window {
@@ -185,7 +194,7 @@ impl Window {
 
     const fn line(&mut self, what: &What) -> &mut usize {
         match what {
-            What::Answer => &mut self.answers,
+            What::Answer | What::Lasting(_) => &mut self.answers,
             What::Copy | What::Once { .. } | What::Kept(_) => &mut self.deliveries,
         }
     }

@@ -175,6 +175,7 @@ impl Router {
 
     /// ACK from a recipient. What it never got, or acknowledged before, is passed over.
     pub(super) fn acked(&mut self, client: ClientId, ack: &Ack<'_>) {
+        self.answered(client, ack);
         let Some((agent, key)) = self.find_delivery(client, &ack.ack_id) else {
             return self.acked_late(client, &ack.ack_id);
         };
@@ -266,8 +267,7 @@ impl Router {
             if let (Some(kept), Some(to)) = (message.kept(), self.roster.get(message.to)) {
                 self.dead.add(kept.id, message.order, to.number);
             }
-            let from = (message.from, message.by);
-            self.tell_sender(from, message.to, message.send_id.as_str(), code, why);
+            self.report_failure(&message, code, why);
         }
     }
 

@@ -363,6 +363,7 @@ impl Router {
             },
         };
         self.answer(id, Kind::Welcome, &welcome);
+        self.hand_answers(id, agent);
         self.log(id, "joined");
         self.arm(id);
     }

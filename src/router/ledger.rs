@@ -124,14 +124,18 @@ impl Router {
             unix_ms: self.now.unix_ms,
             shared,
         };
-        let numbers = left.iter().filter_map(|agent| Some(self.roster.get(*agent)?.number));
         let double = DoubleRecord {
             message: number,
             sender,
             fingerprint: content.fingerprint(),
             recipients,
-            left: numbers.collect(),
+            left: self.numbers_of(left),
         };
+        for key in &deliveries {
+            if let Some(kept) = self.messages[*key].kept_mut() {
+                kept.message = number;
+            }
+        }
         let records = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
         let taken = Taken { message, deliveries: records, double };
         let ticket = self.keep(Change::Taken(Box::new(taken)));
@@ -141,7 +145,7 @@ impl Router {
         (ticket, number)
     }
 
-    fn delivery_record(&self, key: MessageKey, message: u64) -> DeliveryRecord {
+    pub(super) fn delivery_record(&self, key: MessageKey, message: u64) -> DeliveryRecord {
         let taken = &self.messages[key];
         let kept = taken.kept().expect("only what is kept has a record");
         let to = &self.roster[taken.to];
@@ -155,7 +159,7 @@ impl Router {
             id: kept.id,
             expires: taken.expires,
             attempts: kept.recorded,
-            failures: 0,
+            failures: kept.failures,
         }
     }
 
@@ -186,7 +190,7 @@ impl Router {
             since_unix_ms: agent.since_unix_ms,
             forget_at: agent.forget_at,
         };
-        self.keep(Change::Agent(record));
+        self.keep(Change::Agent(Box::new(record)));
     }
 
     /// The next number of a stream, which goes out once it is reserved.
@@ -201,7 +205,7 @@ impl Router {
     fn reserve(&mut self, key: StreamKey, upto: u64) {
         self.streams[key].asked = upto;
         let record = self.stream_record(key, upto);
-        let ticket = self.keep(Change::Stream(record));
+        let ticket = self.keep(Change::Stream(Box::new(record)));
         self.wait_for(ticket, Waiting::Numbers(key, upto));
     }
 
@@ -210,7 +214,17 @@ impl Router {
     pub(super) fn record_stream(&mut self, key: StreamKey) {
         if !self.streams[key].is_recorded {
             let record = self.stream_record(key, 0);
-            self.keep(Change::Stream(record));
+            self.keep(Change::Stream(Box::new(record)));
+        }
+    }
+
+    /// Says of a recorded stream what was said of it last.
+    pub(super) fn keep_stream_again(&mut self, key: StreamKey) {
+        let stream = &self.streams[key];
+        if stream.is_recorded {
+            let reserved = if stream.asked == u64::MAX { 0 } else { stream.asked };
+            let record = self.stream_record(key, reserved);
+            self.keep(Change::Stream(Box::new(record)));
         }
     }
 
@@ -292,6 +306,8 @@ impl Router {
             let (stream, to) = (message.stream, message.to);
             if let Some(kept) = message.kept_mut() {
                 kept.state = State::Waiting;
+                let delivery = kept.id;
+                self.question_is_kept(delivery);
             }
             self.set_alarm(key);
             self.refresh_turn(stream);
@@ -314,6 +330,9 @@ impl Router {
             pending.deliveries.iter().filter_map(|key| Some(self.messages.get(*key)?.to)).collect();
         for key in &pending.deliveries {
             if let Some(message) = self.settle(*key) {
+                if let Some(kept) = message.kept() {
+                    self.close_question(kept.id);
+                }
                 self.pump(message.to);
             }
         }
@@ -382,7 +401,7 @@ impl Router {
             if stream.is_recorded && stream.asked != u64::MAX && stream.asked != stream.last_seq() {
                 let last = stream.last_seq();
                 let record = self.stream_record(key, last);
-                self.keep(Change::Stream(record));
+                self.keep(Change::Stream(Box::new(record)));
             }
         }
         let is_off = |key: &MessageKey| {

@@ -49,6 +49,10 @@ pub struct Limits {
     pub doubles_min: usize,
     /// Answers that a client may leave unread before it isn't read from.
     pub answers_bytes_max: usize,
+    /// Bytes of answers that wait for a session to be taken up; one may always wait.
+    pub waiting_answers_bytes_max: usize,
+    /// Questions of a name that are not answered.
+    pub questions_max: usize,
     /// DELIVERs handed out and not yet written, for each client. One may always be.
     pub window_bytes: usize,
 }
@@ -78,6 +82,8 @@ impl Default for Limits {
             doubles_total_max: 1 << 19,
             doubles_min: 64,
             answers_bytes_max: 1 << 20,
+            waiting_answers_bytes_max: 1 << 20,
+            questions_max: 1_024,
             window_bytes: 256 << 10,
         }
     }

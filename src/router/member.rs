@@ -197,7 +197,7 @@ impl Router {
     /// A frame was written as a whole.
     fn left(&mut self, id: ClientId, agent: Option<AgentKey>, handed: Handed) {
         match handed.what {
-            What::Answer => self.memory.inside -= handed.bytes,
+            What::Answer | What::Lasting(_) => self.memory.inside -= handed.bytes,
             What::Copy => {}
             What::Once { from, .. } => self.release(agent, from, handed.bytes),
             // Of a connection that is being closed it may be on the way to the next one already.
@@ -232,6 +232,12 @@ impl Router {
         while let Some(handed) = client.window.next_lost() {
             match handed.what {
                 What::Answer => self.memory.inside -= handed.bytes,
+                What::Lasting(frame) => {
+                    self.memory.inside -= handed.bytes;
+                    if let Some(agent) = client.agent {
+                        self.inform((agent, None), None, frame);
+                    }
+                }
                 What::Copy | What::Kept(_) => {}
                 What::Once { from, by, send_id, .. } => {
                     self.release(client.agent, from, handed.bytes);
@@ -419,6 +425,7 @@ impl Router {
             self.alarms.remove(at, Alarm::Agent(agent));
         }
         self.drop_session(agent);
+        self.close_questions_of(agent);
         let forgotten = &mut self.roster[agent];
         let (hears, says) = (mem::take(&mut forgotten.hears), mem::take(&mut forgotten.says));
         for key in hears {
@@ -442,7 +449,8 @@ impl Router {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
             self.doubles -= removed.doubles.len();
-            if !removed.is_guest() {
+            // Of a guest, only what it sent at least once is in the store.
+            if !removed.is_guest() || !removed.doubles.is_empty() {
                 self.keep(Change::AgentForgotten(removed.number));
             }
         }

@@ -73,6 +73,8 @@ pub(super) enum Body {
 pub(super) struct Kept {
     /// The DELIVER's.
     pub(super) id: Uuid,
+    /// The message's number, in records.
+    pub(super) message: u64,
     /// The same for every recipient and every attempt.
     pub(super) shared: Arc<[u8]>,
     pub(super) to_everyone: bool,

@@ -120,13 +120,13 @@ impl Router {
         let stream = &mut self.streams[key];
         (stream.number, stream.is_recorded, stream.is_orphan) = (number, true, true);
         self.roster[to].hears.push(key);
-        self.keep(Change::Stream(StreamRecord {
+        self.keep(Change::Stream(Box::new(StreamRecord {
             number,
             from: row.message.sender,
             to: row.delivery.to,
             topic: topic.map(Into::into),
             reserved: 0,
-        }));
+        })));
         Ok(key)
     }
 
@@ -149,6 +149,7 @@ fn kept_again(row: &Row) -> Kept {
     let Row { delivery, message, .. } = row;
     Kept {
         id: delivery.id,
+        message: message.number,
         shared: message.shared.clone(),
         to_everyone: message.to_everyone,
         unix_ms: message.unix_ms,

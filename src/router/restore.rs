@@ -3,6 +3,7 @@
 use super::{
     AgentKey, Output, Router, StreamKey,
     alarm::Alarm,
+    asking::Answers,
     doubles::{Content, Standing},
     hash::FastMap,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
@@ -130,6 +131,7 @@ impl Router {
             capabilities: record.capabilities,
             subscriptions,
             replay: Replay::default(),
+            answers: Answers::default(),
         }));
         match record.expires {
             Some(at) => self.alarms.set(at, Alarm::Session(agent)),
@@ -189,6 +191,7 @@ impl Router {
             is_replay: false,
             body: Body::Kept(Kept {
                 id: record.id,
+                message: record.message,
                 shared: message.shared.clone(),
                 to_everyone: message.to_everyone,
                 unix_ms: message.unix_ms,
@@ -203,6 +206,7 @@ impl Router {
         });
         self.alarms.set(record.expires, Alarm::Message(key));
         self.deliveries.insert(record.id, key);
+        self.restore_question(record.id, message, (from, to));
         self.streams[stream].wait(record.seq, key);
         self.roster[to].outbox.charge(from, bytes);
         self.memory.inside += bytes;

@@ -3,6 +3,7 @@
 use super::{
     AgentKey, ClientId, Frame, MessageKey, Router, StreamKey,
     alarm::Alarm,
+    asking,
     client::What,
     doubles::{Content, Standing},
     ledger::Promise,
@@ -16,7 +17,7 @@ use crate::protocol::{
     envelope::{Envelope, Kind},
     frame,
     name::{EVERYONE, Name, OPERATOR, RELAY},
-    payload::{Ack, Busy, SendMeta},
+    payload::{Ack, Busy, SendMeta, Sync},
     record::Hash,
     relay::TooOften,
     secret::is_same,
@@ -45,6 +46,8 @@ pub(super) struct Said<'e> {
     pub(super) by: Option<ClientId>,
     /// At least once.
     pub(super) requires_ack: bool,
+    /// Its sender waits for an answer.
+    pub(super) asks: Option<Sync>,
     expires: Moment,
     /// The longest that a DELIVER of it can be: what room is asked for.
     pub(super) bytes: usize,
@@ -93,6 +96,10 @@ impl Router {
         match self.judge(client, envelope) {
             Ok(said) => match envelope.to.as_deref() {
                 None | Some(EVERYONE) => self.send_to_many(&said),
+                Some(name) if name.eq_ignore_ascii_case(RELAY) && said.asks.is_some() => {
+                    let why = format!("{RELAY} answers with a DELIVER: ask it without `sync`");
+                    self.refuse(client, &envelope.id, NackCode::Invalid, why);
+                }
                 Some(name) if name.eq_ignore_ascii_case(RELAY) => self.request(&said),
                 Some(name) => self.send_to_one(&said, name),
             },
@@ -135,18 +142,18 @@ impl Router {
                 envelope.typed(meta).map_err(|violation| (NackCode::Invalid, violation.message))?
             }
         };
-        if meta.sync.is_some() {
-            let message = "this daemon doesn't serve `sync` yet; send without it".to_owned();
-            return Err((NackCode::Invalid, message));
+        if let Some(sync) = &meta.sync {
+            asking::check(sync).map_err(|why| (NackCode::Invalid, why))?;
         }
         Ok(Said {
             envelope,
             client,
             from,
             by,
-            requires_ack: meta.requires_ack,
+            requires_ack: meta.requires_ack || meta.sync.is_some(),
             expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
             bytes: deliver_bytes_max(envelope, name),
+            asks: meta.sync,
         })
     }
 
@@ -383,7 +390,13 @@ impl Router {
         if said.requires_ack && self.ledger.backlog() >= self.limits.backlog_max {
             return Verdict::Busy(agent.outbox.total().messages);
         }
-        let held = self.memory.total() + said.bytes;
+        if said.asks.is_some() && self.questions.count(said.from) >= self.limits.questions_max {
+            let most = self.limits.questions_max;
+            let message = format!("no more than {most} questions of one name may wait for answers");
+            return Verdict::Refuse(NackCode::Limit, message);
+        }
+        let asking = said.asks.as_ref().map_or(0, asking::room_for);
+        let held = self.memory.total() + said.bytes + asking;
         if held > self.limits.memory_bytes_max
             || !agent.outbox.has_room(&self.limits, said.from, said.bytes)
         {
@@ -409,6 +422,8 @@ impl Router {
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
                 id,
+                // It gets one when it is handed to the store.
+                message: 0,
                 shared: shared.map_or_else(|| self.shared(said), Arc::clone),
                 to_everyone: shared.is_some(),
                 unix_ms: self.now.unix_ms,
@@ -451,6 +466,7 @@ impl Router {
             // All else begins when it is kept.
             self.record_stream(stream);
             self.deliveries.insert(id, message);
+            self.open_question(said, to, id);
         } else {
             self.alarms.set(said.expires, Alarm::Message(message));
             self.pump(to);

@@ -1,6 +1,6 @@
 //! What of an agent outlives its connection: its session, and the token that takes it up again.
 
-use super::{AgentKey, Output, Router, alarm::Alarm, replay::Replay};
+use super::{AgentKey, Output, Router, alarm::Alarm, asking::Answers, replay::Replay};
 use crate::protocol::{
     Moment,
     payload::Capabilities,
@@ -23,6 +23,8 @@ pub(super) struct Session {
     pub(super) capabilities: Capabilities,
     pub(super) subscriptions: Vec<Pattern>,
     pub(super) replay: Replay,
+    /// What became of its messages while it was away.
+    pub(super) answers: Answers,
 }
 
 impl Session {
@@ -35,6 +37,7 @@ impl Session {
             capabilities: Capabilities::default(),
             subscriptions: Vec::new(),
             replay: Replay::default(),
+            answers: Answers::default(),
         }
     }
 
@@ -123,7 +126,7 @@ impl Router {
             capabilities: session.capabilities,
             subscriptions: session.subscriptions.iter().map(|of| of.text().clone()).collect(),
         };
-        self.keep(Change::Session(record));
+        self.keep(Change::Session(Box::new(record)));
     }
 
     /// An agent is away: its session waits for it, for some time.
@@ -157,6 +160,7 @@ impl Router {
         self.drop_replay(agent);
         self.drop_once(agent);
         let Some(session) = self.roster[agent].session.take() else { return false };
+        self.memory.inside -= session.answers.bytes();
         if let Some(at) = session.expires {
             self.alarms.remove(at, Alarm::Session(agent));
         }

@@ -1,5 +1,6 @@
 //! The machine's rules, each as a transcript: what happened, and what came of it.
 
+mod asking;
 mod bounds;
 mod delivery;
 mod handshake;

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 pub(super) struct Owed {
     deliveries: BTreeMap<u64, DeliveryOwed>,
     /// Nothing: it is over.
-    agents: BTreeMap<u64, Option<AgentRecord>>,
-    sessions: BTreeMap<u64, Option<SessionRecord>>,
-    streams: BTreeMap<u64, Option<StreamRecord>>,
+    agents: BTreeMap<u64, Option<Box<AgentRecord>>>,
+    sessions: BTreeMap<u64, Option<Box<SessionRecord>>>,
+    streams: BTreeMap<u64, Option<Box<StreamRecord>>>,
 }
 
 /// Each overrules what stands before it.

@@ -2,10 +2,11 @@
 
 use super::{
     mail,
+    questions::Questions,
     threads::{self, Channels, Ends, News, Threads, spawn},
 };
 use crate::{
-    bridge::{self, Bridge, Input, Number, Output},
+    bridge::{self, Bridge, Input, Number, Output, Said},
     client::{Client, Ended, Event, SendId, State},
     protocol::{Moment, code::NackCode},
 };
@@ -75,6 +76,8 @@ pub(super) struct Driver {
     events: Receiver<Event>,
     /// The agent's messages that the daemon has not answered.
     sent: HashMap<SendId, Number>,
+    /// Others' messages that wait for an answer of the agent's.
+    questions: Questions,
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
@@ -106,6 +109,7 @@ impl Driver {
             events: client.events().clone(),
             client,
             sent: HashMap::new(),
+            questions: Questions::default(),
             inputs,
             out: Vec::new(),
             ended: None,
@@ -210,20 +214,28 @@ impl Driver {
                 self.to_type.push_back(bytes);
                 self.type_next();
             }
-            Output::Send(number, said) => {
-                let sent = mail::outgoing(said)
-                    .and_then(|message| self.client.send(message).map_err(|e| e.to_string()));
-                match sent {
-                    Ok(id) => drop(self.sent.insert(id, number)),
-                    Err(sentence) => self.inputs.push_back(Input::Refused(number, sentence)),
-                }
-            }
+            Output::Send(number, said) => self.say(number, said),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
             Output::GiveBack(id) => {
                 let why = "the agent takes no more messages now";
                 self.client.give_back(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
             }
             Output::Log(line) => tracing::info!("{line}"),
+        }
+    }
+
+    /// What the agent says is the answer to a question that waits for it, or a message.
+    fn say(&mut self, number: Number, said: Said) {
+        let sent = match self.questions.answer(now(), &said) {
+            Some(reply) => self.client.reply(reply).map(|()| None).map_err(|e| e.to_string()),
+            None => mail::outgoing(said)
+                .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
+                .map(Some),
+        };
+        match sent {
+            Ok(Some(id)) => drop(self.sent.insert(id, number)),
+            Ok(None) => self.inputs.push_back(Input::Accepted { number, away: false }),
+            Err(sentence) => self.inputs.push_back(Input::Refused(number, sentence)),
         }
     }
 
@@ -286,6 +298,7 @@ impl Driver {
     fn event(&mut self, event: Event) {
         match event {
             Event::Delivered(delivery) => {
+                self.questions.note(now(), &delivery);
                 self.input(Input::Delivered(mail::incoming(&delivery)));
             }
             Event::Accepted { send_id, away, .. } => {
@@ -302,6 +315,9 @@ impl Driver {
                 if let Some(number) = number {
                     self.input(Input::Refused(number, nack.message));
                 }
+            }
+            Event::Answered { send_id, answer } => {
+                self.input(Input::Delivered(mail::answered(&send_id, &answer)));
             }
             Event::State(state) => {
                 self.input(Input::Connected(matches!(state, State::Ready(_))));

@@ -2,7 +2,7 @@
 
 use crate::{
     bridge::{Mail, Said},
-    client::{Delivery, Meta, Outgoing},
+    client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{deliver, envelope::Envelope, payload::SendMeta},
 };
 use serde::Deserialize;
@@ -23,6 +23,22 @@ pub(super) fn incoming(delivery: &Delivery) -> Mail {
         auth: delivery.auth,
         attempt: delivery.attempt,
         body,
+    }
+}
+
+/// What somebody answered to a question of the agent's, to be typed: as a message of its own, which nobody
+/// waits to see acknowledged.
+pub(super) fn answered(send_id: &SendId, answer: &Answer) -> Mail {
+    let Answer { from, response, data } = answer;
+    let body = answer.body().or_else(|| data.as_deref().map(|data| data.get().to_owned()));
+    let word = || if *response == Some(false) { "no" } else { "yes" }.to_owned();
+    Mail {
+        // Several may answer one question.
+        id: format!("{send_id}/{from}"),
+        from: from.clone(),
+        body: body.unwrap_or_else(word),
+        attempt: 1,
+        ..Mail::default()
     }
 }
 

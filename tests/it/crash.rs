@@ -2,16 +2,17 @@
 //!
 //! `AGENT_RELAY_CRASHES` says how often; CI does it a thousand times (see ci/run).
 
-use crate::sandbox::{Sandbox, WATCHDOG};
-use agent_relay::protocol::frame::{Decoder, FRAME_BYTES_MAX};
-use parking_lot::{Condvar, Mutex};
-use platform::{endpoint::Endpoint, transport::Stream};
+use crate::{
+    line::Line,
+    sandbox::{Sandbox, WATCHDOG},
+};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use platform::endpoint::Endpoint;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    io::{Read, Write},
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -21,71 +22,29 @@ const CRASHES: u32 = 25;
 const SENDERS: [&str; 2] = ["Ann", "Bob"];
 const READERS: [&str; 2] = ["Cid", "Dan"];
 
-/// A connection that may break in the middle of a frame.
-struct Line {
-    stream: Stream,
-    decoder: Decoder,
-    heard: VecDeque<Value>,
-}
-
-impl Line {
-    /// Joins as soon as there is a daemon that takes the name; `None` if all is over before.
-    fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Self> {
-        let end = Instant::now() + WATCHDOG;
-        while !is_over.load(Ordering::Acquire) {
-            assert!(Instant::now() < end, "{name} finds no daemon");
-            if let Ok(stream) = Stream::connect(endpoint) {
-                let decoder = Decoder::new(FRAME_BYTES_MAX);
-                let mut line = Self { stream, decoder, heard: VecDeque::new() };
-                let hello = json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": name}});
-                if line.say(&hello).is_some()
-                    && line.hear().is_some_and(|it| it["type"] == "WELCOME")
-                {
-                    return Some(line);
-                }
-            }
-            // Nothing tells when a killed daemon is up again.
-            thread::sleep(Duration::from_millis(5));
+/// Joins as soon as there is a daemon that takes the name; `None` if all is over before.
+fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
+    let end = Instant::now() + WATCHDOG;
+    while !is_over.load(Ordering::Acquire) {
+        assert!(Instant::now() < end, "{name} finds no daemon");
+        if let Some(mut line) = Line::connect(endpoint)
+            && line.join(name).is_some()
+        {
+            return Some(line);
         }
-        None
+        // Nothing tells when a killed daemon is up again.
+        thread::sleep(Duration::from_millis(5));
     }
-
-    fn say(&mut self, envelope: &Value) -> Option<()> {
-        let json = envelope.to_string();
-        let mut bytes = u32::try_from(json.len()).unwrap().to_be_bytes().to_vec();
-        bytes.extend_from_slice(json.as_bytes());
-        (&self.stream).write_all(&bytes).ok()
-    }
-
-    /// The next envelope; `None` when the connection is over.
-    fn hear(&mut self) -> Option<Value> {
-        loop {
-            if let Some(envelope) = self.heard.pop_front() {
-                if envelope["type"] != "PING" {
-                    return Some(envelope);
-                }
-                self.say(&json!({"v": 1, "type": "PONG", "id": "p", "ts": 0, "payload": envelope["payload"]}))?;
-                continue;
-            }
-            let count =
-                (&self.stream).read(self.decoder.space()).ok().filter(|count| *count > 0)?;
-            self.decoder.filled(count);
-            let frames =
-                self.decoder.take().expect("a killed daemon's frames are whole or cut off");
-            for json in frames.into_iter().flatten() {
-                self.heard.push_back(serde_json::from_slice(json).unwrap());
-            }
-        }
-    }
+    None
 }
 
 /// What everybody has seen.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     /// Bodies that were accepted.
-    accepted: BTreeSet<String>,
+    pub(crate) accepted: BTreeSet<String>,
     /// The id of the DELIVER that brought a body.
-    heard: BTreeMap<String, String>,
+    pub(crate) heard: BTreeMap<String, String>,
     /// The body of each number of a stream.
     numbers: BTreeMap<(String, String, u64), String>,
     /// The last body that each reader heard first from each sender.
@@ -93,7 +52,7 @@ struct Seen {
 }
 
 #[derive(Default)]
-struct Scene {
+pub(crate) struct Scene {
     seen: Mutex<Seen>,
     changed: Condvar,
     senders_stop: AtomicBool,
@@ -101,8 +60,12 @@ struct Scene {
 }
 
 impl Scene {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock()
+    }
+
     /// Waits until this is so.
-    fn await_that(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
+    pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
         let end = Instant::now() + WATCHDOG;
         let mut seen = self.seen.lock();
         while !is_so(&seen) {
@@ -113,7 +76,7 @@ impl Scene {
         }
     }
 
-    fn note(&self, change: impl FnOnce(&mut Seen)) {
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Seen)) {
         change(&mut self.seen.lock());
         self.changed.notify_all();
     }
@@ -125,16 +88,13 @@ fn send(endpoint: &Endpoint, scene: &Scene, name: &str) {
     for number in 1_u64.. {
         let to = READERS[number as usize % READERS.len()];
         let body = format!("{name}>{to}:{number}");
-        let envelope = json!({
-            "v": 1, "type": "SEND", "id": format!("{name}-{number}"), "ts": 0, "to": to,
-            "payload": {"kind": "message", "body": body}, "payload_meta": {"requires_ack": true},
-        });
+        let id = format!("{name}-{number}");
         loop {
             if line.is_none() {
-                line = Line::join(endpoint, name, &scene.over);
+                line = join(endpoint, name, &scene.over);
             }
             let Some(open) = &mut line else { return };
-            match open.say(&envelope).and_then(|()| open.hear()) {
+            match open.send(&id, to, &body).and_then(|()| open.hear()) {
                 None => line = None,
                 Some(answer) if answer["type"] == "ACK" => break,
                 Some(answer) if answer["payload"]["code"] == "UNKNOWN_AGENT" => {}
@@ -152,11 +112,10 @@ fn send(endpoint: &Endpoint, scene: &Scene, name: &str) {
 
 /// Hears and acknowledges everything.
 fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
-    while let Some(mut line) = Line::join(endpoint, name, &scene.over) {
+    while let Some(mut line) = join(endpoint, name, &scene.over) {
         while let Some(deliver) = line.hear() {
             scene.note(|seen| seen.hear(name, &deliver));
-            let ack = json!({"v": 1, "type": "ACK", "id": "a", "ts": 0, "payload": {"ack_id": deliver["id"]}});
-            if line.say(&ack).is_none() {
+            if line.acknowledge(&deliver).is_none() {
                 break;
             }
         }
@@ -164,14 +123,16 @@ fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
 }
 
 impl Seen {
-    fn hear(&mut self, reader: &str, deliver: &Value) {
+    pub(crate) fn hear(&mut self, reader: &str, deliver: &Value) {
         assert_eq!(deliver["type"], "DELIVER", "{deliver}");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (from, body, id) =
             (text(&deliver["from"]), text(&deliver["payload"]["body"]), text(&deliver["id"]));
         let seq = deliver["delivery"]["seq"].as_u64().unwrap();
-        let owner =
-            self.numbers.entry((from.clone(), reader.to_owned(), seq)).or_insert(body.clone());
+        let owner = self
+            .numbers
+            .entry((from.clone(), reader.to_owned(), seq))
+            .or_insert_with(|| body.clone());
         assert_eq!(*owner, body, "a number is used once: {deliver}");
         if let Some(before) = self.heard.insert(body.clone(), id.clone()) {
             assert_eq!(before, id, "a message has one DELIVER: {deliver}");

@@ -15,8 +15,8 @@ use agent_relay::{
         frame::{Decoder, FRAME_BYTES_MAX},
         name::{NAME_BYTES_MAX, RELAY, RESERVED},
         payload::{
-            Ack, Busy, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, Resume, SendMeta,
-            Spoken, SyncInfo, Welcome,
+            Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, Fault, Heartbeat, Hello,
+            Nack, Resume, SendMeta, Spoken, Sync, SyncInfo, Welcome,
         },
         relay::{
             Agents, MessageRequest, MessageRow, Messages, Page, RedeliverRequest, Redelivered,
@@ -239,7 +239,7 @@ fn check_meta(meta: &str) {
     serde_json::from_str::<SendMeta>(meta).unwrap();
     let members: BTreeMap<String, Value> = serde_json::from_str(meta).unwrap();
     for member in members.keys() {
-        assert!(["requires_ack", "ttl_ms"].contains(&member.as_str()), "{member}");
+        assert!(["requires_ack", "ttl_ms", "sync"].contains(&member.as_str()), "{member}");
     }
 }
 
@@ -294,6 +294,11 @@ fn limits() -> BTreeMap<String, u64> {
         ("remembered SENDs of a name", limits.doubles_max as u64),
         ("remembered SENDs of all names", limits.doubles_total_max as u64),
         ("unread answers", limits.answers_bytes_max as u64),
+        ("waiting answers", limits.waiting_answers_bytes_max as u64),
+        ("open questions", limits.questions_max as u64),
+        ("timeoutMs where absent", Sync::TIMEOUT_MS),
+        ("timeoutMs", Sync::TIMEOUT_MS_MAX),
+        ("correlationId", CORRELATION_ID_BYTES_MAX as u64),
         ("max_inflight where absent", Capabilities::default().max_inflight),
         ("nesting", DEPTH_MAX as u64),
         ("id", ID_BYTES_MAX as u64),

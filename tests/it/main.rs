@@ -6,13 +6,18 @@
     reason = "all of this is tests, which clippy sees only where `#[test]` stands"
 )]
 
+mod asking;
 mod commands;
 mod corpus;
 mod crash;
 mod document;
 mod everywhere;
+mod faults;
+mod gaps;
 mod hostile;
 mod independent;
+mod killed;
+mod line;
 mod policy;
 mod queries;
 mod raw;

@@ -161,7 +161,7 @@ fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let name = path.display().to_string();
-        let is_secret = name.ends_with(".key") || name.contains("/keys/");
+        let is_secret = name.ends_with(".key") || directory.ends_with("keys");
         if path.is_dir() {
             all_files(&path, found);
         } else if path.is_file() && !is_secret {

@@ -6,7 +6,11 @@
 
 use crate::{
     client::message::Delivery,
-    protocol::{Moment, name::RELAY, payload::StreamPlace},
+    protocol::{
+        Moment,
+        name::RELAY,
+        payload::{StreamPlace, SyncInfo},
+    },
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -140,12 +144,17 @@ impl Comeback {
         VecDeque::new()
     }
 
-    /// SYNC: all above a named place comes again. Gives back the rest.
-    pub(super) fn synced(&mut self) -> VecDeque<Delivery> {
+    /// SYNC: what is above a named place comes again, as far as the daemon knows the stream: one whose
+    /// sender it has forgotten has no number there. Gives back the rest.
+    pub(super) fn synced(&mut self, sync: &SyncInfo) -> VecDeque<Delivery> {
         let mut rest = self.release();
         rest.retain(|delivery| {
+            let topic = delivery.topic.as_deref().unwrap_or_default();
+            let of = |place: &&StreamPlace| place.peer == delivery.from && place.topic == topic;
+            let known = sync.streams.iter().find(of).and_then(|place| place.server_last_seq);
             set_key(&mut self.key, delivery);
-            self.places.get(&self.key).is_none_or(|place| delivery.seq <= place.last_seq)
+            known.is_some_and(|last| last < delivery.seq)
+                || self.places.get(&self.key).is_none_or(|place| delivery.seq <= place.last_seq)
         });
         rest
     }

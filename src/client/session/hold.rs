@@ -114,8 +114,9 @@ impl Hold {
         self.flush(now, out);
     }
 
-    /// The connection is gone: what wasn't answered waits again, as the same messages.
-    pub(super) fn shut(&mut self) {
+    /// The connection is gone: what wasn't answered waits again, as the same messages. Of what goes at
+    /// most once, nothing that some may have: who has it isn't known any more where the daemon has died.
+    pub(super) fn shut(&mut self, out: &mut Vec<Output>) {
         self.open = None;
         self.retried = 0;
         self.recent.clear();
@@ -123,7 +124,13 @@ impl Hold {
         let mut all: Vec<_> = self.under_way.drain().map(|(_, held)| held).collect();
         all.extend(self.waiting.drain(..));
         all.sort_by_key(|held| held.order);
-        self.waiting = all.into();
+        for held in all {
+            if held.at_least_once || !matches!(held.target, Target::Rest(_)) {
+                self.waiting.push_back(held);
+            } else {
+                out.push(Self::had_no_room(held.id.0));
+            }
+        }
     }
 
     /// Takes one more.
@@ -138,7 +145,7 @@ impl Hold {
         let held = Held {
             order: self.next,
             target: Target::of(message),
-            at_least_once: message.meta.requires_ack,
+            at_least_once: message.meta.requires_ack || message.meta.sync.is_some(),
             frame: encode(now, &id, message),
             id,
             weight,
@@ -178,14 +185,7 @@ impl Hold {
     /// Not taken: again, later.
     pub(super) fn busy(&mut self, now: Now, busy: Busy, dice: &mut Dice, out: &mut Vec<Output>) {
         let Some(mut held) = self.take(&busy.ack_id) else {
-            let nack = Nack {
-                ack_id: busy.ack_id.clone(),
-                code: Kind::Busy.to_string(),
-                message: "the recipient had no room for it".to_owned(),
-                ..Nack::default()
-            };
-            let send_id = SendId(busy.ack_id);
-            return out.push(Output::Event(Event::Refused { send_id, nack }));
+            return out.push(Self::had_no_room(busy.ack_id));
         };
         if !busy.busy.is_empty() && !matches!(held.target, Target::One(_)) {
             held.target =
@@ -199,6 +199,17 @@ impl Hold {
         out.push(Output::Event(Event::Busy { send_id: held.id.clone(), wait_ms }));
         let place = self.waiting.partition_point(|other| other.order < held.order);
         self.waiting.insert(place, held);
+    }
+
+    /// BUSY was the last word about it.
+    fn had_no_room(ack_id: String) -> Output {
+        let nack = Nack {
+            ack_id: ack_id.clone(),
+            code: Kind::Busy.to_string(),
+            message: "the recipient had no room for it".to_owned(),
+            ..Nack::default()
+        };
+        Output::Event(Event::Refused { send_id: SendId(ack_id), nack })
     }
 
     /// Sends what may go by now.

@@ -5,6 +5,7 @@ use crate::protocol::payload::Meta;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod asking;
 mod comeback;
 
 const WELCOME: &str = r#"{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{"session_id":"s-1","resume_token":"t-1","agent":"Ann","server":{"max_frame_bytes":400,"heartbeat_ms":5000}}}"#;
@@ -93,6 +94,7 @@ impl Script {
                 ["send", id, to] => self.send(id, to, true),
                 ["toss", id, to] => self.send(id, to, false),
                 ["ack", id] => self.input(Input::Acknowledge(id.to_owned())),
+                ["answer", id] => self.input(Input::Answer(asking::reply(id, 3), 10)),
                 ["give-back", id] => {
                     let nack = Nack::new(id, NackCode::Refused, "no");
                     self.input(Input::GiveBack(Nack { retry_after_ms: Some(70), ..nack }));
@@ -560,6 +562,28 @@ fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
               > SEND m3 bob
               > SEND m4 *
         "#]],
+    );
+}
+
+#[test]
+fn what_some_have_at_most_once_is_not_sent_again_on_another_connection() {
+    let mut script = Script::joined();
+    script.run(
+        "toss m1 *\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9,\"busy\":[\"Bob\"]}\n\
+         toss m2 Bob\nsend m3 *\ngone",
+    );
+    assert!(
+        script.text.contains(
+            r#"Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "BUSY""#
+        )
+    );
+    script.text.clear();
+    script.run("wait\nconnected\nwelcome");
+    assert!(!script.text.contains("> SEND m1"), "{}", script.text);
+    assert!(
+        script.text.contains("> SEND m2 Bob\n  Released(10)\n  > SEND m3 *"),
+        "{}",
+        script.text
     );
 }
 

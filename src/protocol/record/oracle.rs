@@ -58,7 +58,7 @@ impl Oracle {
             }
             Change::Agent(agent) => {
                 self.last.agent = self.last.agent.max(agent.number);
-                self.agents.insert(agent.number, agent.clone());
+                self.agents.insert(agent.number, (**agent).clone());
             }
             Change::AgentForgotten(agent) => {
                 self.agents.remove(agent);
@@ -66,14 +66,14 @@ impl Oracle {
                 self.doubles.retain(|_, double| double.sender != *agent);
             }
             Change::Session(session) => {
-                self.sessions.insert(session.agent, session.clone());
+                self.sessions.insert(session.agent, (**session).clone());
             }
             Change::SessionEnded { agent } => {
                 self.sessions.remove(agent);
             }
             Change::Stream(stream) => {
                 self.last.stream = self.last.stream.max(stream.number);
-                self.streams.insert(stream.number, stream.clone());
+                self.streams.insert(stream.number, (**stream).clone());
             }
             Change::StreamEnded(stream) => {
                 self.streams.remove(stream);

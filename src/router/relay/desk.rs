@@ -92,7 +92,7 @@ impl Router {
         // One of the requests before it may have ended everything.
         if self.seat_of(client).is_some() {
             self.out.push(match errand {
-                Errand::Query(query) => Output::Query(client, query),
+                Errand::Query(query) => Output::Query(client, Box::new(query)),
                 Errand::Reload => Output::Reload(client),
             });
             self.desks.insert(client, desk);

@@ -80,6 +80,9 @@ impl Router {
             add(message.to, message.from, message.bytes);
         }
         let mut inside: usize = again.iter().map(|message| message.bytes).sum();
+        inside += self.questions.bytes();
+        let sessions = self.roster.all().filter_map(|agent| agent.session.as_deref());
+        inside += sessions.map(|session| session.answers.bytes()).sum::<usize>();
         for client in self.clients.values() {
             inside += client.window.answers();
             if let Stage::Contender(contender) = &client.stage {
@@ -124,7 +127,7 @@ impl Router {
         let Stage::Member(seat) = &client.stage else { return Ok(()) };
         let most = seat.in_flight_max();
         ensure(on_way as u64 <= most, || format!("{on_way} of {most} are on the way"))?;
-        let is_idle = client.window.frames().all(|handed| matches!(handed.what, What::Answer));
+        let is_idle = client.window.frames().all(|handed| handed.what.is_answer());
         ensure(!is_idle || agent.outbox.next(most).is_none(), || {
             format!("{} could get more and doesn't", agent.name)
         })
@@ -149,8 +152,7 @@ impl Router {
     }
 
     fn audit_client(&self, client: &Client) -> Checked {
-        let deliveries =
-            client.window.frames().filter(|handed| !matches!(handed.what, What::Answer));
+        let deliveries = client.window.frames().filter(|handed| !handed.what.is_answer());
         let bytes: Vec<_> = deliveries.map(|handed| handed.bytes).collect();
         let sum: usize = bytes.iter().sum();
         ensure(sum <= self.limits.window_bytes || bytes.len() == 1, || {

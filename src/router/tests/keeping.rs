@@ -328,3 +328,69 @@ fn a_name_that_is_forgotten_is_forgotten_in_the_store() {
         "#]],
     );
 }
+
+#[test]
+fn a_store_that_lost_everything_is_told_what_is_open() {
+    check(
+        r#"here: ann bob
+           ann says SUBSCRIBE topic=t {}
+           bob goes
+           ann>> Bob: over
+           bob joins
+           bob acks d1
+           bob goes
+           ann>> Bob: one
+           ann>> Bob #t: two
+           disk holds
+           ann>> Bob: is being kept
+           disk shows
+           disk loses
+           disk keeps
+           crash
+           bob joins"#,
+        expect![[r#"
+            here: ann bob
+            ann says SUBSCRIBE topic=t {}
+                ann < ACK {"ack_id":"x"}
+            bob goes
+            ann>> Bob: over
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"over"}
+            bob acks d1
+            bob goes
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+            ann>> Bob #t: two
+                ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+            disk holds
+            ann>> Bob: is being kept
+            disk shows
+            disk loses
+                keep Ann here
+                keep session of agent 1 with ["t"]
+                keep Bob away
+                keep session of agent 2 with [] until 601000
+                keep stream 1→2 "" up to 1024
+                keep stream 1→2 "t" up to 1024
+                keep a2 for [Bob#2 attempts 0], 0 left
+                keep a3 for [Bob#1 attempts 0], 0 left
+            disk keeps
+                ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
+            crash
+                keep Ann away
+                keep session of agent 1 with ["t"] until 601000
+            bob joins
+                keep Bob here
+                keep session of agent 2 with []
+                bob < WELCOME {"agent":"Bob"}
+                keep delivery 2: 1 attempts, 0 failures
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"one"}
+                keep delivery 3: 1 attempts, 0 failures
+                bob < DELIVER d3 Ann -> Bob #t seq 1 requires_ack true {"body":"two"}
+                keep delivery 4: 1 attempts, 0 failures
+                bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"is being kept"}
+        "#]],
+    );
+}

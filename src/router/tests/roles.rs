@@ -342,3 +342,55 @@ fn what_others_say_is_for_operators() {
         "#]],
     );
 }
+
+#[test]
+fn an_answer_is_for_the_connection_that_asked_and_for_nobody_else() {
+    check(
+        r#"here: bob op
+           ann joins {"companion_key":"k"}
+           com joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+           com says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"1?"}
+           op says SEND to=Bob meta={"sync":{"correlationId":"o"}} {"body":"2?"}
+           com acks d1 {"correlationId":"c","response":false}
+           bob acks d1 {"correlationId":"c","response":true}
+           bob acks d2 {"correlationId":"o","response":true}
+           com says SEND to=Bob meta={"sync":{"correlationId":"d"}} {"body":"3?"}
+           com goes
+           bob acks d3 {"correlationId":"d","response":true}
+           op says SEND to=Ann meta={"sync":{"correlationId":"e","timeoutMs":50}} {"body":"4?"}
+           com joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+           com acks d4 {"correlationId":"e","response":true}
+           wait 50"#,
+        expect![[r#"
+            here: bob op
+            ann joins {"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann"}
+            com joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+                com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            com says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"1?"}
+                com < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1?"}
+            op says SEND to=Bob meta={"sync":{"correlationId":"o"}} {"body":"2?"}
+                op < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 @operator -> Bob seq 1 requires_ack true {"body":"2?"}
+            com acks d1 {"correlationId":"c","response":false}
+            bob acks d1 {"correlationId":"c","response":true}
+                com < ACK from Bob {"ack_id":"x","correlationId":"c","response":true}
+            bob acks d2 {"correlationId":"o","response":true}
+                op < ACK from Bob {"ack_id":"x","correlationId":"o","response":true}
+            com says SEND to=Bob meta={"sync":{"correlationId":"d"}} {"body":"3?"}
+                com < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"body":"3?"}
+            com goes
+            bob acks d3 {"correlationId":"d","response":true}
+            op says SEND to=Ann meta={"sync":{"correlationId":"e","timeoutMs":50}} {"body":"4?"}
+                op < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                ann < DELIVER d4 @operator -> Ann seq 1 requires_ack true {"body":"4?"}
+            com joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+                com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            com acks d4 {"correlationId":"e","response":true}
+            wait 50
+                op < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"e","message":"Ann did not answer within 50 ms","to":"Ann"}
+        "#]],
+    );
+}

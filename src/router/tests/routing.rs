@@ -223,7 +223,10 @@ fn a_send_that_breaks_a_rule_is_refused_and_takes_no_number() {
            ann says SEND to=Bob meta={"requires_ack":1} {}
            ann says SEND to=Bob meta={"ttl_ms":"1"} {}
            ann says SEND to=Bob meta={"sync":7} {}
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {}
+           ann says SEND to=Bob meta={"sync":{"timeoutMs":5}} {}
+           ann says SEND to=Bob meta={"sync":{"correlationId":""}} {}
+           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":3600001}} {}
+           ann says SEND to=@relay meta={"sync":{"correlationId":"c"}} {}
            ann says SEND to=-x {}
            ann says SEND to=Bob meta={"other":[1,2]} {"n":2}"#,
         expect![[r#"
@@ -244,8 +247,14 @@ fn a_send_that_breaks_a_rule_is_refused_and_takes_no_number() {
                 ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: invalid type: string \"1\", expected u64"}
             ann says SEND to=Bob meta={"sync":7} {}
                 ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: invalid type: integer `7`, expected struct Sync"}
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {}
-                ann < NACK {"ack_id":"x","code":"INVALID","message":"this daemon doesn't serve `sync` yet; send without it"}
+            ann says SEND to=Bob meta={"sync":{"timeoutMs":5}} {}
+                ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: missing field `correlationId`"}
+            ann says SEND to=Bob meta={"sync":{"correlationId":""}} {}
+                ann < NACK {"ack_id":"x","code":"INVALID","message":"`correlationId` has 1 to 256 bytes"}
+            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":3600001}} {}
+                ann < NACK {"ack_id":"x","code":"INVALID","message":"`timeoutMs` is 1 to 3600000"}
+            ann says SEND to=@relay meta={"sync":{"correlationId":"c"}} {}
+                ann < NACK {"ack_id":"x","code":"INVALID","message":"@relay answers with a DELIVER: ask it without `sync`"}
             ann says SEND to=-x {}
                 ann < NACK {"ack_id":"x","code":"INVALID","message":"\"-x\" is nobody's name: a name begins and ends with a letter or a digit"}
             ann says SEND to=Bob meta={"other":[1,2]} {"n":2}

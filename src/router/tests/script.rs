@@ -25,6 +25,7 @@
 //! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
 //! policy PART; PART …               in force from now on: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
 //! op reread [WHY]                   the policy file was read again for her, or can't be
+//! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
 //! crash                             the daemon ends and another begins with what was kept
@@ -445,6 +446,7 @@ impl World {
                 }
             }
             "shows" => self.disk_shows = true,
+            "loses" => self.handle(Input::Lost),
             other => panic!("no verb: disk {other}"),
         }
     }
@@ -494,7 +496,7 @@ impl World {
             Output::Log(_) if !self.log_shows => return,
             Output::Log(line) => format!("log {line}"),
             Output::Query(id, query) => {
-                self.queries.push((*id, query.clone()));
+                self.queries.push((*id, (**query).clone()));
                 return;
             }
             Output::Reload(id) => format!("reload for {}", self.names[id]),
@@ -512,7 +514,8 @@ impl World {
         let envelope = Envelope::read(&bytes[4..]).expect("the machine writes good envelopes");
         let payload = self.payload_text(who, &envelope);
         if envelope.kind != Kind::Deliver {
-            return format!("{} {payload}", envelope.kind.as_str());
+            let from = envelope.from.map(|from| format!(" from {from}")).unwrap_or_default();
+            return format!("{}{from} {payload}", envelope.kind.as_str());
         }
         let delivery: Value = serde_json::from_str(envelope.delivery.unwrap()).unwrap();
         let mut text = format!("DELIVER {}", self.short_id(&envelope.id));

@@ -124,7 +124,7 @@ impl World {
             }
             9 => self.agent(pick),
             10 if self.forgotten.contains(&agent) => Change::SessionEnded { agent },
-            10 => Change::Session(session(agent, pick)),
+            10 => Change::Session(Box::new(session(agent, pick))),
             _ => self.stream(agent, pick),
         }
     }
@@ -153,12 +153,12 @@ impl World {
         if self.forgotten.contains(&number) {
             return Change::SessionEnded { agent: number };
         }
-        Change::Agent(AgentRecord {
+        Change::Agent(Box::new(AgentRecord {
             number,
             name: name(number),
             since_unix_ms: pick,
             forget_at: pick.is_multiple_of(2).then_some(Moment(pick)),
-        })
+        }))
     }
 
     fn stream(&mut self, from: u64, pick: u64) -> Change {
@@ -166,13 +166,13 @@ impl World {
             return Change::StreamEnded(1 + pick % (self.stream + 1));
         }
         self.stream += 1;
-        Change::Stream(StreamRecord {
+        Change::Stream(Box::new(StreamRecord {
             number: self.stream,
             from,
             to: pick,
             topic: pick.is_multiple_of(2).then(|| "a \0 \" b".into()),
             reserved: 1_024 * pick,
-        })
+        }))
     }
 }
 

@@ -32,6 +32,25 @@ fn said(script: &Script, kind: &str) -> usize {
 }
 
 #[test]
+fn what_came_from_a_forgotten_sender_before_sync_is_heard() {
+    let mut script = kept();
+    script.run("deliver d1 {\"seq\":1} @guest-1\ndeliver d2 {\"seq\":1}");
+    back(&mut script, "keeps s-1 t-2");
+    script.run(
+        "deliver d3 {\"seq\":2,\"requires_ack\":true} @guest-1\n\
+         deliver d4 {\"seq\":2,\"requires_ack\":true}",
+    );
+    script.text.clear();
+    script.run(
+        "daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[\
+         {\"topic\":\"\",\"peer\":\"@guest-1\",\"last_seq\":1,\"server_last_seq\":0},\
+         {\"topic\":\"\",\"peer\":\"Bob\",\"last_seq\":1,\"server_last_seq\":2}]}",
+    );
+    assert!(script.text.contains("hear d3 from @guest-1: hi"), "{}", script.text);
+    assert!(!script.text.contains("hear d4"), "it comes again: {}", script.text);
+}
+
+#[test]
 fn a_resumed_session_says_what_it_heard_and_hears_the_rest_in_order() {
     check(
         "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":7} Cid build.linux\ndeliver d3 {\"seq\":2}\n\

@@ -1,0 +1,139 @@
+//! Questions and answers as the machine has them.
+
+use super::*;
+use crate::protocol::payload::Sync;
+use serde_json::value::to_raw_value;
+
+/// The application answers a delivery, in so many bytes.
+pub(super) fn reply(delivery_id: &str, bytes: usize) -> Reply {
+    let asks = Sync { correlation_id: "c".to_owned(), timeout_ms: Some(5000), blocking: true };
+    let data = Some(to_raw_value(&"x".repeat(bytes)).unwrap());
+    Reply { delivery_id: delivery_id.to_owned(), seq: 1, asks, response: true, data }
+}
+
+#[test]
+fn an_answer_is_said_again_while_somebody_may_wait_for_it() {
+    check(
+        "deliver d1 {\"seq\":1,\"requires_ack\":true}\nanswer d1\ngone\nwait\nconnected\nwelcome\n\
+         deliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":2}\npass 5000\ngone\nwait\n\
+         connected\nwelcome",
+        expect![[r#"
+            deliver d1 {"seq":1,"requires_ack":true}
+              hear d1 from Bob: hi
+            answer d1
+              > ACK #2 {"ack_id":"d1","seq":1,"correlationId":"c","response":true,"responseData":"xxx"}
+              Released(10)
+            gone
+              HangUp
+              State(Backoff { wait_ms: 98, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+              > ACK #2 {"ack_id":"d1","seq":1,"correlationId":"c","response":true,"responseData":"xxx"}
+            deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
+              > ACK #4 {"ack_id":"d1","seq":1}
+            pass 5000
+            gone
+              HangUp
+              State(Backoff { wait_ms: 188, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+        "#]],
+    );
+}
+
+#[test]
+fn an_answer_that_is_given_while_away_is_said_on_the_return() {
+    check(
+        "deliver d1 {\"seq\":1,\"requires_ack\":true}\ngone\nanswer d1\nwait\nconnected\nwelcome",
+        expect![[r#"
+            deliver d1 {"seq":1,"requires_ack":true}
+              hear d1 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            answer d1
+              Released(10)
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+              > ACK #3 {"ack_id":"d1","seq":1,"correlationId":"c","response":true,"responseData":"xxx"}
+        "#]],
+    );
+}
+
+#[test]
+fn an_answer_that_no_frame_can_hold_is_refused_and_the_delivery_acknowledged() {
+    let mut script = Script::joined();
+    script.run("deliver d1 {\"seq\":1,\"requires_ack\":true}");
+    script.input(Input::Answer(reply("d1", 400), 10));
+    expect![[r#"
+        deliver d1 {"seq":1,"requires_ack":true}
+          hear d1 from Bob: hi
+          Refused { send_id: SendId("d1"), nack: Nack { ack_id: "d1", code: "TOO_LARGE", message: "the answer takes 559 bytes; the daemon's max_frame_bytes is 400", to: None, correlation_id: None, retry_after_ms: None } }
+          > ACK #2 {"ack_id":"d1","seq":1}
+          Released(10)
+    "#]].assert_eq(&script.text);
+}
+
+#[test]
+fn what_the_daemon_does_not_pass_on_is_not_said_again() {
+    check(
+        "deliver d1 {\"seq\":1,\"requires_ack\":true}\nanswer d1\n\
+         daemon> NACK {\"ack_id\":\"d1\",\"code\":\"TOO_LARGE\",\"message\":\"no\"}\ngone\nwait\n\
+         connected\nwelcome",
+        expect![[r#"
+            deliver d1 {"seq":1,"requires_ack":true}
+              hear d1 from Bob: hi
+            answer d1
+              > ACK #2 {"ack_id":"d1","seq":1,"correlationId":"c","response":true,"responseData":"xxx"}
+              Released(10)
+            daemon> NACK {"ack_id":"d1","code":"TOO_LARGE","message":"no"}
+              Refused { send_id: SendId("d1"), nack: Nack { ack_id: "d1", code: "TOO_LARGE", message: "no", to: None, correlation_id: None, retry_after_ms: None } }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 98, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+        "#]],
+    );
+}
+
+#[test]
+fn the_answer_to_a_question_is_heard() {
+    check(
+        "send m1 Bob\ndaemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\"}\n\
+         daemon> ACK {\"ack_id\":\"m1\",\"correlationId\":\"c\",\"responseData\":[1]}",
+        expect![[r#"
+            send m1 Bob
+              > SEND m1 Bob
+            daemon> ACK {"ack_id":"m1","state":"accepted"}
+              Released(10)
+              Accepted { send_id: SendId("m1"), recipients: None, away: false }
+            daemon> ACK {"ack_id":"m1","correlationId":"c","responseData":[1]}
+              Answered { send_id: SendId("m1"), answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
+        "#]],
+    );
+}

@@ -1,0 +1,99 @@
+//! Questions of other agents that wait for an answer of ours.
+
+use crate::{
+    bridge::Said,
+    client::{Delivery, Reply},
+    protocol::{Moment, payload::Sync},
+};
+use serde_json::{json, value::to_raw_value};
+use std::collections::VecDeque;
+
+/// Questions that are known at a time; the oldest are forgotten, and answered by a message of their own.
+const QUESTIONS_MAX: usize = 1024;
+
+/// Those that wait, the oldest first.
+#[derive(Default)]
+pub(super) struct Questions(VecDeque<Question>);
+
+struct Question {
+    delivery_id: String,
+    seq: u64,
+    from: String,
+    asks: Sync,
+    until: Moment,
+}
+
+impl Questions {
+    /// Remembers a delivery that asks. Its time began when it was sent, so this is the latest end of it.
+    pub(super) fn note(&mut self, now: Moment, delivery: &Delivery) {
+        let Some(asks) = delivery.asks.as_deref().cloned() else { return };
+        let until = now.plus(asks.timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
+        if self.0.iter().any(|known| known.delivery_id == delivery.id) {
+            return;
+        }
+        if self.0.len() == QUESTIONS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Question {
+            delivery_id: delivery.id.clone(),
+            seq: delivery.seq,
+            from: delivery.from.clone(),
+            asks,
+            until,
+        });
+    }
+
+    /// What the agent says, as the answer to a question that waits for it, if it is one: a reply to it that
+    /// goes to nobody but its sender.
+    pub(super) fn answer(&mut self, now: Moment, said: &Said) -> Option<Reply> {
+        self.0.retain(|question| question.until > now);
+        let reply_to = said.reply_to.as_deref().filter(|_| said.topic.is_none())?;
+        let place = self.0.iter().position(|question| {
+            question.delivery_id == reply_to && question.from.eq_ignore_ascii_case(&said.to)
+        })?;
+        let Question { delivery_id, seq, asks, .. } = self.0.remove(place)?;
+        let data = to_raw_value(&json!({"body": said.body})).expect("a text is JSON");
+        Some(Reply { delivery_id, seq, asks, response: true, data: Some(data) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn questions() -> Questions {
+        let asks = Sync { correlation_id: "c".to_owned(), timeout_ms: Some(100), blocking: true };
+        let (delivery_id, from) = ("d-1".to_owned(), "Ann".to_owned());
+        Questions([Question { delivery_id, seq: 7, from, asks, until: Moment(100) }].into())
+    }
+
+    fn said(to: &str, reply_to: &str, topic: Option<&str>) -> Said {
+        Said {
+            to: to.to_owned(),
+            topic: topic.map(str::to_owned),
+            thread: None,
+            kind: "message".to_owned(),
+            body: "8080".to_owned(),
+            data: None,
+            meta: None,
+            reply_to: Some(reply_to.to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_first_reply_in_time_is_the_answer() {
+        let mut questions = questions();
+        assert!(questions.answer(Moment(99), &said("Ann", "d-2", None)).is_none());
+        assert!(questions.answer(Moment(99), &said("Bob", "d-1", None)).is_none());
+        assert!(questions.answer(Moment(99), &said("Ann", "d-1", Some("t"))).is_none());
+        let reply = questions.answer(Moment(99), &said("ann", "d-1", None)).unwrap();
+        assert_eq!((reply.delivery_id.as_str(), reply.seq, reply.response), ("d-1", 7, true));
+        assert_eq!(reply.data.unwrap().get(), r#"{"body":"8080"}"#);
+        assert!(questions.answer(Moment(99), &said("Ann", "d-1", None)).is_none(), "once");
+    }
+
+    #[test]
+    fn a_late_reply_is_a_message_of_its_own() {
+        assert!(questions().answer(Moment(100), &said("Ann", "d-1", None)).is_none());
+    }
+}

@@ -1,0 +1,164 @@
+//! Questions between real processes: the command, the library, and the wrapper's `[reply:ID]`.
+
+use crate::{
+    commands::{out, run},
+    raw::Raw,
+    sandbox::{Sandbox, until},
+    terminal::Terminal,
+};
+use agent_relay::client::{Client, ClientError, Delivery, Event, Outgoing, Settings};
+use serde_json::{Value, json, value::RawValue};
+use std::{process::Output, thread, time::Duration};
+
+const DONE: i32 = 0;
+const USAGE: i32 = 2;
+const NOT_DELIVERED: i32 = 3;
+const TIMED_OUT: i32 = 4;
+
+/// Longer than any answer here takes.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// The answer to a DELIVER, its data as it stands.
+fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
+    assert_eq!(deliver["delivery"]["requires_ack"], true, "{deliver}");
+    let (id, asks) = (&deliver["id"], &deliver["payload_meta"]["sync"]);
+    assert_eq!(asks["blocking"], true);
+    raw.say_text(&format!(
+        r#"{{"v":1,"type":"ACK","id":"answer","ts":0,"payload":{{"ack_id":{id},"correlationId":{},"response":true,"responseData":{data}}}}}"#,
+        asks["correlationId"]
+    ));
+}
+
+/// Runs `ask` while Bob answers with this.
+fn asked(sandbox: &Sandbox, bob: &mut Raw, line: &[&str], data: &str) -> Output {
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| run(sandbox, line, DONE));
+        let deliver = bob.expect("DELIVER");
+        assert_eq!(deliver["payload"]["body"], "Which port?");
+        answer(bob, &deliver, data);
+        asking.join().unwrap()
+    })
+}
+
+fn library(sandbox: &Sandbox, name: &str) -> Client {
+    Client::join(Settings::agent(sandbox.endpoint().as_text(), name)).unwrap()
+}
+
+fn delivered(client: &Client) -> Delivery {
+    loop {
+        if let Event::Delivered(delivery) = client.events().recv_timeout(PATIENCE).unwrap() {
+            return delivery;
+        }
+    }
+}
+
+#[test]
+fn ask_prints_the_answer() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ask = ["ask", "Bob", "Which port?"];
+    let said = out(&asked(&sandbox, &mut bob, &ask, r#"{"body":"8080\u001b[2J"}"#));
+    assert_eq!(said, "8080\\u{1b}[2J\n");
+    let said = out(&asked(&sandbox, &mut bob, &ask, r#"{"port": 8080}"#));
+    assert_eq!(said, "{\"port\": 8080}\n");
+    let ask = ["ask", "--as", "Ann", "--json", "Bob", "Which port?"];
+    let said = out(&asked(&sandbox, &mut bob, &ask, r#"[1, 1.50,"é"]"#));
+    let line =
+        r#"{"schema":"agent-relay.answer/1","from":"Bob","response":true,"data":[1, 1.50,"é"]}"#;
+    assert_eq!(said.trim_end(), line);
+}
+
+#[test]
+fn without_an_answer_ask_has_its_own_exit_codes() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let late = run(&sandbox, &["ask", "--timeout", "200ms", "Bob", "Which port?"], TIMED_OUT);
+    let words = String::from_utf8(late.stderr).unwrap();
+    assert_eq!(words, "agent-relay: Bob did not answer within 200 ms\n");
+    let deliver = bob.expect("DELIVER");
+    bob.acknowledge(&deliver);
+    run(&sandbox, &["ask", "Bbo", "Which port?"], NOT_DELIVERED);
+    run(&sandbox, &["ask", "*", "Which port?"], USAGE);
+    run(&sandbox, &["ask", "--timeout", "2h", "Bob", "Which port?"], USAGE);
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| run(&sandbox, &["ask", "Bob", "Which port?"], NOT_DELIVERED));
+        let id = bob.expect("DELIVER")["id"].take();
+        bob.say(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
+            "payload": {"ack_id": id, "code": "X", "message": "I don't talk about ports"}}));
+        let refused = String::from_utf8(asking.join().unwrap().stderr).unwrap();
+        assert!(refused.contains("REFUSED") && refused.contains("about ports"), "{refused}");
+    });
+}
+
+#[test]
+fn a_listener_shows_that_it_is_asked() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    thread::scope(|scope| {
+        let listening =
+            scope.spawn(|| run(&sandbox, &["listen", "--as", "Bob", "--count", "1"], DONE));
+        until("Bob is here", || ann.agents().iter().any(|agent| agent["name"] == "Bob"));
+        ann.send("Bob", "Which port?", json!({"sync": {"correlationId": "c"}}));
+        assert_eq!(out(&listening.join().unwrap()), "Ann asks: Which port?\n");
+    });
+}
+
+#[test]
+fn the_library_asks_and_answers() {
+    let sandbox = Sandbox::new();
+    let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+        let delivery = delivered(&bob);
+        assert!(delivery.asks.as_ref().is_some_and(|asks| asks.blocking));
+        // That it has it and what it says to it are two things.
+        bob.acknowledge(&delivery.id);
+        let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();
+        bob.answer(&delivery, true, Some(&data)).unwrap();
+        let answer = asking.join().unwrap().unwrap();
+        assert_eq!((answer.from.as_str(), answer.response), ("Bob", Some(true)));
+        assert_eq!(answer.body().as_deref(), Some("8080"));
+    });
+    let silence = ann.ask(Outgoing::message("Bob", "And?"), Duration::from_millis(100));
+    let Err(ClientError::Refused(nack)) = silence else { panic!("{silence:?}") };
+    assert_eq!((nack.code.as_str(), nack.to.as_deref()), ("SYNC_TIMEOUT", Some("Bob")));
+}
+
+#[test]
+fn a_question_and_its_answer_outlive_the_daemons_death() {
+    let mut sandbox = Sandbox::new();
+    let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
+    let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+    let delivery = delivered(&bob);
+    sandbox.kill();
+    bob.answer(&delivery, false, None).unwrap();
+    sandbox.start();
+    let answer = asking.join().unwrap().unwrap();
+    assert_eq!((answer.from.as_str(), answer.response), ("Bob", Some(false)));
+}
+
+#[test]
+fn a_wrapped_agents_first_reply_is_the_answer_and_the_next_a_message() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let script = r#"stty -echo; echo ready
+        while read -r line; do case "$line" in
+            "[relay "*) id=${line##*, id }; id=${id%%[],]*};;
+            "[/relay "*) for body in 8080 again; do
+                printf -- '->relay:Bob [reply:%s] <<<\n%s>>>\n' "$id" "$body"; done; echo end;;
+        esac; done"#;
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
+    ann.wait_for("ready");
+    let asks = json!({"sync": {"correlationId": "c", "timeoutMs": 50_000}});
+    let send_id = bob.send("Ann", "Which port?", asks);
+    assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
+    let answer = bob.expect("ACK");
+    assert_eq!(answer["from"], "Ann");
+    let payload = json!({"ack_id": send_id, "correlationId": "c", "response": true,
+        "responseData": {"body": "8080"}});
+    assert_eq!(answer["payload"], payload);
+    let message = bob.expect("DELIVER");
+    assert_eq!(message["payload"]["body"], "again", "the first answer counts");
+    assert!(message["payload_meta"]["replyTo"].is_string(), "{message}");
+    bob.acknowledge(&message);
+}
