@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod down;
 mod history;
+mod identity;
 mod inbox;
 mod input;
 mod launch;

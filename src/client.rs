@@ -16,6 +16,7 @@ use crate::{
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Capabilities, Nack, Sync, Welcome},
+        secret::Secret,
     },
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -55,10 +56,10 @@ pub struct Settings {
     /// What HELLO says it can do. With `resume`, which agents have by default, the daemon keeps this
     /// client's subscriptions and at-most-once messages while the connection is lost.
     pub capabilities: Capabilities,
-    /// What proves a keyed name.
-    pub key: Option<String>,
-    /// What this agent's companions will prove themselves with.
-    pub companion_key: Option<String>,
+    /// What proves a keyed name, or an operator.
+    pub key: Option<Secret>,
+    /// What an agent's companions prove themselves with: it states that, and so do they.
+    pub companion_key: Option<Secret>,
     /// Tries before [`Client::join`] fails.
     pub first_attempts: u32,
     /// After section 10's ten attempts, begin anew after this time rather than end.
@@ -70,8 +71,12 @@ pub struct Settings {
 pub enum Mode {
     /// An agent of this name.
     Agent(String),
+    /// One of those who speak in the name of an agent while it is here.
+    Companion(String),
     /// Nobody in particular: it sends and gets answers.
     Guest,
+    /// Who runs the place.
+    Operator,
 }
 
 impl Settings {
@@ -86,6 +91,21 @@ impl Settings {
     #[must_use]
     pub fn guest(endpoint: impl Into<String>) -> Self {
         Self::new(endpoint.into(), Mode::Guest, Capabilities::default())
+    }
+
+    /// A companion of this agent that tries once.
+    #[must_use]
+    pub fn companion(endpoint: impl Into<String>, agent: impl Into<String>, key: Secret) -> Self {
+        let mode = Mode::Companion(agent.into());
+        let companion_key = Some(key);
+        Self { companion_key, ..Self::new(endpoint.into(), mode, Capabilities::default()) }
+    }
+
+    /// An operator that tries once.
+    #[must_use]
+    pub fn operator(endpoint: impl Into<String>, key: Secret) -> Self {
+        let key = Some(key);
+        Self { key, ..Self::new(endpoint.into(), Mode::Operator, Capabilities::default()) }
     }
 
     fn new(endpoint: String, mode: Mode, capabilities: Capabilities) -> Self {
@@ -103,8 +123,11 @@ impl Settings {
     fn identity(self, seed: [u8; 32]) -> Identity {
         let (agent, mode) = match self.mode {
             Mode::Agent(name) => (Some(name), None),
-            Mode::Guest => (None, Some("guest".to_owned())),
+            Mode::Companion(name) => (Some(name), Some("companion")),
+            Mode::Guest => (None, Some("guest")),
+            Mode::Operator => (None, Some("operator")),
         };
+        let mode = mode.map(str::to_owned);
         Identity {
             agent,
             mode,

@@ -16,12 +16,14 @@ mod core;
 mod event;
 mod hands;
 pub mod operator_key;
+mod reloading;
 mod spin;
 mod storing;
 
 use crate::{
+    config::{ConfigError, policy},
     link::Held,
-    protocol::relay::Process,
+    protocol::{relay::Process, secret::Secret},
     router::Limits,
     store::{self, Opened, Store, StoreError},
 };
@@ -31,13 +33,17 @@ use client::Surroundings;
 use core::{Core, Start};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use event::Event;
+use hands::Hands;
 use platform::{
     endpoint::Endpoint,
     peer::User,
     stop::Signal,
     transport::{Listener, Place},
 };
-use std::{fmt, io, mem, ops::RangeInclusive, path::PathBuf, process, thread, time::Duration};
+use reloading::Reloading;
+use std::{
+    fmt, io, mem, ops::RangeInclusive, path::PathBuf, process, sync::Arc, thread, time::Duration,
+};
 
 /// Events that wait for the router's thread before those who bring them wait too, at most and at least.
 const INBOX_EVENTS: RangeInclusive<usize> = 16..=1024;
@@ -83,6 +89,8 @@ pub enum DaemonError {
     EndpointInUse(Endpoint),
     /// The system refused; the error names its object.
     System(io::Error),
+    /// What the owner has decided can't be read.
+    Policy(ConfigError),
     /// What was kept can't be read, or nothing more be kept.
     Store(StoreError),
     /// This thread panicked.
@@ -106,6 +114,7 @@ impl fmt::Display for DaemonError {
                 )
             }
             Self::System(error) => write!(f, "{error}"),
+            Self::Policy(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Panicked(thread) => {
                 write!(f, "the {thread} made a mistake; the daemon can't go on")
@@ -131,8 +140,9 @@ impl From<io::Error> for DaemonError {
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
+    let policy = Arc::new(policy::load(&settings.home).map_err(DaemonError::Policy)?);
     let opened = open_store(&settings)?;
-    operator_key::read_or_make(&claim.home)?;
+    let operator_key = operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
@@ -144,11 +154,19 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
         half_read_bytes_max: settings.limits.memory_bytes_max / 2,
         owner: User::me()?,
     };
-    let signals = tell_signals(inbox.clone())?;
+    let (reloading, policy_thread) = reloading::start(settings.home.clone(), inbox.clone())?;
+    let signals = tell_signals(inbox.clone(), reloading.clone())?;
     let (storing, store) = storing::start(opened.store, inbox)?;
     let about = Process { remarks: opened.remarks, ..describe(&claim) };
-    let start = Start { limits: settings.limits, seed: seed()?, image: opened.image, about };
-    let core = Core::new(start, events, held, storing);
+    let start = Start {
+        limits: settings.limits,
+        seed: seed()?,
+        image: opened.image,
+        operator_key: operator_key.hash(),
+        policy,
+        about,
+    };
+    let core = Core::new(start, events, held, Hands::new(storing, reloading));
     let (news, router_ended) = bounded(1);
     // The news end also where the router's thread panics: the keeper hears of either.
     let core = thread::Builder::new().name("router".into()).spawn(move || core.run(news))?;
@@ -157,12 +175,13 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     claim.announce()?;
     tracing::info!("listening at {}", claim.endpoint);
     ready(&claim.endpoint);
-    acceptor = keep(acceptor, &mut claim, &readers, &all, &router_ended);
+    acceptor = keep(acceptor, (&mut claim, &operator_key), &readers, &all, &router_ended);
     acceptor.stop();
     // The router's thread ends with the last way into its inbox.
     drop((signals, all));
     core.join().map_err(|_| DaemonError::Panicked("router"))?;
     store.join().map_err(|_| DaemonError::Panicked("store"))?;
+    policy_thread.join().map_err(|_| DaemonError::Panicked("policy's thread"))?;
     readers.join();
     tracing::info!("stopped");
     Ok(())
@@ -217,11 +236,14 @@ fn describe(claim: &Claim) -> Process<'static> {
     }
 }
 
-fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {
+fn tell_signals(
+    inbox: Sender<Event>,
+    reloading: Reloading,
+) -> io::Result<platform::stop::Listening> {
     platform::stop::listen(move |signal| match signal {
         // Without an inbox the daemon is at its end already.
         Signal::Stop => drop(inbox.send(Event::Stop("stop"))),
-        Signal::HangUp => tracing::info!("there is no policy to reload yet"),
+        Signal::HangUp => reloading.begin(None),
         Signal::Resize => {}
     })
 }
@@ -229,7 +251,7 @@ fn tell_signals(inbox: Sender<Event>) -> io::Result<platform::stop::Listening> {
 /// Watches over the socket until the router's thread ends.
 fn keep(
     mut acceptor: Acceptor,
-    claim: &mut Claim,
+    (claim, operator_key): (&mut Claim, &Secret),
     readers: &Readers,
     all: &Surroundings,
     router_ended: &Receiver<()>,
@@ -244,7 +266,12 @@ fn keep(
         }
         match claim.hold_home() {
             Ok(false) => {}
-            Ok(true) => tracing::warn!("{} was removed; made it anew", claim.home.display()),
+            Ok(true) => {
+                tracing::warn!("{} was removed; made it anew", claim.home.display());
+                if let Err(error) = operator_key::write(&claim.home, operator_key) {
+                    tracing::error!("nobody can prove to be an operator now: {error}");
+                }
+            }
             Err(error) => tracing::error!("the home is not this daemon's any more: {error}"),
         }
         match acceptor.listener.place() {

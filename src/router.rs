@@ -49,7 +49,7 @@ use crate::protocol::{
     Moment, Now,
     code::Violation,
     record::{Change, Found, Hash, Query},
-    relay::Counts,
+    relay::{Counts, TooOften},
 };
 use alarm::{Alarm, Alarms};
 use asking::Questions;
@@ -57,6 +57,7 @@ use client::Client;
 use dead::DeadLetters;
 use ledger::Ledger;
 use message::Message;
+use policy::{Pairs, Policy};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use relay::Desks;
@@ -71,6 +72,9 @@ use uuid::Uuid;
 /// Heads whose room is kept, and the most of one that is worth it.
 const SPARES_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 4096;
+
+/// Pairs of agents of which one spoke to the other within a minute or two.
+const PAIRS_MAX: usize = 1 << 16;
 
 type AgentKey = Key<Agent>;
 type StreamKey = Key<Stream>;
@@ -101,6 +105,10 @@ pub enum Input<'a> {
     Refused(u64, &'a str),
     /// The answer to this client's [`Output::Query`]; or why there is none, in a sentence.
     Found(ClientId, Result<Found, String>),
+    /// What the owner has decided, from now on.
+    Policy(Arc<Policy>),
+    /// The policy file was read again, as this client wanted; or why it can't be, in a sentence.
+    Reloaded(ClientId, Result<(), String>),
     /// Bytes that the daemon holds outside the machine: half-read frames, its inbox.
     Outside(usize),
     /// The deadline is reached.
@@ -116,6 +124,8 @@ pub enum Output {
     Keep(Change),
     /// Ask the store, after all that it was to keep before. A client has one question at a time.
     Query(ClientId, Box<Query>),
+    /// Read the policy file again, for this client.
+    Reload(ClientId),
     /// Write a frame. Frames of one client leave in this order.
     Frame(ClientId, Frame),
     /// Stop reading from the client (false), or go on (true).
@@ -201,6 +211,13 @@ pub struct Router {
     counts: Counts,
     stopping: Stopping,
     about_daemon: Option<Box<RawValue>>,
+    /// Of what proves an operator; without it there is none.
+    operator_key: Option<Hash>,
+    policy: Arc<Policy>,
+    /// Who spoke to whom of late, by their numbers.
+    pairs: Pairs<u64>,
+    /// What came too often, if anything did.
+    too_often: Option<TooOften<'static>>,
     /// Room for heads to come: a broadcast makes many at once, and allocating them one by one would
     /// cost more than writing them.
     spare: Vec<Vec<u8>>,
@@ -264,6 +281,10 @@ impl Router {
             counts: Counts::default(),
             stopping: Stopping::No,
             about_daemon: None,
+            operator_key: None,
+            policy: Arc::default(),
+            pairs: Pairs::new(PAIRS_MAX),
+            too_often: None,
             spare: Vec::new(),
             #[cfg(test)]
             canary: None,
@@ -273,6 +294,11 @@ impl Router {
     /// What the driver wants `status` to say about the daemon around the machine: a JSON object.
     pub fn describe_daemon(&mut self, about: Box<RawValue>) {
         self.about_daemon = Some(about);
+    }
+
+    /// What operators prove themselves with.
+    pub const fn admit_operators(&mut self, key: Hash) {
+        self.operator_key = Some(key);
     }
 
     /// Takes in what happened and appends what is to be done.
@@ -293,6 +319,8 @@ impl Router {
             Input::Kept(upto) => self.kept(upto),
             Input::Refused(upto, why) => self.refused(upto, why),
             Input::Found(client, found) => self.found(client, found),
+            Input::Policy(policy) => self.policy = policy,
+            Input::Reloaded(client, result) => self.reloaded(client, result),
             Input::Outside(bytes) => self.memory.outside = bytes,
             Input::Tick => self.tick(),
             Input::Stop(reason) => self.stop(reason),

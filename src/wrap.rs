@@ -5,6 +5,7 @@
 //! driven by in `driver`.
 
 mod driver;
+mod key_file;
 mod mail;
 mod questions;
 mod threads;
@@ -19,9 +20,11 @@ use crate::{
     protocol::{
         name::{Name, NameError},
         payload::Capabilities,
+        secret::Secret,
     },
 };
 use driver::{Driver, Signals};
+use key_file::KeyFile;
 use platform::{
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
@@ -31,7 +34,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// The size of a terminal that nobody looks at.
@@ -48,10 +51,14 @@ const NEXT_CYCLE_MS: u64 = 30_000;
 pub struct Settings {
     /// The agent's name.
     pub name: String,
+    /// What proves it, where it has a key.
+    pub key: Option<Secret>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
     /// The daemon's address.
     pub endpoint: String,
+    /// Where the key lies meanwhile with which the agent's own commands speak in its name.
+    pub run_directory: PathBuf,
     /// Where the command's output is written to as well.
     pub record: Option<PathBuf>,
     /// `->relay:Bob hello` counts, too.
@@ -78,13 +85,25 @@ pub fn is_attached() -> bool {
 pub fn run(settings: Settings) -> Result<i32, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
-    let client = join(&settings.endpoint, &name)?;
-    run_joined(settings, client)
+    let companion_key = random_key()?;
+    let client = join(&settings, &name, companion_key.clone())?;
+    // Only now: the file of a wrapper that has the name stays as it is.
+    let key_file = KeyFile::make(&settings.run_directory, &name, &companion_key)
+        .map_err(WrapError::CompanionKey)?;
+    run_joined(settings, client, &key_file)
 }
 
-fn join(endpoint: &str, name: &Name) -> Result<Client, WrapError> {
-    let agent = client::Settings::agent(endpoint, name.as_str());
+fn random_key() -> Result<Secret, WrapError> {
+    let mut bits = [0; 32];
+    getrandom::fill(&mut bits).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
+    Ok(Secret::from_random(bits))
+}
+
+fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Client, WrapError> {
+    let agent = client::Settings::agent(&settings.endpoint, name.as_str());
     let settings = client::Settings {
+        key: settings.key.clone(),
+        companion_key: Some(companion_key),
         capabilities: Capabilities { max_inflight: INFLIGHT_MAX, ..agent.capabilities },
         again_after_ms: Some(NEXT_CYCLE_MS),
         ..agent
@@ -93,7 +112,7 @@ fn join(endpoint: &str, name: &Name) -> Result<Client, WrapError> {
 }
 
 /// Runs the command as the agent that has joined already.
-fn run_joined(settings: Settings, client: Client) -> Result<i32, WrapError> {
+fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<i32, WrapError> {
     let record = settings.record.map(create).transpose()?;
     let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_UNSEEN);
     let mut seed = [0; 32];
@@ -110,7 +129,7 @@ fn run_joined(settings: Settings, client: Client) -> Result<i32, WrapError> {
     };
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
-    let env = environment(client.name(), &settings.endpoint, settings.attached);
+    let env = environment(client.name(), &settings.endpoint, key_file.path(), settings.attached);
     let pty = Pty::spawn(&settings.command, &env, None, size).map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
     let driver =
@@ -125,10 +144,16 @@ fn create(path: PathBuf) -> Result<File, WrapError> {
 }
 
 /// What the command finds in its environment.
-fn environment(name: &str, endpoint: &str, attached: bool) -> Vec<(OsString, Option<OsString>)> {
+fn environment(
+    name: &str,
+    endpoint: &str,
+    key_file: &Path,
+    attached: bool,
+) -> Vec<(OsString, Option<OsString>)> {
     let mut env = vec![
         ("AGENT_RELAY_AGENT".into(), Some(name.into())),
         ("AGENT_RELAY_ENDPOINT".into(), Some(endpoint.into())),
+        ("AGENT_RELAY_KEY_FILE".into(), Some(key_file.into())),
     ];
     if !attached {
         // What surrounds us says nothing about the terminal that the command has.
@@ -181,6 +206,8 @@ pub enum WrapError {
         /// What was said.
         why: ClientError,
     },
+    /// The key of the agent's commands can't be put anywhere.
+    CompanionKey(io::Error),
     /// The recording can't be written.
     Record {
         /// Where.
@@ -202,7 +229,9 @@ impl WrapError {
             Self::Name { .. } => 2,
             Self::Command(error) if error.kind() == io::ErrorKind::NotFound => 127,
             Self::Command(_) => 126,
-            Self::Join { .. } | Self::Record { .. } | Self::Terminal(_) => 1,
+            Self::Join { .. } | Self::CompanionKey(_) | Self::Record { .. } | Self::Terminal(_) => {
+                1
+            }
         }
     }
 }
@@ -215,7 +244,7 @@ impl fmt::Display for WrapError {
             Self::Record { path, why } => {
                 write!(f, "the recording {} can't be written: {why}", path.display())
             }
-            Self::Command(why) | Self::Terminal(why) => why.fmt(f),
+            Self::CompanionKey(why) | Self::Command(why) | Self::Terminal(why) => why.fmt(f),
         }
     }
 }

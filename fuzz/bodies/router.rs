@@ -362,6 +362,7 @@ impl World {
                 // What it is told to keep, it is told to be kept at once.
                 Output::Keep(_) => self.said += 1,
                 Output::Query(id, _) => self.asked.push(id),
+                Output::Reload(id) => panic!("{id:?} is no operator"),
                 Output::Log(line) => assert!(!line.is_empty()),
                 Output::Stopped => self.is_stopped = true,
             }

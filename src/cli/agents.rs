@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure,
-    ask::{each_agent, guest},
+    ask::{each_agent, join},
     place::Asked,
     print::{Out, duration, foreign_line},
 };
@@ -27,7 +27,7 @@ pub(super) struct Agents {
 
 impl Agents {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let mut out = Out::new();
         let mut rows = Vec::new();
         each_agent(&client, |agent| {

@@ -2,13 +2,16 @@
 
 use super::{
     Failure,
+    identity::Identity,
     place::Place,
     print::{foreign_line, say},
 };
 use crate::{
     client::{Client, ClientError, Delivery, Event, Settings, State},
     protocol::{
-        name::Name,
+        code::NackCode,
+        name::{GUEST, Name},
+        payload::Nack,
         relay::{AgentRow, Agents, Page, Process, Status},
     },
 };
@@ -17,6 +20,16 @@ use serde_json::value::RawValue;
 
 /// Rows of a list that are asked for at once.
 const ROWS: usize = 500;
+
+/// What a guest is told who would rather be the operator.
+const NO_KEY: &str = "; you are a guest there, since its operator.key is not in your home: name the \
+                      daemon's home with --home";
+
+/// Joins the daemon that runs, as who this process is.
+pub(super) fn join(place: &Place) -> Result<Client, Failure> {
+    let identity = Identity::of_process(&place.home)?;
+    place.join(&|endpoint| identity.settings(endpoint))
+}
 
 /// A guest at the daemon that runs.
 pub(super) fn guest(place: &Place) -> Result<Client, Failure> {
@@ -27,13 +40,19 @@ pub(super) fn guest(place: &Place) -> Result<Client, Failure> {
 pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
     let answer = client.request(body, data).map_err(|error| match error {
         ClientError::Refused(nack) => Failure::failed(format!(
-            "the daemon refused `{body}`: {} ({})",
+            "the daemon refused `{body}`: {} ({}){}",
             foreign_line(&nack.message),
-            foreign_line(&nack.code)
+            foreign_line(&nack.code),
+            if is_shut_out(client, &nack) { NO_KEY } else { "" }
         )),
         other => other.into(),
     })?;
     Ok(data_of(&answer).unwrap_or("{}").to_owned())
+}
+
+/// Whether more would be allowed to who has the key that runs the place.
+fn is_shut_out(client: &Client, nack: &Nack) -> bool {
+    client.name().starts_with(GUEST) && nack.code == NackCode::Forbidden.as_str()
 }
 
 pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {

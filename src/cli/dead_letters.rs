@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure,
-    ask::guest,
+    ask::join,
     messages::{self, ago, beginning, each_row, people},
     place::Asked,
     print::{Out, foreign_line},
@@ -28,7 +28,7 @@ pub(super) struct DeadLetters {
 
 impl DeadLetters {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         each_row(
             &client,

@@ -6,8 +6,10 @@
 
 use super::{
     AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
-    ask::{ask, guest},
-    down, launch,
+    ask::ask,
+    down,
+    identity::Identity,
+    launch,
     place::{Asked, Place},
     print::{Colour, Out, say},
     tap,
@@ -87,7 +89,8 @@ impl Demo {
         .map_err(Failure::because)?;
         let mut out = Out::new();
         self.tell(&mut out, "a daemon of its own is up")?;
-        let client = guest(&stage.place)?;
+        let identity = Identity::Person(stage.place.home.clone());
+        let client = stage.place.join(&|endpoint| identity.settings(endpoint))?;
         ask(&client, "tap", None)?;
         self.tell(
             &mut out,

@@ -3,6 +3,7 @@
 use super::{
     DONE, Failure, TIMED_OUT,
     ask::{about, ask, read},
+    identity::Identity,
     place::{Asked, Place},
     print::{Out, foreign_line},
 };
@@ -74,7 +75,8 @@ pub(super) fn make_room(place: &Place) -> Result<Option<Stopped>, Failure> {
 }
 
 fn ask_to_go(place: &Place, why: Option<&RawValue>) -> Result<Option<Stopped>, Failure> {
-    let client = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+    let identity = Identity::of_process(&place.home)?;
+    let client = match place.try_join(&|endpoint| identity.settings(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
             return if place.is_locked()? { Err(hidden(place, &endpoint)) } else { Ok(None) };

@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::{guest, whole},
+    ask::{join, whole},
     messages::{self, ago, beginning, each_row, people, state},
     place::Asked,
     print::{Out, foreign_line},
@@ -43,7 +43,7 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |page| HistoryRequest {
             of: None,

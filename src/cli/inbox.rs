@@ -2,14 +2,14 @@
 
 use super::{
     DONE, Failure,
-    ask::{agent_name, guest},
+    ask::{agent_name, join},
+    identity::agent_around,
     messages::{self, ago, beginning, each_row, state},
     place::Asked,
     print::{Out, foreign_line},
 };
 use crate::protocol::relay::{InboxRequest, MessageRow};
 use argh::{ArgsInfo, FromArgs};
-use std::env;
 
 /// Show what waits for an agent, and what it has not acknowledged yet; that takes nothing out.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -32,11 +32,10 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let own = || env::var("AGENT_RELAY_AGENT").ok().filter(|name| !name.is_empty());
-        let Some(of) = self.of.or_else(own) else {
+        let Some(of) = self.of.or_else(agent_around) else {
             return Err(Failure::usage("whose inbox? Name the agent with --as NAME"));
         };
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |page| InboxRequest { of: Some(of.clone()), page };
         each_row(&client, "inbox", usize::MAX, request, |json, message| {

@@ -3,13 +3,14 @@
 use super::{
     DONE, Failure, argv,
     ask::{Aside, agent_name, whole},
+    identity::{check_name, key_of},
     launch::join_or_start,
     place::Asked,
     print::{Colour, Out, foreign_line, indented},
 };
 use crate::{
     client::{Client, Delivery, Event, Settings},
-    protocol::{payload::Capabilities, topic::Pattern},
+    protocol::{payload::Capabilities, secret::Secret, topic::Pattern},
 };
 use argh::{ArgsInfo, FromArgs};
 
@@ -27,6 +28,10 @@ pub(super) struct Listen {
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     name: String,
 
+    /// where the key is of the name, if it has one; keys/NAME in the home where absent
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    key_file: Option<String>,
+
     /// a topic to hear, with * and > as wildcards; may be given again
     #[argh(option, arg_name = "pattern", from_str_fn(argv::text))]
     topic: Vec<String>,
@@ -42,10 +47,13 @@ pub(super) struct Listen {
 
 impl Listen {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        check_name(&self.name)?;
         for pattern in &self.topic {
             Pattern::parse(pattern).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        let client = join_or_start(&mut asked.place()?, &|endpoint| self.settings(endpoint))?;
+        let mut place = asked.place()?;
+        let key = key_of(&place.home, &self.name, self.key_file.as_deref())?;
+        let client = join_or_start(&mut place, &|endpoint| self.settings(endpoint, key.clone()))?;
         for pattern in &self.topic {
             client.subscribe(pattern)?;
         }
@@ -66,11 +74,11 @@ impl Listen {
     }
 
     /// It never has more on the way than it will print.
-    fn settings(&self, endpoint: &str) -> Settings {
+    fn settings(&self, endpoint: &str, key: Option<Secret>) -> Settings {
         let usual = Capabilities { resume: true, ..Capabilities::default() };
         let max_inflight = self.count.unwrap_or(u64::MAX).min(usual.max_inflight);
         let capabilities = Capabilities { max_inflight, ..usual };
-        Settings { capabilities, ..Settings::agent(endpoint, &self.name) }
+        Settings { capabilities, key, ..Settings::agent(endpoint, &self.name) }
     }
 
     fn hear(&self, client: &Client, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use super::{
     Failure, VERSION,
+    identity::agent_around,
     print::{foreign_line, say},
 };
 use crate::{
@@ -87,7 +88,15 @@ impl Place {
     pub(super) fn try_join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, ClientError> {
         let mut nobody = None;
         for endpoint in self.sources.candidates() {
-            match Client::join(make(endpoint)) {
+            let settings = make(endpoint);
+            let is_operator = settings.mode == Mode::Operator;
+            match Client::join(settings) {
+                // The key is of another home's daemon, or this one is too old to know what it is for.
+                Err(ClientError::Ended(Ended::Fault(fault)))
+                    if is_operator && fault.is(ErrorCode::Unauthorized) =>
+                {
+                    return Client::join(Settings::guest(endpoint));
+                }
                 Err(error @ ClientError::NoDaemon { .. }) => nobody = nobody.or(Some(error)),
                 other => return other,
             }
@@ -145,9 +154,7 @@ pub(super) fn refused(settings: &Settings, error: ClientError) -> Failure {
             ))
         }
         // A sandbox that refuses sockets still lets an agent print.
-        (ClientError::Ended(Ended::GaveUp { why, .. }), _)
-            if env::var_os("AGENT_RELAY_AGENT").is_some() =>
-        {
+        (ClientError::Ended(Ended::GaveUp { why, .. }), _) if agent_around().is_some() => {
             Failure::failed(format!(
                 "{}: printing `->relay:NAME <<<`, the text and `>>>` still works",
                 foreign_line(why)

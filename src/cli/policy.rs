@@ -2,7 +2,8 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::{agent_name, ask, guest},
+    ask::{agent_name, ask, join},
+    identity,
     place::Asked,
     print::{Out, foreign_line},
 };
@@ -118,10 +119,12 @@ impl Key {
         }
         out.line(format_args!(
             "The key of {name}, shown only now and kept nowhere:\n\n    {}\n\n\
-             Give it to {name}'s program alone, which says it in its HELLO as payload.auth.key.\n\
+             Give it to {name}'s program alone, which says it in its HELLO as payload.auth.key; run,\n\
+             send and listen read it from {}, which must be yours alone.\n\
              Nobody gets the name without it once this is in {}:\n\n\
              [[agent]]\nname = \"{name}\"\nkey = \"{hash}\"",
             key.reveal(),
+            identity::key_file(&asked.home()?, name).display(),
             file.display()
         ))?;
         Ok(DONE)
@@ -176,7 +179,7 @@ impl Check {
 
 impl Reload {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let answer = ask(&client, "reload", None)?;
         let mut out = Out::new();
         if self.json {

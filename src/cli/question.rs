@@ -4,10 +4,9 @@ use super::{
     DONE, Failure, TIMED_OUT, argv,
     ask::{agent_name, milliseconds},
     input,
-    launch::join_or_start,
     place::Asked,
     print::{Out, compact, foreign, foreign_line},
-    send::{BODY_BYTES_MAX, not_delivered, settings},
+    send::{BODY_BYTES_MAX, join_as, not_delivered},
 };
 use crate::{
     client::{Answer, ClientError, Outgoing},
@@ -33,9 +32,13 @@ use std::time::Duration;
     note = "Without an answer in time, the exit code is 4; the question itself still reaches the agent."
 )]
 pub(super) struct Ask {
-    /// in whose name; without it you are a guest
+    /// in whose name; without it you are @operator, and inside a wrapped agent that agent
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     from: Option<String>,
+
+    /// where the key is of the name, if it has one; keys/NAME in the home where absent
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    key_file: Option<String>,
 
     /// how long to wait for the answer, at most 1h; 30s where absent
     #[argh(option, arg_name = "time", from_str_fn(milliseconds), default = "Sync::TIMEOUT_MS")]
@@ -75,8 +78,7 @@ impl Ask {
             "-" => input::read_text(None, BODY_BYTES_MAX)?,
             body => body.to_owned(),
         };
-        let from = self.from.as_deref();
-        let client = join_or_start(&mut asked.place()?, &|endpoint| settings(from, endpoint))?;
+        let client = join_as(self.from.as_deref(), self.key_file.as_deref(), asked)?;
         let question = Outgoing::message(self.to.as_str(), body);
         let answer = client.ask(question, Duration::from_millis(self.timeout));
         let answer = answer.map_err(|error| match error {

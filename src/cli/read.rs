@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::{ask, guest, read},
+    ask::{ask, join, read},
     messages::{self, people, spoken},
     place::Asked,
     print::{Colour, Out, foreign},
@@ -38,7 +38,7 @@ pub(super) struct Read {
 
 impl Read {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let page = Page { cursor: None, limit: Some(1) };
         let request = MessageRequest { id: self.id.clone(), page, offset: None };
         let json = message(&client, &request)?;

@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, argv,
-    ask::{ask, guest, read},
+    ask::{ask, join, read},
     place::Asked,
     print::{Out, foreign_line, say},
 };
@@ -31,7 +31,7 @@ pub(super) struct Redeliver {
 
 impl Redeliver {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let data = to_raw_value(&RedeliverRequest { id: self.id }).expect("a request is JSON");
         let json = ask(&client, "redeliver", Some(&data))?;
         let done: Redelivered = read("redeliver", &json)?;

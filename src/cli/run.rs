@@ -1,9 +1,11 @@
 //! `run`: wrap an agent. `agent-relay-wrap` is the same under another name.
 
 use super::{
-    DONE, Failure, argv, input,
+    DONE, Failure, argv,
+    identity::key_of,
+    input,
     launch::join_or_start,
-    place::{Asked, refused},
+    place::{Asked, Place, refused},
     print::{Out, foreign_line, say},
 };
 use crate::{
@@ -17,13 +19,16 @@ use std::{ffi::OsString, io, path::PathBuf};
 /// The longest recording that `extract` reads.
 const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
+/// The directory in the home for what lasts as long as a wrapper.
+const RUN: &str = "run";
+
 /// Run a command as an agent: what it says to others is sent, what others say is typed into it.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <name> [--record <file>] [--inline] [--] <command> [<argument>...]",
+    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",
@@ -33,6 +38,10 @@ pub(super) struct Run {
     /// the agent's name
     #[argh(option, short = 'n', from_str_fn(argv::text))]
     name: String,
+
+    /// where the key is of the name, if it has one; keys/NAME in the home where absent
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    key_file: Option<String>,
 
     /// write what the command prints to this file, too
     #[argh(option, arg_name = "file", from_str_fn(argv::text))]
@@ -51,10 +60,14 @@ impl Run {
         if command.is_empty() {
             return Err(Failure::usage("no command to run: agent-relay run -n NAME -- COMMAND"));
         }
+        let mut place = asked.place()?;
+        let key = key_of(&place.home, &self.name, self.key_file.as_deref())?;
         let settings = wrap::Settings {
             name: self.name,
+            key,
             command,
-            endpoint: endpoint(asked)?,
+            endpoint: endpoint(&mut place)?,
+            run_directory: place.home.join(RUN),
             record: self.record.map(PathBuf::from),
             inline: self.inline,
             attached: wrap::is_attached(),
@@ -66,9 +79,9 @@ impl Run {
 }
 
 /// Where the daemon is, started if there is none.
-fn endpoint(asked: &Asked) -> Result<String, Failure> {
+fn endpoint(place: &mut Place) -> Result<String, Failure> {
     let guest = |endpoint: &str| client::Settings::guest(endpoint);
-    Ok(join_or_start(&mut asked.place()?, &guest)?.endpoint().to_owned())
+    Ok(join_or_start(place, &guest)?.endpoint().to_owned())
 }
 
 fn explain(error: WrapError) -> Failure {

@@ -3,6 +3,7 @@
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
     ask::{Aside, agent_name, ask, milliseconds, nearest},
+    identity::{Identity, check_name, key_of},
     input,
     launch::join_or_start,
     place::Asked,
@@ -37,9 +38,13 @@ pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     note = "At least once by default: returns when the daemon has accepted the message."
 )]
 pub(super) struct Send {
-    /// in whose name; without it you are a guest
+    /// in whose name; without it you are @operator, and inside a wrapped agent that agent
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     from: Option<String>,
+
+    /// where the key is of the name, if it has one; keys/NAME in the home where absent
+    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    key_file: Option<String>,
 
     /// on which topic
     #[argh(option, from_str_fn(argv::text))]
@@ -101,9 +106,7 @@ impl Send {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
         let body = self.read_body()?;
-        let client = join_or_start(&mut asked.place()?, &|endpoint| {
-            settings(self.from.as_deref(), endpoint)
-        })?;
+        let client = join_as(self.from.as_deref(), self.key_file.as_deref(), asked)?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
@@ -230,12 +233,27 @@ impl Send {
     }
 }
 
-/// Who says something on the command line.
-pub(super) fn settings(from: Option<&str>, endpoint: &str) -> Settings {
-    let Some(name) = from else { return Settings::guest(endpoint) };
+/// Joins to say something: as the agent that was named, with its key if it has one, or as who this
+/// process is.
+pub(super) fn join_as(
+    from: Option<&str>,
+    key_file: Option<&str>,
+    asked: &Asked,
+) -> Result<Client, Failure> {
+    let mut place = asked.place()?;
+    from.map_or(Ok(()), check_name)?;
+    let identity = Identity::of_process(&place.home)?;
+    let (Identity::Person(_), Some(name)) = (&identity, from) else {
+        return join_or_start(&mut place, &|endpoint| identity.settings(endpoint));
+    };
+    let key = key_of(&place.home, name, key_file)?;
     // Its mail is not for this command.
     let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
-    Settings { capabilities, ..Settings::agent(endpoint, name) }
+    join_or_start(&mut place, &|endpoint| Settings {
+        capabilities,
+        key: key.clone(),
+        ..Settings::agent(endpoint, name)
+    })
 }
 
 /// What the daemon, or the recipient, said no to.

@@ -2,13 +2,14 @@
 
 use super::{
     DONE, FAILED, Failure, argv,
-    ask::{ask, guest, read},
+    ask::{ask, join, read},
+    identity::Identity,
     messages::{self, ago, ahead, each_row, people},
     place::{Asked, Place},
     print::{Colour, Out, duration, foreign_line},
 };
 use crate::{
-    client::{Client, ClientError, Settings},
+    client::{Client, ClientError},
     protocol::relay::{self, MessageRequest, MessageRow},
 };
 use argh::{ArgsInfo, FromArgs};
@@ -50,7 +51,8 @@ impl Status {
         if let Some(id) = &self.id {
             return self.message(&place, &mut out, id);
         }
-        match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+        let identity = Identity::of_process(&place.home)?;
+        match place.try_join(&|endpoint| identity.settings(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
                 let report = Report { running: false, endpoint: &endpoint, status: None };
                 out.json("status", &report)?;
@@ -72,7 +74,7 @@ impl Status {
     }
 
     fn message(&self, place: &Place, out: &mut Out, id: &str) -> Result<i32, Failure> {
-        let client = guest(place)?;
+        let client = join(place)?;
         let request = |page| MessageRequest { id: id.to_owned(), page, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
             if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }
@@ -153,19 +155,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     let remarks: Vec<_> = process.iter().flat_map(|it| &it.remarks).cloned().collect();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
-        (
-            "process",
-            match process {
-                Some(it) => {
-                    let left = it.left.map(|left| {
-                        format!("; it left {}, which is somebody else's now", foreign_line(&left))
-                    });
-                    let left = left.unwrap_or_default();
-                    format!("{}, home {}{left}", it.pid, foreign_line(&it.home))
-                }
-                None => "unknown".to_owned(),
-            },
-        ),
+        ("process", process.map_or_else(|| "unknown".to_owned(), process_words)),
         (
             "version",
             format!(
@@ -203,6 +193,11 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
             ),
         ),
     ];
+    let too_often = status.too_often.as_ref().map(|it| {
+        let (from, to) = (foreign_line(&it.from), foreign_line(&it.to));
+        format!("{} refused, the last from {from} to {to} {}", it.refused, ago(it.at))
+    });
+    let lines = lines.into_iter().chain(too_often.map(|words| ("too often", words)));
     let up = out.paint(Colour::Green, "the daemon is up");
     out.line(up)?;
     for (name, value) in lines {
@@ -214,4 +209,11 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         out.line(format_args!("  {name} {}", foreign_line(&remark)))?;
     }
     Ok(())
+}
+
+fn process_words(it: relay::Process<'_>) -> String {
+    let left = it
+        .left
+        .map(|left| format!("; it left {}, which is somebody else's now", foreign_line(&left)));
+    format!("{}, home {}{}", it.pid, foreign_line(&it.home), left.unwrap_or_default())
 }

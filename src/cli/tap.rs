@@ -2,7 +2,7 @@
 
 use super::{
     Failure,
-    ask::{Aside, ask, data_of, guest, read},
+    ask::{Aside, ask, data_of, join, read},
     place::Asked,
     print::{Colour, Out, compact, foreign_line, indented, say},
 };
@@ -33,7 +33,7 @@ pub(super) struct Tap {
 
 impl Tap {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = guest(&asked.place()?)?;
+        let client = join(&asked.place()?)?;
         let (mut out, mut aside) = (Out::new(), Aside::default());
         ask(&client, "tap", None)?;
         loop {

@@ -20,6 +20,7 @@ use crate::protocol::{
         Ack, Auth, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, Resume, ResumeStreams,
         SessionClaim, Welcome,
     },
+    secret::Secret,
 };
 use answers::Answers;
 use comeback::Comeback;
@@ -60,10 +61,10 @@ pub struct Identity {
     pub mode: Option<String>,
     /// HELLO's `capabilities`; `max_inflight` is at most as many deliveries as are told from doubles.
     pub capabilities: Capabilities,
-    /// What proves a keyed name.
-    pub key: Option<String>,
-    /// What companions will prove themselves with.
-    pub companion_key: Option<String>,
+    /// What proves a keyed name, or an operator.
+    pub key: Option<Secret>,
+    /// What an agent's companions prove themselves with.
+    pub companion_key: Option<Secret>,
     /// Tries before the first WELCOME.
     pub first_attempts: u32,
     /// After a cycle of tries, or where somebody else has the name, begin anew after this time rather
@@ -263,13 +264,14 @@ impl Session {
         out.push(Output::Event(Event::State(State::Handshaking)));
         let token = self.token.clone();
         let session = token.map(|token| SessionClaim { resume_token: Some(token) });
+        let companion_key = self.identity.companion_key.as_ref();
         let hello = Hello {
             agent: self.identity.agent.clone(),
             capabilities: self.identity.capabilities,
             session,
             mode: self.identity.mode.clone(),
-            auth: self.identity.key.clone().map(|key| Auth { key: Some(key) }),
-            companion_key: self.identity.companion_key.clone(),
+            auth: self.identity.key.as_ref().map(|key| Auth { key: Some(key.reveal().to_owned()) }),
+            companion_key: companion_key.map(|key| key.reveal().to_owned()),
         };
         self.write(now, Kind::Hello, None, &hello, out);
     }

@@ -1,18 +1,18 @@
 //! The router's thread: waits for its inbox and nothing else, and does what the machine says.
 
-use super::{event::Event, hands::Hands, spin::Spin, storing::Storing};
+use super::{event::Event, hands::Hands, spin::Spin};
 use crate::{
     link::Held,
     protocol::{
         Moment, Now,
-        record::{Clock, Image},
+        record::{Clock, Hash, Image},
         relay::Process,
     },
-    router::{ClientId, Input, Limits, Output, Router},
+    router::{ClientId, Input, Limits, Output, Router, policy::Policy},
     store::Report,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Events taken before what they gave rise to is written.
 const EVENTS_BEFORE_FLUSH: usize = 256;
@@ -42,27 +42,32 @@ pub(super) struct Start {
     pub(super) seed: [u8; 32],
     /// What the last one left.
     pub(super) image: Image,
+    /// Of what operators prove themselves with.
+    pub(super) operator_key: Hash,
+    pub(super) policy: Arc<Policy>,
     /// What `status` says about it.
     pub(super) about: Process<'static>,
 }
 
 impl Core {
-    pub(super) fn new(start: Start, inbox: Receiver<Event>, held: Held, storing: Storing) -> Self {
+    pub(super) fn new(start: Start, inbox: Receiver<Event>, held: Held, hands: Hands) -> Self {
         let mut core = Self {
             router: Router::new(start.limits, start.seed),
             inbox,
             held,
             held_told: 0,
-            hands: Hands::new(storing),
+            hands,
             outputs: Vec::new(),
             spin: Spin::default(),
             time: Time::going_on(start.image.clock),
             about: start.about,
         };
         core.describe();
+        core.router.admit_operators(start.operator_key);
         let now = core.time.now();
         core.router.restore(now, start.image, &mut core.outputs);
         core.perform();
+        core.handle(now, Input::Policy(start.policy));
         core
     }
 
@@ -90,8 +95,10 @@ impl Core {
         }
         self.hands.clients.clear();
         drop(news);
-        let Self { hands, inbox, time, .. } = self;
-        let (jobs, last) = hands.storing.last(Clock(time.now()));
+        let Self { hands: Hands { storing, reloading, .. }, inbox, time, .. } = self;
+        // With them, the threads end that have a way into the inbox.
+        drop(reloading);
+        let (jobs, last) = storing.last(Clock(time.now()));
         let mut last = Some(last);
         while last.is_some() {
             // The store may wait for room in the inbox while this thread waits for the store.
@@ -159,6 +166,7 @@ impl Core {
             }
             Event::Hour => self.hands.storing.tell_time(Clock(now)),
             Event::Stored(report) => self.stored(now, report),
+            Event::PolicyRead(askers, read) => self.policy_read(now, &askers, read),
             Event::StoreDied => self.hands.stopped = true,
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
@@ -195,6 +203,13 @@ impl Core {
             Report::Found(number, found) => {
                 self.handle(now, Input::Found(ClientId(number), found));
             }
+        }
+    }
+
+    fn policy_read(&mut self, now: Now, askers: &[ClientId], read: Result<Arc<Policy>, String>) {
+        let result = read.map(|policy| self.handle(now, Input::Policy(policy)));
+        for asker in askers {
+            self.handle(now, Input::Reloaded(*asker, result.clone()));
         }
     }
 

@@ -3,9 +3,10 @@
 use super::hands::Client;
 use crate::{
     protocol::{code::Violation, frame::Batch, relay::Process},
-    router::ClientId,
+    router::{ClientId, policy::Policy},
     store::Report,
 };
+use std::sync::Arc;
 
 /// Everything that the router's thread is told by the others.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) enum Event {
     Stored(Report),
     /// Its thread panicked.
     StoreDied,
+    /// The policy file was read again, for these; or why it can't be.
+    PolicyRead(Vec<ClientId>, Result<Arc<Policy>, String>),
     /// The daemon shall stop, for this reason.
     Stop(&'static str),
 }

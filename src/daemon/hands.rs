@@ -1,6 +1,6 @@
 //! What the router's thread has in its hands: clients, their lanes, and what is to be sent off.
 
-use super::storing::Storing;
+use super::{reloading::Reloading, storing::Storing};
 use crate::{
     link::{Gate, Lane, WriterWire},
     router::{ClientId, FastMap, Frame, Output},
@@ -40,6 +40,7 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Hands {
     pub(super) storing: Storing,
+    pub(super) reloading: Reloading,
     pub(super) clients: FastMap<ClientId, Box<Client>>,
     pub(super) dirty: Vec<ClientId>,
     /// The machine has stopped.
@@ -47,8 +48,9 @@ pub(super) struct Hands {
 }
 
 impl Hands {
-    pub(super) fn new(storing: Storing) -> Self {
-        Self { storing, clients: FastMap::default(), dirty: Vec::new(), stopped: false }
+    pub(super) fn new(storing: Storing, reloading: Reloading) -> Self {
+        let (clients, dirty, stopped) = (FastMap::default(), Vec::new(), false);
+        Self { storing, reloading, clients, dirty, stopped }
     }
 
     /// Does it, as far as that needs no waiting. Gives back a frame whose bytes were taken over.
@@ -60,6 +62,7 @@ impl Hands {
             }
             Output::Keep(change) => self.storing.push(change),
             Output::Query(id, query) => self.storing.ask(id.0, *query),
+            Output::Reload(id) => self.reloading.begin(Some(id)),
             Output::Gate(id, open) => {
                 if let Some(client) = self.clients.get(&id) {
                     client.gate.set_open(open);

@@ -22,17 +22,24 @@ const FILE_BYTES_MAX: u64 = 256;
 /// `NotFound` if there is none yet; else if it can't be read, is open to other users, or is no key. The
 /// sentence names the file, and never says what is in it.
 pub fn read(home: &Path) -> io::Result<Secret> {
-    let path = home.join(FILE);
+    read_file(&home.join(FILE))
+}
+
+/// The same of any file with a key.
+///
+/// # Errors
+/// As [`read`]'s.
+pub fn read_file(path: &Path) -> io::Result<Secret> {
     let named = |error: io::Error| {
         io::Error::new(error.kind(), format!("read {}: {error}", path.display()))
     };
     // Whoever opens a pipe waits for its other end.
-    if !fs::metadata(&path).map_err(named)?.is_file() {
+    if !fs::metadata(path).map_err(named)?.is_file() {
         return Err(named(io::Error::other("it is not a file")));
     }
-    paths::check_private(&path)?;
+    paths::check_private(path)?;
     let mut bytes = Vec::new();
-    let file = File::open(&path).map_err(named)?;
+    let file = File::open(path).map_err(named)?;
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(named)?;
     let text = str::from_utf8(&bytes).unwrap_or_default();
     let text = text.trim_end_matches(['\r', '\n']);
@@ -48,9 +55,14 @@ pub(super) fn read_or_make(home: &Path) -> io::Result<Secret> {
         Err(error) => tracing::warn!("the operator's key is no good, and replaced: {error}"),
     }
     let key = Secret::from_random(seed()?);
-    let line = format!("{}\n", key.reveal());
-    paths::write_private_file(&home.join(FILE), line.as_bytes())?;
+    write(home, &key)?;
     Ok(key)
+}
+
+/// Puts the daemon's key into its home.
+pub(super) fn write(home: &Path, key: &Secret) -> io::Result<()> {
+    let line = format!("{}\n", key.reveal());
+    paths::write_private_file(&home.join(FILE), line.as_bytes())
 }
 
 #[cfg(test)]

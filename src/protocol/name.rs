@@ -72,6 +72,12 @@ impl Name {
         self.0.eq_ignore_ascii_case(text)
     }
 
+    /// Whether a guest has it.
+    #[must_use]
+    pub fn is_guests(&self) -> bool {
+        self.0.starts_with(GUEST)
+    }
+
     /// Whether the daemon gave it (guests, operators, the daemon itself).
     #[must_use]
     pub fn is_daemons(&self) -> bool {

@@ -69,9 +69,25 @@ pub struct Status<'a> {
     pub memory_bytes_max: u64,
     /// What became of messages since the start.
     pub counts: Counts,
+    /// What one agent said to another more often than policy allows, if any did.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub too_often: Option<TooOften<'a>>,
     /// What the daemon's driver says about itself: a [`Process`].
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<&'a RawValue>,
+}
+
+/// What came more often than policy allows: [`Status`]' `too_often`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TooOften<'a> {
+    /// Messages that were refused for it since the start.
+    pub refused: u64,
+    /// Who sent the last of them.
+    pub from: Cow<'a, str>,
+    /// To whom.
+    pub to: Cow<'a, str>,
+    /// When; milliseconds since 1970.
+    pub at: u64,
 }
 
 /// What a daemon says about the process that it is: [`Status`]' `daemon`.

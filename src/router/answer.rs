@@ -42,16 +42,18 @@ impl Router {
         self.answer(client, Kind::Nack, &Nack::new(ack_id, code, message));
     }
 
-    /// Tells a sender, if it is here, what became of what it sent.
+    /// Tells a sender what became of what it sent: the connection that said it, where that wasn't the
+    /// agent's own, or else the one that the agent has now. Whoever isn't here hears nothing.
     pub(super) fn tell_sender(
         &mut self,
-        sender: AgentKey,
+        (sender, by): (AgentKey, Option<ClientId>),
         recipient: AgentKey,
         ack_id: &str,
         code: NackCode,
         message: String,
     ) {
-        let Some(client) = self.roster.get(sender).and_then(|agent| agent.client) else { return };
+        let own = || self.roster.get(sender).and_then(|agent| agent.client);
+        let Some(client) = by.or_else(own) else { return };
         let to = self.roster.get(recipient).map(|agent| agent.name.to_string());
         self.answer(client, Kind::Nack, &Nack { to, ..Nack::new(ack_id, code, message) });
     }

@@ -31,6 +31,8 @@ const QUESTION_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct Question {
     from: AgentKey,
+    /// As the message has it.
+    by: Option<ClientId>,
     /// The connection that asked; none where that was before this daemon.
     client: Option<ClientId>,
     to: AgentKey,
@@ -131,6 +133,7 @@ impl Router {
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
         let question = Question {
             from: said.from,
+            by: said.by,
             client: Some(said.client),
             to,
             send_id: SendId::new(&said.envelope.id),
@@ -162,6 +165,7 @@ impl Router {
         let passed_ms = self.now.unix_ms.saturating_sub(message.unix_ms);
         let question = Question {
             from,
+            by: None,
             client: None,
             to,
             send_id: SendId::new(&message.send_id),
@@ -231,7 +235,7 @@ impl Router {
             ..Nack::new(question.send_id.as_str(), NackCode::SyncTimeout, why)
         };
         let frame = self.frame_for_sender(Kind::Nack, None, &nack);
-        self.inform(question.from, question.client, frame);
+        self.inform((question.from, question.by), question.client, frame);
     }
 
     /// An ACK from a recipient may be the answer to a question. Any but the first is passed over, as is
@@ -251,7 +255,7 @@ impl Router {
         match self.judge_answer(frame.len()) {
             Ok(()) => {
                 if let Some(question) = self.close_question(delivery) {
-                    self.inform(question.from, question.client, frame);
+                    self.inform((question.from, question.by), question.client, frame);
                 }
             }
             Err((code, why)) => {
@@ -299,7 +303,7 @@ impl Router {
             ..Nack::new(message.send_id.as_str(), code, why)
         };
         let frame = self.frame_for_sender(Kind::Nack, None, &nack);
-        self.inform(message.from, client, frame);
+        self.inform((message.from, message.by), client, frame);
     }
 
     fn frame_for_sender(
@@ -315,8 +319,17 @@ impl Router {
     }
 
     /// Gives a sender a frame: on the connection that asked for it, on the one it has now, or when its
-    /// session is taken up.
-    pub(super) fn inform(&mut self, sender: AgentKey, client: Option<ClientId>, frame: Arc<[u8]>) {
+    /// session is taken up. A connection that isn't the agent's own has no return: nobody else would know
+    /// what this answers.
+    pub(super) fn inform(
+        &mut self,
+        (sender, by): (AgentKey, Option<ClientId>),
+        client: Option<ClientId>,
+        frame: Arc<[u8]>,
+    ) {
+        if let Some(by) = by {
+            return self.hand(by, Frame { head: Vec::new(), shared: Some(frame) }, What::Answer);
+        }
         let here = client.filter(|client| self.seat_of(*client).is_some());
         let Some(agent) = self.roster.get(sender) else { return };
         match here.or(agent.client) {

@@ -1,10 +1,10 @@
 //! A connection as the machine sees it: its stage, and what it was given to write.
 
 use super::{
-    AgentKey, MessageKey,
+    AgentKey, ClientId, MessageKey,
     message::{SendId, Speaker},
 };
-use crate::protocol::{Moment, name::Name, payload::Capabilities};
+use crate::protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, record::Hash};
 use std::{collections::VecDeque, sync::Arc};
 
 /// One connection.
@@ -45,12 +45,21 @@ pub(super) enum Stage {
     HungUp,
 }
 
+/// Who is to have a name, and why.
+#[derive(Debug)]
+pub(super) struct Applicant {
+    pub(super) name: Name,
+    pub(super) capabilities: Capabilities,
+    pub(super) proof: Proof,
+    /// Of the key that its companions have.
+    pub(super) companion_key: Option<Hash>,
+}
+
 /// Who waits for a name.
 #[derive(Debug)]
 pub(super) struct Contender {
     pub(super) since: Moment,
-    pub(super) name: Name,
-    pub(super) capabilities: Capabilities,
+    pub(super) applicant: Applicant,
     /// What it said meanwhile.
     pub(super) frames: Vec<Box<[u8]>>,
     pub(super) frame_bytes: usize,
@@ -65,10 +74,26 @@ pub(super) struct Seat {
     /// The store knows that the agent is here: after a crash, whatever waited for it may have been
     /// delivered once.
     pub(super) is_recorded: bool,
+    /// Of the key that an agent's companions have, or that a companion showed.
+    pub(super) companion_key: Option<Hash>,
     pub(super) tap: Option<Tap>,
 }
 
 impl Seat {
+    pub(super) const fn new(
+        speaker: Speaker,
+        capabilities: Capabilities,
+        companion_key: Option<Hash>,
+    ) -> Self {
+        Self { speaker, capabilities, is_recorded: false, companion_key, tap: None }
+    }
+
+    /// Whether it is one of many, at best, in the name of an agent that it isn't: a companion, an operator.
+    /// Such a one speaks and hears answers, and nothing else is meant for it.
+    pub(super) const fn is_beside(&self) -> bool {
+        matches!(self.speaker.proof, Proof::Companion | Proof::Operator)
+    }
+
     /// At-least-once DELIVERs that may be on the way.
     pub(super) const fn in_flight_max(&self) -> u64 {
         let takes_any = self.is_recorded && self.capabilities.ack;
@@ -114,6 +139,8 @@ pub(super) enum What {
     /// An at-most-once message.
     Once {
         from: AgentKey,
+        /// As the message has it.
+        by: Option<ClientId>,
         send_id: SendId,
         /// The message's.
         order: u64,

@@ -80,15 +80,15 @@ impl Router {
             self.memory.inside -= message.bytes;
             return self.hand(client, frame, What::Copy);
         }
-        let (from, order) = (message.from, message.order);
+        let (from, by, order) = (message.from, message.by, message.order);
         if self.seat_of(client).is_some_and(|seat| seat.capabilities.resume) {
             let (frame, send_id) = (self.repeatable(frame), message.send_id.clone());
             message.body = Body::Once(frame.clone());
             self.put_by(message);
-            self.hand(client, frame, What::Once { from, send_id, order });
+            self.hand(client, frame, What::Once { from, by, send_id, order });
         } else {
             self.lose_track(message.stream, message.seq);
-            self.hand(client, frame, What::Once { from, send_id: message.send_id, order });
+            self.hand(client, frame, What::Once { from, by, send_id: message.send_id, order });
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     AgentKey, ClientId, Router, Stopping,
     alarm::Alarm,
-    client::{Client, Contender, Seat, Stage, Window},
+    client::{Applicant, Client, Contender, Seat, Stage, Window},
     message::Speaker,
 };
 use crate::protocol::{
@@ -11,16 +11,22 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::Proof,
     envelope::{self, Envelope, Kind},
-    name::Name,
-    payload::{Capabilities, Hello, Server, Welcome},
+    name::{Name, OPERATOR},
+    payload::{Auth, Capabilities, Hello, Server, Welcome},
+    record::Hash,
     secret::Secret,
     text::Quoted,
 };
-use std::mem;
+use std::{mem, sync::Arc};
 
 /// Why a token takes nothing up.
 const NOT_GOOD: &str =
     "the token was used before, is out of date, or is another name's; this is a fresh session";
+
+/// What a connection can do that only speaks and hears answers: it has no mailbox, so that nothing that
+/// needs one can be meant for it.
+const SPEAKS_ONLY: Capabilities =
+    Capabilities { ack: false, resume: false, max_inflight: 0, supports_topics: false };
 
 /// Why a connection gets no name.
 pub(super) type Refusal = (ErrorCode, String);
@@ -93,34 +99,53 @@ impl Router {
             .typed(envelope.payload)
             .map_err(|violation| (violation.code, violation.message))?;
         match hello.mode.as_deref() {
-            None => {}
-            Some("guest") => return self.welcome_guest(id),
-            Some(mode @ ("companion" | "operator")) => {
-                let message = format!("this daemon doesn't serve {mode} connections yet");
-                return Err((ErrorCode::Unauthorized, message));
-            }
+            None => self.hello_of_agent(id, envelope, hello),
+            Some("companion") => self.welcome_companion(id, &hello),
+            Some("guest") => self.welcome_guest(id),
+            Some("operator") => self.welcome_operator(id, hello.auth),
             Some(mode) => {
                 let message = format!("HELLO: mode {} is not known", Quoted(mode));
-                return Err((ErrorCode::Invalid, message));
+                Err((ErrorCode::Invalid, message))
             }
         }
-        let Some(text) = hello.agent else {
-            return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));
-        };
-        let name = Name::parse(&text)
-            .map_err(|why| (ErrorCode::InvalidName, format!("{}: {why}", Quoted(&text))))?;
+    }
+
+    fn hello_of_agent(
+        &mut self,
+        id: ClientId,
+        envelope: &Envelope<'_>,
+        hello: Hello,
+    ) -> Result<(), Refusal> {
+        let name = name_in(&hello)?;
+        let proof = self.proof_of(&name, hello.auth.as_ref())?;
+        let companion_key = companion_key_in(&hello);
+        let applicant = Applicant { name, capabilities: hello.capabilities, proof, companion_key };
+        let name = applicant.name.as_str();
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
-            if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name.as_str())) {
-                return self.take_over(id, agent, name, hello.capabilities);
+            if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name)) {
+                return self.take_over(id, agent, applicant);
             }
             self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, NOT_GOOD));
         }
-        let agent = self.roster.find(name.as_str());
+        let agent = self.roster.find(name);
         match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
-            Some((agent, older)) => self.contend(id, name, hello.capabilities, agent, older),
-            None => self.seat(id, name, hello.capabilities, Proof::Claim)?,
+            Some((agent, older)) => self.contend(id, applicant, agent, older),
+            None => self.seat(id, applicant, false)?,
         }
         Ok(())
+    }
+
+    /// What gives a connection this name, unless a token does. Where policy has a key for it, nothing
+    /// else will do.
+    fn proof_of(&self, name: &Name, auth: Option<&Auth>) -> Result<Proof, Refusal> {
+        let Some(hash) = self.policy.key_of(name) else { return Ok(Proof::Claim) };
+        let stated = auth.and_then(|auth| auth.key.as_deref());
+        let message = match stated.map(Secret::stated) {
+            Some(key) if key.has_hash(hash) => return Ok(Proof::Key),
+            Some(_) => format!("policy.toml has another key for {name} than `auth.key` states"),
+            None => format!("policy.toml has a key for {name}: HELLO states it in `auth.key`"),
+        };
+        Err((ErrorCode::Unauthorized, message))
     }
 
     /// A session goes on with this connection, whoever has it now.
@@ -128,14 +153,17 @@ impl Router {
         &mut self,
         id: ClientId,
         agent: AgentKey,
-        name: Name,
-        capabilities: Capabilities,
+        applicant: Applicant,
     ) -> Result<(), Refusal> {
         if let Some(older) = self.roster[agent].client {
             let why = "another connection took this session up with its token";
             self.violated(older, Violation::new(ErrorCode::SessionReplaced, why));
         }
-        self.seat(id, name, capabilities, Proof::Token)
+        let proof = match applicant.proof {
+            Proof::Claim => Proof::Token,
+            proof => proof,
+        };
+        self.seat(id, Applicant { proof, ..applicant }, true)
     }
 
     fn welcome_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
@@ -145,23 +173,51 @@ impl Router {
                 break Name::made_by_daemon(&text);
             }
         };
-        // A guest has no mailbox, so that nothing that needs one can be meant for it.
-        let capabilities =
-            Capabilities { ack: false, resume: false, max_inflight: 0, supports_topics: false };
-        self.seat(id, name, capabilities, Proof::Guest)
+        let (capabilities, proof) = (SPEAKS_ONLY, Proof::Guest);
+        self.seat(id, Applicant { name, capabilities, proof, companion_key: None }, false)
+    }
+
+    fn welcome_operator(&mut self, id: ClientId, auth: Option<Auth>) -> Result<(), Refusal> {
+        let key = auth.and_then(|auth| auth.key).map(|key| Secret::stated(&key));
+        if !key.zip(self.operator_key).is_some_and(|(key, hash)| key.has_hash(&hash)) {
+            let message =
+                "an operator states in `auth.key` what is in operator.key, in the daemon's home";
+            return Err((ErrorCode::Unauthorized, message.to_owned()));
+        }
+        // It is known before there are too many to know another: an owner isn't to be shut out.
+        let agent = match self.roster.find(OPERATOR) {
+            Some(agent) => agent,
+            None => {
+                let agent = self.add_agent(Name::made_by_daemon(OPERATOR));
+                self.keep_agent(agent);
+                agent
+            }
+        };
+        self.seat_beside(id, agent, Proof::Operator, None)
+    }
+
+    /// Whether its agent is here is asked of each message: both may be on their way back.
+    fn welcome_companion(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
+        let name = name_in(hello)?;
+        let refused = |message: String| Err((ErrorCode::Unauthorized, message));
+        let Some(key) = companion_key_in(hello) else {
+            return refused(format!(
+                "a companion states in `companion_key` what {name} stated in its HELLO"
+            ));
+        };
+        let Some(agent) = self.roster.find(name.as_str()) else {
+            return refused(format!("no agent {name} was ever here, so it has no companion"));
+        };
+        if self.roster[agent].client.is_some() && !self.has_companion(agent, &key) {
+            return refused(format!("{name} stated another key for its companions, or none"));
+        }
+        self.seat_beside(id, agent, Proof::Companion, Some(key))
     }
 
     /// Somebody has the name: that connection is given a moment to prove closed.
-    fn contend(
-        &mut self,
-        id: ClientId,
-        name: Name,
-        capabilities: Capabilities,
-        agent: AgentKey,
-        older: ClientId,
-    ) {
+    fn contend(&mut self, id: ClientId, applicant: Applicant, agent: AgentKey, older: ClientId) {
         let since = self.now.monotonic;
-        let contender = Contender { since, name, capabilities, frames: Vec::new(), frame_bytes: 0 };
+        let contender = Contender { since, applicant, frames: Vec::new(), frame_bytes: 0 };
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.stage = Stage::Contender(Box::new(contender));
         let contenders = &mut self.roster[agent].contenders;
@@ -181,7 +237,8 @@ impl Router {
             return;
         };
         if contender.frame_bytes + json.len() > 2 * self.limits.frame_bytes_max {
-            let message = format!("{} is connected, and this is too much to wait", contender.name);
+            let name = &contender.applicant.name;
+            let message = format!("{name} is connected, and this is too much to wait");
             return self.violated(id, Violation::new(ErrorCode::NameInUse, message));
         }
         contender.frame_bytes += json.len();
@@ -207,9 +264,9 @@ impl Router {
             let Stage::Contender(contender) = stage else {
                 unreachable!("who is no contender any more was struck off");
             };
-            let Contender { name, capabilities, frames, frame_bytes, .. } = *contender;
+            let Contender { applicant, frames, frame_bytes, .. } = *contender;
             self.memory.inside -= frame_bytes;
-            if let Err((code, message)) = self.seat(id, name, capabilities, Proof::Claim) {
+            if let Err((code, message)) = self.seat(id, applicant, false) {
                 self.violated(id, Violation::new(code, message));
             }
             self.pump(agent);
@@ -220,29 +277,17 @@ impl Router {
         }
     }
 
-    /// Gives a free name to a connection. Whatever waits for the name goes out when it is pumped.
-    fn seat(
-        &mut self,
-        id: ClientId,
-        name: Name,
-        capabilities: Capabilities,
-        proof: Proof,
-    ) -> Result<(), Refusal> {
-        let too_many = |count: usize, what: &str| {
-            (ErrorCode::TooManyClients, format!("{count} {what} already"))
-        };
-        if self.members >= self.limits.clients_max {
-            return Err(too_many(self.members, "clients are connected"));
-        }
+    /// Gives a free name to a connection, with the session that its agent had or a fresh one. Whatever
+    /// waits for the name goes out when it is pumped.
+    fn seat(&mut self, id: ClientId, applicant: Applicant, goes_on: bool) -> Result<(), Refusal> {
+        self.check_room_for_member()?;
+        let Applicant { name, capabilities, proof, companion_key } = applicant;
         let agent = match self.roster.find(name.as_str()) {
             Some(agent) => agent,
             None if self.roster.len() >= self.limits.names_max => {
                 return Err(too_many(self.roster.len(), "names are known"));
             }
-            None => {
-                self.ledger.last.agent += 1;
-                self.roster.add(name.clone(), self.ledger.last.agent)
-            }
+            None => self.add_agent(name.clone()),
         };
         self.members += 1;
         self.strangers.remove(&id);
@@ -252,23 +297,59 @@ impl Router {
             self.alarms.remove(at, Alarm::Agent(agent));
         }
         self.keep_agent(agent);
-        self.welcome(id, agent, capabilities, proof);
+        let (session, token) = match proof {
+            Proof::Guest => self.draw_session(),
+            _ => self.renew_session(agent, capabilities, goes_on),
+        };
+        let speaker = Speaker { session, proof };
+        self.welcome(id, agent, Seat::new(speaker, capabilities, companion_key), &token);
         Ok(())
     }
 
-    fn welcome(&mut self, id: ClientId, agent: AgentKey, capabilities: Capabilities, proof: Proof) {
-        let (session_id, resume_token) = self.renew_session(agent, capabilities, proof);
+    /// Has a connection speak in the name of an agent that it isn't.
+    fn seat_beside(
+        &mut self,
+        id: ClientId,
+        agent: AgentKey,
+        proof: Proof,
+        companion_key: Option<Hash>,
+    ) -> Result<(), Refusal> {
+        self.check_room_for_member()?;
+        self.members += 1;
+        self.strangers.remove(&id);
+        let (session, token) = self.draw_session();
+        let speaker = Speaker { session, proof };
+        let seat = Seat::new(speaker, SPEAKS_ONLY, companion_key);
+        self.welcome(id, agent, seat, &token);
+        Ok(())
+    }
+
+    fn check_room_for_member(&self) -> Result<(), Refusal> {
+        if self.members < self.limits.clients_max {
+            return Ok(());
+        }
+        Err(too_many(self.members, "clients are connected"))
+    }
+
+    fn add_agent(&mut self, name: Name) -> AgentKey {
+        self.ledger.last.agent += 1;
+        self.roster.add(name, self.ledger.last.agent)
+    }
+
+    /// What is for nobody to take up: the id and the token of a session that ends with its connection.
+    fn draw_session(&mut self) -> (Arc<str>, Secret) {
+        let id = format!("s-{}", self.random_hex(8)).into();
+        (id, Secret::stated(&self.random_hex(32)))
+    }
+
+    fn welcome(&mut self, id: ClientId, agent: AgentKey, seat: Seat, resume_token: &Secret) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        let (session_id, capabilities) = (seat.speaker.session.to_string(), seat.capabilities);
         client.agent = Some(agent);
         client.heard = self.now.monotonic;
-        client.stage = Stage::Member(Box::new(Seat {
-            speaker: Speaker { session: session_id.clone(), proof },
-            capabilities,
-            is_recorded: false,
-            tap: None,
-        }));
+        client.stage = Stage::Member(Box::new(seat));
         let welcome = Welcome {
-            session_id: session_id.to_string(),
+            session_id,
             resume_token: resume_token.reveal().to_owned(),
             agent: self.roster[agent].name.to_string(),
             capabilities,
@@ -287,4 +368,21 @@ impl Router {
         self.log(id, "joined");
         self.arm(id);
     }
+}
+
+/// The name that a HELLO asks for.
+fn name_in(hello: &Hello) -> Result<Name, Refusal> {
+    let Some(text) = &hello.agent else {
+        return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));
+    };
+    Name::parse(text).map_err(|why| (ErrorCode::InvalidName, format!("{}: {why}", Quoted(text))))
+}
+
+fn companion_key_in(hello: &Hello) -> Option<Hash> {
+    let key = hello.companion_key.as_deref().filter(|key| !key.is_empty());
+    key.map(|key| Secret::stated(key).hash())
+}
+
+fn too_many(count: usize, what: &str) -> Refusal {
+    (ErrorCode::TooManyClients, format!("{count} {what} already"))
 }

@@ -70,7 +70,7 @@ impl Router {
                 );
             }
             (Stage::Contender(contender), _) => {
-                let name = contender.name.clone();
+                let name = contender.applicant.name.clone();
                 self.time_out(
                     id,
                     ErrorCode::NameInUse,

@@ -68,6 +68,8 @@ impl Router {
                 self.send(id, envelope);
                 Ok(())
             }
+            // A delivery is acknowledged and given back by who got it, and by nobody else.
+            Kind::Ack | Kind::Nack if self.seat_of(id).is_some_and(Seat::is_beside) => Ok(()),
             Kind::Ack => envelope.typed(envelope.payload).map(|ack| self.acked(id, &ack)),
             Kind::Nack => envelope.typed(envelope.payload).map(|nack| self.given_back(id, &nack)),
             Kind::Pong => envelope.typed::<Heartbeat>(envelope.payload).map(drop),
@@ -233,14 +235,14 @@ impl Router {
                 What::Lasting(frame) => {
                     self.memory.inside -= handed.bytes;
                     if let Some(agent) = client.agent {
-                        self.inform(agent, None, frame);
+                        self.inform((agent, None), None, frame);
                     }
                 }
                 What::Copy | What::Kept(_) => {}
-                What::Once { from, send_id, .. } => {
+                What::Once { from, by, send_id, .. } => {
                     self.release(client.agent, from, handed.bytes);
                     if let Some(agent) = client.agent {
-                        self.undelivered(from, agent, send_id.as_str());
+                        self.undelivered((from, by), agent, send_id.as_str());
                     }
                 }
             }
@@ -254,7 +256,7 @@ impl Router {
     }
 
     /// An at-most-once message's recipient went before it had it.
-    fn undelivered(&mut self, from: AgentKey, to: AgentKey, send_id: &str) {
+    fn undelivered(&mut self, from: (AgentKey, Option<ClientId>), to: AgentKey, send_id: &str) {
         #[cfg(test)]
         if self.canary == Some(super::sim::Canary::SilentDrop) {
             return;
@@ -269,15 +271,20 @@ impl Router {
     pub(super) fn unseat(&mut self, id: ClientId, departure: Departure) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         match mem::replace(&mut client.stage, Stage::HungUp) {
-            Stage::Member(_) => {
-                if let Some(agent) = client.agent {
+            Stage::Member(seat) => {
+                let agent = client.agent;
+                self.log(id, "left");
+                self.members -= 1;
+                self.taps.retain(|other| *other != id);
+                self.desks.remove(&id);
+                if let Some(agent) = agent.filter(|_| !seat.is_beside()) {
                     self.end_membership(id, agent, departure);
                 }
             }
             Stage::Contender(contender) => {
                 self.strangers.remove(&id);
                 self.memory.inside -= contender.frame_bytes;
-                if let Some(agent) = self.roster.find(contender.name.as_str()) {
+                if let Some(agent) = self.roster.find(contender.applicant.name.as_str()) {
                     self.roster[agent].contenders.retain(|other| *other != id);
                 }
             }
@@ -289,10 +296,6 @@ impl Router {
     }
 
     fn end_membership(&mut self, id: ClientId, agent: AgentKey, departure: Departure) {
-        self.log(id, "left");
-        self.members -= 1;
-        self.taps.retain(|other| *other != id);
-        self.desks.remove(&id);
         self.roster.leave(agent, self.now.unix_ms);
         self.take_back(agent, departure);
         if self.keeps_mail(agent, departure) {
@@ -381,7 +384,8 @@ impl Router {
                 && !message.is_replay
             {
                 self.lose_track(message.stream, message.seq);
-                self.undelivered(message.from, message.to, message.send_id.as_str());
+                let from = (message.from, message.by);
+                self.undelivered(from, message.to, message.send_id.as_str());
             }
         }
     }

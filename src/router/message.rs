@@ -1,6 +1,6 @@
 //! A message that was taken for one recipient and has not left yet, and the short texts it carries.
 
-use super::{AgentKey, Frame, StreamKey, doubles::Content};
+use super::{AgentKey, ClientId, Frame, StreamKey, doubles::Content};
 use crate::protocol::{Moment, deliver::Proof, relay::Reported};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -18,6 +18,8 @@ pub(super) const FAILURES_MAX: u32 = 10;
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) from: AgentKey,
+    /// The connection that said it, where that isn't its agent's own: it alone hears what becomes of it.
+    pub(super) by: Option<ClientId>,
     pub(super) to: AgentKey,
     pub(super) stream: StreamKey,
     pub(super) seq: u64,

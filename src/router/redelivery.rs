@@ -66,6 +66,7 @@ impl Router {
         self.dead.take(delivery.id, delivery.to);
         let key = self.messages.insert(Message {
             from,
+            by: None,
             to,
             stream,
             seq: delivery.seq,

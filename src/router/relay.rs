@@ -15,6 +15,7 @@ use super::{
     AgentKey, ClientId, Frame, Router,
     client::{Tap, What},
     message::{HEAD_BYTES, Message},
+    roster::Agent,
     send::Refusal,
 };
 use crate::protocol::{
@@ -27,13 +28,13 @@ use crate::protocol::{
     payload::{Ack, Empty, Spoken},
     record::{Filter, Found, Query},
     relay::{
-        AgentRow, Agents, HistoryRequest, Page, REPORTS, RESPONSE, ReplyMeta, ReportRequest,
-        Reported, Status,
+        AgentRow, Agents, HistoryRequest, MessageRequest, Page, REPORTS, RESPONSE,
+        RedeliverRequest, ReplyMeta, ReportRequest, Reported, Status,
     },
     text::Quoted,
 };
 use asked::Asked;
-use desk::Request;
+use desk::{Errand, Request};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
@@ -51,16 +52,20 @@ const ROW_BYTES: usize = 320;
 /// The longest reason that a recipient may give with a report.
 const WHY_CHARS_MAX: usize = 200;
 
-/// What came of a request: its answer's `data`, or what the store has to be asked for that.
+/// What came of a request: its answer's `data`, or what has to be done before there is one.
 enum Served {
     Answer(Box<RawValue>),
-    Ask(Query),
+    Errand(Errand),
 }
 
 impl Router {
-    /// Answers a request, unless the store has to be asked first.
-    fn serve(&mut self, request: &Request) -> Result<Option<Query>, Refusal> {
+    /// Answers a request, unless something has to be done first.
+    fn serve(&mut self, request: &Request) -> Result<Option<Errand>, Refusal> {
         let asked = request.asked.as_ref().map_err(Clone::clone)?;
+        let asker = &self.asker(request.client)?.name;
+        if let Some(rule) = self.policy.rule_against(asker.as_str(), RELAY, Some(asked.name())) {
+            return Err((NackCode::Forbidden, rule.refusal(asker.as_str(), RELAY)));
+        }
         self.may(request.client, asked)?;
         if let Asked::Stop(reason) = asked {
             self.respond(request, asked.name(), &raw(&Empty {}));
@@ -69,7 +74,7 @@ impl Router {
             return Ok(None);
         }
         match self.answer_to(request, asked)? {
-            Served::Ask(query) => Ok(Some(query)),
+            Served::Errand(errand) => Ok(Some(errand)),
             Served::Answer(data) => {
                 self.respond(request, asked.name(), &data);
                 Ok(None)
@@ -79,6 +84,7 @@ impl Router {
 
     fn answer_to(&mut self, request: &Request, asked: &Asked) -> Result<Served, Refusal> {
         let client = request.client;
+        let query = |query| Served::Errand(Errand::Query(query));
         Ok(match asked {
             Asked::Status => Served::Answer(raw(&self.status())),
             Asked::Agents(page) => Served::Answer(raw(&self.agents(page))),
@@ -87,15 +93,16 @@ impl Router {
                 Served::Answer(raw(&Empty {}))
             }
             Asked::Stop(_) => Served::Answer(raw(&Empty {})),
-            Asked::Message(it) => Served::Ask(Query::Id(it.id.clone())),
-            Asked::Redeliver(it) => Served::Ask(Query::Id(it.id.clone())),
+            Asked::Reload => Served::Errand(Errand::Reload),
+            Asked::Message(MessageRequest { id, .. })
+            | Asked::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
             Asked::Inbox(it) => {
                 let of = self.whose(client, it.of.as_deref())?;
                 Served::Answer(raw(&self.inbox(of.as_ref(), &it.page)?))
             }
-            Asked::History(it) => Served::Ask(self.history(client, it)?),
+            Asked::History(it) => query(self.history(client, it)?),
             Asked::DeadLetters(page) => {
-                Served::Ask(Query::List(Filter { dead: true, ..self.filter(page)? }))
+                query(Query::List(Filter { dead: true, ..self.filter(page)? }))
             }
             Asked::Report(it) => {
                 self.report(it)?;
@@ -105,36 +112,90 @@ impl Router {
     }
 
     /// What the store found, as the answer to what was asked.
-    fn conclude(&mut self, asked: &Asked, found: Found) -> Result<Box<RawValue>, Refusal> {
+    fn conclude(
+        &mut self,
+        client: ClientId,
+        asked: &Asked,
+        found: Found,
+    ) -> Result<Box<RawValue>, Refusal> {
         match asked {
-            Asked::Message(it) => self.message(it, found),
+            Asked::Message(it) => self.message(it, self.own(client, found)?),
             Asked::Redeliver(it) if found.rows.is_empty() => Err(not_found(&it.id)),
             Asked::Redeliver(_) => Ok(raw(&self.redeliver(&found.rows)?)),
             _ => Ok(raw(&self.page(found.rows.iter(), found.more))),
         }
     }
 
-    /// Who may ask for what is decided here, and whose mail is told in [`whose`](Self::whose). All who
-    /// connect are the owner's processes, which may ask for everything; what a recipient reports is its own.
+    /// Who may ask for what. Whose mail it may be is decided in [`whose`](Self::whose) and
+    /// [`own`](Self::own).
     fn may(&self, client: ClientId, asked: &Asked) -> Result<(), Refusal> {
-        let Asked::Report(report) = asked else { return Ok(()) };
+        match asked {
+            Asked::Status
+            | Asked::Agents(_)
+            | Asked::Message(_)
+            | Asked::Inbox(_)
+            | Asked::History(_) => Ok(()),
+            Asked::Report(report) => self.may_report(client, report),
+            _ if self.is_operator(client) => Ok(()),
+            _ => {
+                let message = format!(
+                    "{:?} is for operators, who join with what is in the home's operator.key",
+                    asked.name()
+                );
+                Err((NackCode::Forbidden, message))
+            }
+        }
+    }
+
+    fn may_report(&self, client: ClientId, report: &ReportRequest) -> Result<(), Refusal> {
         let Some(key) = Uuid::try_parse(&report.id).ok().and_then(|id| self.deliveries.get(&id))
         else {
             return Err(not_found(&report.id));
         };
-        if self.agent_of(client) == Some(self.messages[*key].to) {
+        let to = self.roster.get(self.messages[*key].to);
+        if to.is_some_and(|agent| agent.client == Some(client)) {
             return Ok(());
         }
         Err((NackCode::Forbidden, "only its recipient reports about a delivery".to_owned()))
     }
 
-    /// Whose mail is asked for: without a name an agent's own, and everybody's for who has none.
+    fn is_operator(&self, client: ClientId) -> bool {
+        self.seat_of(client).is_some_and(|seat| seat.speaker.proof == Proof::Operator)
+    }
+
+    /// In whose name somebody asks who is no operator.
+    fn asker(&self, client: ClientId) -> Result<&Agent, Refusal> {
+        let agent = self.agent_of(client).and_then(|agent| self.roster.get(agent));
+        agent.ok_or_else(|| (NackCode::AgentOffline, "its agent's name was forgotten".to_owned()))
+    }
+
+    /// Whose mail is asked for. Without a name an operator means everybody's, and anybody else his own.
     fn whose(&self, client: ClientId, of: Option<&str>) -> Result<Option<Name>, Refusal> {
-        if let Some(of) = of {
-            return name(of).map(Some);
+        if self.is_operator(client) {
+            return of.map(name).transpose();
         }
-        let asker = self.agent_of(client).and_then(|agent| self.roster.get(agent));
-        Ok(asker.filter(|agent| !agent.is_guest()).map(|agent| agent.name.clone()))
+        let own = &self.asker(client)?.name;
+        match of.filter(|of| !own.is(of)) {
+            None => Ok(Some(own.clone())),
+            Some(other) => {
+                let message = format!("you are {own}: {}'s mail is for operators", Quoted(other));
+                Err((NackCode::Forbidden, message))
+            }
+        }
+    }
+
+    /// What was found, as far as it is the asker's own.
+    fn own(&self, client: ClientId, mut found: Found) -> Result<Found, Refusal> {
+        if self.is_operator(client) || found.rows.is_empty() {
+            return Ok(found);
+        }
+        let own = self.asker(client)?;
+        found.rows.retain(|row| [row.message.sender, row.delivery.to].contains(&own.number));
+        if found.rows.is_empty() {
+            let message = format!("you are {}: others' mail is for operators", own.name);
+            return Err((NackCode::Forbidden, message));
+        }
+        Ok(found)
     }
 
     fn history(&self, client: ClientId, asked: &HistoryRequest) -> Result<Query, Refusal> {
@@ -187,20 +248,21 @@ impl Router {
     }
 
     fn status(&self) -> Status<'_> {
-        let here = self.roster.here().len();
+        let (known, guests) = self.roster.count();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             protocol: PROTOCOL.into(),
             uptime_ms: self.now.monotonic.since(self.started.unwrap_or_default()),
             connections: self.clients.len() as u64,
-            agents_here: here as u64,
-            agents_known: (self.roster.len() - (self.members - here)) as u64,
-            guests: (self.members - here) as u64,
+            agents_here: self.roster.here().len() as u64,
+            agents_known: known as u64,
+            guests: guests as u64,
             streams: self.streams.len() as u64,
             messages: self.messages.len() as u64,
             memory_bytes: self.memory.total() as u64,
             memory_bytes_max: self.limits.memory_bytes_max as u64,
             counts: self.counts,
+            too_often: self.too_often.clone(),
             daemon: self.about_daemon.as_deref(),
         }
     }

@@ -99,6 +99,10 @@ impl Router {
         let agent = &mut self.roster[key];
         agent.since_unix_ms = record.since_unix_ms;
         agent.forget_at = record.forget_at;
+        // Operators never come or go: they are not forgotten, and their streams go on.
+        if agent.name.is_daemons() {
+            return key;
+        }
         if agent.forget_at.is_none() {
             // It was here when the daemon ended.
             agent.since_unix_ms = self.now.unix_ms;
@@ -181,6 +185,7 @@ impl Router {
         let attempts = record.attempts.max(u32::from(places.here.contains(&record.to)));
         let key = self.messages.insert(Message {
             from,
+            by: None,
             to,
             stream,
             seq: record.seq,

@@ -2,12 +2,14 @@
 
 use super::{
     AgentKey, ClientId, Router, StreamKey,
+    client::Applicant,
     handshake::Refusal,
     hash::FastMap,
     message::{Body, HEAD_BYTES, Message, State},
 };
 use crate::protocol::{
     code::{ErrorCode, NackCode},
+    deliver::Proof,
     envelope::{Envelope, Kind},
     name::RELAY,
     payload::{Resume, ResumeStreams, StreamPlace, SyncInfo},
@@ -46,11 +48,18 @@ impl Router {
             self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
             return Ok(());
         };
+        if self.policy.key_of(&self.roster[agent].name).is_some() {
+            let why = "policy.toml has a key for this name: say HELLO, with the key and the token";
+            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
+            return Ok(());
+        }
         match self.judge_resume(agent, &resume.streams) {
             Ok(rewind) => {
                 let (name, session) = (self.roster[agent].name.clone(), self.session_of(agent));
                 let capabilities = session.capabilities;
-                self.take_over(id, agent, name, capabilities)?;
+                let (proof, companion_key) = (Proof::Token, None);
+                let applicant = Applicant { name, capabilities, proof, companion_key };
+                self.take_over(id, agent, applicant)?;
                 self.rewind(id, agent, rewind);
             }
             Err((code, why)) => self.nack(id, &envelope.id, code, why),
@@ -64,8 +73,9 @@ impl Router {
             Ok(resume) => resume,
             Err(violation) => return self.violated(id, violation),
         };
-        let agent = self.agent_of(id).filter(|agent| self.roster[*agent].session.is_some());
-        let Some(agent) = agent else {
+        let agent =
+            self.agent_of(id).filter(|_| self.seat_of(id).is_some_and(|seat| !seat.is_beside()));
+        let Some(agent) = agent.filter(|agent| self.roster[*agent].session.is_some()) else {
             let why = "only an agent has a session to resume";
             return self.nack(id, &envelope.id, NackCode::Forbidden, why);
         };

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::protocol::{
     Moment,
-    name::{NAME_BYTES_MAX, Name},
+    name::{GUEST, NAME_BYTES_MAX, Name},
 };
 use std::ops::{Index, IndexMut};
 
@@ -40,8 +40,9 @@ pub(super) struct Agent {
 }
 
 impl Agent {
+    /// Whether it is forgotten when it goes.
     pub(super) fn is_guest(&self) -> bool {
-        self.name.is_daemons()
+        self.name.is_guests()
     }
 }
 
@@ -50,7 +51,7 @@ impl Agent {
 pub(super) struct Roster {
     agents: Slots<Agent>,
     names: FastMap<Box<[u8]>, AgentKey>,
-    /// Connected ones that aren't guests.
+    /// Those who are connected.
     here: Vec<AgentKey>,
 }
 
@@ -103,7 +104,7 @@ impl Roster {
         let arrived = &mut self.agents[agent];
         arrived.client = Some(client);
         arrived.since_unix_ms = unix_ms;
-        if !arrived.is_guest() {
+        if !arrived.name.is_daemons() {
             self.here.push(agent);
         }
     }
@@ -131,7 +132,15 @@ impl Roster {
         agents.max().map(|(_, _, key)| key)
     }
 
-    /// Known names, guests too.
+    /// Known names of agents, and those of guests.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let is = |begins: &'static str| {
+            self.names.keys().filter(move |folded| folded.starts_with(begins.as_bytes())).count()
+        };
+        (self.len() - is("@"), is(GUEST))
+    }
+
+    /// All known names.
     pub(super) fn len(&self) -> usize {
         self.agents.len()
     }

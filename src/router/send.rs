@@ -8,6 +8,7 @@ use super::{
     doubles::{Content, Standing},
     ledger::Promise,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+    roster::Agent,
 };
 use crate::protocol::{
     Moment,
@@ -15,8 +16,11 @@ use crate::protocol::{
     deliver::{Delivery, Head, Sender, append_shared},
     envelope::{Envelope, Kind},
     frame,
-    name::{EVERYONE, Name, RELAY},
+    name::{EVERYONE, Name, OPERATOR, RELAY},
     payload::{Ack, Busy, SendMeta, Sync},
+    record::Hash,
+    relay::TooOften,
+    secret::is_same,
     text::Quoted,
     topic,
 };
@@ -38,6 +42,8 @@ pub(super) struct Said<'e> {
     pub(super) envelope: &'e Envelope<'e>,
     pub(super) client: ClientId,
     pub(super) from: AgentKey,
+    /// The same connection, where it isn't its agent's own.
+    pub(super) by: Option<ClientId>,
     /// At least once.
     pub(super) requires_ack: bool,
     /// Its sender waits for an answer.
@@ -80,6 +86,8 @@ enum Verdict {
     Take(Option<StreamKey>),
     /// So many messages wait.
     Busy(usize),
+    /// The sender has to wait for so long: it speaks to this recipient too often.
+    TooOften(u64),
     Refuse(NackCode, String),
 }
 
@@ -104,9 +112,15 @@ impl Router {
         self.nack(client, id, code, message);
     }
 
+    /// One of several recipients doesn't get it.
+    fn refuse_one(&mut self, said: &Said<'_>, to: AgentKey, code: NackCode, message: String) {
+        self.counts.refused += 1;
+        self.tell_sender((said.from, said.by), to, &said.envelope.id, code, message);
+    }
+
     /// What is wrong with a SEND whoever it is for.
     fn judge<'e>(&self, client: ClientId, envelope: &'e Envelope<'e>) -> Result<Said<'e>, Refusal> {
-        let from = self.agent_of(client).expect("a member has a name");
+        let (from, by) = self.sender_at(client)?;
         let name = &self.roster[from].name;
         if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.is(claimed)) {
             let message = format!("you are {name} and can't send as {}", Quoted(claimed));
@@ -135,11 +149,32 @@ impl Router {
             envelope,
             client,
             from,
+            by,
             requires_ack: meta.requires_ack || meta.sync.is_some(),
             expires: self.now.monotonic.plus(meta.ttl_ms.unwrap_or(self.limits.ttl_ms)),
             bytes: deliver_bytes_max(envelope, name),
             asks: meta.sync,
         })
+    }
+
+    /// In whose name a member speaks; a companion only while its agent is here.
+    fn sender_at(&self, client: ClientId) -> Result<(AgentKey, Option<ClientId>), Refusal> {
+        let from = self.agent_of(client).expect("a member has a name");
+        let seat = self.seat_of(client).expect("only a member says SEND");
+        if let Some(key) = seat.companion_key.filter(|_| seat.is_beside())
+            && !self.has_companion(from, &key)
+        {
+            let message = "the agent in whose name you would speak is away".to_owned();
+            return Err((NackCode::AgentOffline, message));
+        }
+        Ok((from, seat.is_beside().then_some(client)))
+    }
+
+    /// Whether an agent is here that stated this key for its companions.
+    pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
+        let client = self.roster.get(agent).and_then(|agent| agent.client);
+        let stated = client.and_then(|client| self.seat_of(client)?.companion_key);
+        stated.is_some_and(|stated| is_same(&stated, key))
     }
 
     fn send_to_one(&mut self, said: &Said<'_>, name: &str) {
@@ -153,6 +188,9 @@ impl Router {
             let (code, message) = self.unknown(name);
             return self.refuse(said.client, &said.envelope.id, code, message);
         };
+        if let Some(why) = self.forbidden(said, to) {
+            return self.refuse(said.client, &said.envelope.id, NackCode::Forbidden, why);
+        }
         self.make_room(said.bytes);
         match self.judge_recipient(said, to) {
             Verdict::Take(stream) => {
@@ -174,6 +212,10 @@ impl Router {
                 self.copy_to_taps(said, 1, Some(taken));
             }
             Verdict::Busy(depth) => self.say_busy(said, depth, &[]),
+            Verdict::TooOften(wait_ms) => {
+                let why = self.note_too_often(said, to, wait_ms);
+                self.refuse(said.client, &said.envelope.id, NackCode::Limit, why);
+            }
             Verdict::Refuse(code, why) => self.refuse(said.client, &said.envelope.id, code, why),
         }
     }
@@ -182,11 +224,13 @@ impl Router {
         let is_known = said.requires_ack || !self.roster[said.from].doubles.is_empty();
         let content = is_known.then(|| Content::of(said.envelope));
         let before = content.and_then(|content| self.repeat_answer(said, content));
-        let (had, number, recipients) = match before {
+        let (had, number, mut recipients) = match before {
             Some(Standing::Taken { .. }) => return,
             Some(Standing::Partly { recipients, number, left }) => (recipients, number, left),
             None => (0, 0, self.recipients(said)),
         };
+        // Those to whom policy forbids it aren't recipients.
+        recipients.retain(|to| self.forbidden(said, *to).is_none());
         let mut share = Share { had, number, ..Share::default() };
         let mut shared = None;
         for to in recipients {
@@ -202,10 +246,11 @@ impl Router {
                     share.busy.push(to);
                     share.depth = share.depth.max(waiting);
                 }
-                Verdict::Refuse(code, why) => {
-                    self.counts.refused += 1;
-                    self.tell_sender(said.from, to, &said.envelope.id, code, why);
+                Verdict::TooOften(wait_ms) => {
+                    let why = self.note_too_often(said, to, wait_ms);
+                    self.refuse_one(said, to, NackCode::Limit, why);
                 }
+                Verdict::Refuse(code, why) => self.refuse_one(said, to, code, why),
             }
         }
         if share.new > 0 || (share.busy.is_empty() && had == 0) {
@@ -282,13 +327,44 @@ impl Router {
                 })
     }
 
+    /// What the sender is told where policy forbids it to say this to a recipient.
+    fn forbidden(&self, said: &Said<'_>, to: AgentKey) -> Option<String> {
+        let (from, to) = (self.roster[said.from].name.as_str(), self.roster.get(to)?.name.as_str());
+        let rule = self.policy.rule_against(from, to, said.envelope.topic.as_deref())?;
+        Some(rule.refusal(from, to))
+    }
+
+    /// How long the sender has to be silent until it may speak to a recipient again.
+    fn wait_ms(&self, said: &Said<'_>, to: &Agent) -> u64 {
+        let Some(per_minute) = self.policy.per_pair_per_minute else { return 0 };
+        let from = self.roster[said.from].number;
+        self.pairs.wait_ms(self.now.monotonic, per_minute, from, to.number)
+    }
+
+    /// Puts down for `status` that a sender speaks too often, and says to it how long it has to wait.
+    fn note_too_often(&mut self, said: &Said<'_>, to: AgentKey, wait_ms: u64) -> String {
+        let name = |agent| self.roster[agent].name.to_string();
+        let (from, to, at) = (name(said.from), name(to), self.now.unix_ms);
+        let why = format!(
+            "{from} speaks to {to} more often than per_pair_per_minute in policy.toml allows; the \
+             next one may come in {wait_ms} ms"
+        );
+        let refused = self.too_often.as_ref().map_or(0, |before| before.refused) + 1;
+        self.too_often = Some(TooOften { refused, from: from.into(), to: to.into(), at });
+        why
+    }
+
     fn judge_recipient(&self, said: &Said<'_>, to: AgentKey) -> Verdict {
         let Some(agent) = self.roster.get(to) else {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
         };
         let name = &agent.name;
         match agent.client.and_then(|client| self.seat_of(client)) {
-            None if !said.requires_ack || agent.is_guest() => {
+            None if name.is(OPERATOR) => {
+                let message = format!("{name} hears answers to what it says, and gets no mail");
+                return Verdict::Refuse(NackCode::AgentOffline, message);
+            }
+            None if !said.requires_ack || name.is_daemons() => {
                 return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
             }
             Some(seat) if said.requires_ack && !seat.capabilities.ack => {
@@ -301,6 +377,10 @@ impl Router {
         if said.bytes > most {
             let message = format!("its DELIVER to {name} would be over max_frame_bytes ({most})");
             return Verdict::Refuse(NackCode::TooLarge, message);
+        }
+        let wait_ms = self.wait_ms(said, agent);
+        if wait_ms > 0 {
+            return Verdict::TooOften(wait_ms);
         }
         let stream = self.streams.find(said.from, to, said.envelope.topic.as_deref());
         if stream.is_none() && self.streams.len() >= self.limits.streams_max {
@@ -338,6 +418,7 @@ impl Router {
         let seq = self.next_seq(stream);
         let id = self.new_id();
         self.ledger.last.delivery += 1;
+        self.note_pair(said, to);
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
                 id,
@@ -367,6 +448,7 @@ impl Router {
         self.memory.inside += bytes;
         let message = self.messages.insert(Message {
             from: said.from,
+            by: said.by,
             to,
             stream,
             seq,
@@ -390,6 +472,13 @@ impl Router {
             self.pump(to);
         }
         Taken { id, seq, key: Some(message) }
+    }
+
+    fn note_pair(&mut self, said: &Said<'_>, to: AgentKey) {
+        if let Some(per_minute) = self.policy.per_pair_per_minute {
+            let (from, to) = (self.roster[said.from].number, self.roster[to].number);
+            self.pairs.note(self.now.monotonic, per_minute, from, to);
+        }
     }
 
     /// Hands an at-most-once message straight out where nothing waits; else gives its frame back.
@@ -433,10 +522,12 @@ impl Router {
         self.memory.inside += bytes;
         let (send_id, order) = (SendId::new(&said.envelope.id), self.ledger.last.delivery);
         if resumes {
-            let (from, expires, body) = (said.from, said.expires, Body::Once(frame));
+            let (from, by, expires) = (said.from, said.by, said.expires);
+            let body = Body::Once(frame);
             let (alarm, is_replay) = (expires, false);
             let message = Message {
                 from,
+                by,
                 to,
                 stream,
                 seq,
@@ -451,7 +542,8 @@ impl Router {
             self.hand_out_once(client, message);
         } else {
             self.lose_track(stream, seq);
-            self.hand(client, frame, What::Once { from: said.from, send_id, order });
+            let (from, by) = (said.from, said.by);
+            self.hand(client, frame, What::Once { from, by, send_id, order });
         }
         None
     }

@@ -3,7 +3,6 @@
 use super::{AgentKey, Output, Router, alarm::Alarm, asking::Answers, replay::Replay};
 use crate::protocol::{
     Moment,
-    deliver::Proof,
     payload::Capabilities,
     record::{Change, Hash, SessionRecord},
     secret::{Secret, is_same},
@@ -71,12 +70,9 @@ impl Router {
         &mut self,
         agent: AgentKey,
         capabilities: Capabilities,
-        proof: Proof,
+        goes_on: bool,
     ) -> (Arc<str>, Secret) {
-        let taken_up = match proof {
-            Proof::Token => self.roster[agent].session.take(),
-            _ => None,
-        };
+        let taken_up = if goes_on { self.roster[agent].session.take() } else { None };
         if taken_up.is_none() {
             self.drop_session(agent);
         }
@@ -85,9 +81,6 @@ impl Router {
             None => format!("s-{}", self.random_hex(8)).into(),
         };
         let secret = Secret::stated(&self.random_hex(32));
-        if self.roster[agent].is_guest() {
-            return (id, secret);
-        }
         let token = secret.hash();
         self.tokens.insert(token, agent);
         let mut session = match taken_up {

@@ -299,7 +299,11 @@ impl World {
                     return Err(format!("{id:?} is hung up without being closed"));
                 }
             }
-            Output::Gate(..) | Output::Log(_) | Output::Keep(_) | Output::Query(..) => {}
+            Output::Gate(..)
+            | Output::Log(_)
+            | Output::Keep(_)
+            | Output::Query(..)
+            | Output::Reload(_) => {}
             Output::Stopped => return Err("nobody asked it to stop".to_owned()),
         }
         Ok(())

@@ -136,9 +136,8 @@ fn it_hears_when_the_daemon_stops_or_refuses() {
     let (error, mut refused) = Python::start(&sandbox, "root").expect("it ran a moment ago");
     assert_eq!(error["payload"]["code"], "INVALID_NAME");
     refused.expect_end_by_daemon();
-    let mut bob = sandbox.join("Bob");
-    bob.say(&json!({
-        "v": 1, "type": "SEND", "id": "b-1", "ts": 0, "to": "@relay",
+    sandbox.operator().say(&json!({
+        "v": 1, "type": "SEND", "id": "o-1", "ts": 0, "to": "@relay",
         "payload": {"kind": "request", "body": "stop"},
     }));
     assert_eq!(ann.expect("BYE")["payload"]["reason"], "stop");

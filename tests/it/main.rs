@@ -22,6 +22,7 @@ mod policy;
 mod queries;
 mod raw;
 mod resume;
+mod roles;
 mod sandbox;
 mod sessions;
 mod stress;

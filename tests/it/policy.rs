@@ -2,13 +2,14 @@
 
 use crate::{
     commands::{Detached, err, out, run},
-    sandbox::Sandbox,
+    sandbox::{Sandbox, not_tried, until},
 };
 use serde_json::Value;
 use std::{fs, io::Write, path::PathBuf};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
+const NOT_DELIVERED: i32 = 3;
 
 /// Runs a command that prints one JSON object.
 #[track_caller]
@@ -99,16 +100,80 @@ fn a_broken_policy_is_refused_with_file_line_and_reason() {
 }
 
 #[test]
-fn a_reload_is_asked_of_the_daemon_and_its_answer_is_shown() {
+fn a_sound_file_is_in_force_once_reload_is_answered_and_a_broken_one_never() {
     let sandbox = Sandbox::empty();
     let missing = err(&run(&sandbox, &["policy", "reload"], FAILED));
     assert!(missing.contains("start one with `agent-relay up`"), "{missing}");
     let sandbox = Sandbox::new();
-    let said = err(&run(&sandbox, &["policy", "reload"], FAILED));
+    let mut bob = sandbox.join("Bob");
+    let write = |text: &str| {
+        let path = sandbox.home().join("policy.toml");
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    write("[[rule]]\nfrom = '@operator'\nto = 'Bob'\nallow = false\n");
+    run(&sandbox, &["send", "Bob", "not yet"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "not yet");
+    assert_eq!(out(&run(&sandbox, &["policy", "reload"], DONE)), "the policy is in force\n");
+    let forbidden = "agent-relay: FORBIDDEN: @operator may not say this to Bob: line 1 of \
+                     policy.toml forbids it\n";
+    assert_eq!(err(&run(&sandbox, &["send", "Bob", "no"], NOT_DELIVERED)), forbidden);
+
+    let path = write("[[rule]]\nform = 'x'\nallow = true\n");
     assert_eq!(
-        said,
-        "agent-relay: the daemon refused `reload`: this daemon doesn't serve \"reload\" yet (INVALID)\n"
+        err(&run(&sandbox, &["policy", "reload"], FAILED)),
+        format!(
+            "agent-relay: the daemon refused `reload`: {path}:2: unknown key \"form\"; the keys of \
+             [[rule]] are from, to, topic, allow (INVALID)\n"
+        )
     );
+    assert_eq!(err(&run(&sandbox, &["send", "Bob", "no"], NOT_DELIVERED)), forbidden);
+    assert_eq!(bob.fence(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_hang_up_has_the_file_read_again() {
+    let sandbox = Sandbox::new();
+    let bob = sandbox.join("Bob");
+    fs::write(sandbox.home().join("policy.toml"), "[[rule]]\nto = 'Bob'\nallow = false\n").unwrap();
+    let status = json(&sandbox, &["status", "--json"]);
+    let pid = status["status"]["daemon"]["pid"].to_string();
+    let told = sandbox.program("sh").args(["-c", &format!("kill -HUP {pid}")]).status();
+    if !told.is_ok_and(|status| status.success()) {
+        return not_tried("nothing here says HUP to a process");
+    }
+    until("the rule is in force", || {
+        let sent = sandbox.run(["send", "Bob", "hello"]);
+        sent.status.code() == Some(NOT_DELIVERED)
+    });
+    bob.leave();
+}
+
+#[test]
+fn a_daemon_does_not_start_with_a_broken_policy() {
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let path = sandbox.home().join("policy.toml");
+    fs::write(&path, "\n[limits]\nper_hour = 1\n").unwrap();
+    let failed = err(&run(&sandbox, &["up"], FAILED));
+    let why = format!("{}:3: unknown key \"per_hour\"", path.display());
+    assert!(failed.contains(&why), "{failed}");
+}
+
+#[test]
+fn who_speaks_too_often_is_named_in_the_status() {
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let limits = "[limits]\nper_pair_per_minute = 1\n";
+    fs::write(sandbox.home().join("policy.toml"), limits).unwrap();
+    let mut sandbox = sandbox;
+    sandbox.start();
+    let _bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "--as", "Ann", "Bob", "one"], DONE);
+    let limited = err(&run(&sandbox, &["send", "--as", "Ann", "Bob", "two"], NOT_DELIVERED));
+    assert!(limited.contains("LIMIT: Ann speaks to Bob more often"), "{limited}");
+    let status = out(&run(&sandbox, &["status"], DONE));
+    assert!(status.contains("1 refused, the last from Ann to Bob"), "{status}");
 }
 
 /// The file that proves who runs the place.

@@ -110,6 +110,18 @@ impl Sandbox {
         raw
     }
 
+    /// A connection that has joined as an operator.
+    pub(crate) fn operator(&self) -> Raw {
+        let key = std::fs::read_to_string(self.home().join("operator.key")).unwrap();
+        let mut raw = self.connect();
+        raw.say(&serde_json::json!({
+            "v": 1, "type": "HELLO", "id": "h", "ts": 0,
+            "payload": {"mode": "operator", "auth": {"key": key.trim_end()}},
+        }));
+        raw.expect("WELCOME");
+        raw
+    }
+
     /// `agent-relay` with arguments, in this sandbox's environment and at its endpoint.
     pub(crate) fn command<A: AsRef<OsStr>>(
         &self,

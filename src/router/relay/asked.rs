@@ -30,6 +30,7 @@ pub(super) enum Asked {
     Redeliver(RedeliverRequest),
     Report(ReportRequest),
     Tap,
+    Reload,
     /// With BYE's reason.
     Stop(&'static str),
 }
@@ -51,11 +52,11 @@ impl Asked {
             "report" => Self::Report(data(spoken)?),
             "tap" => Self::Tap,
             "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
-            "reload" => return Err(invalid("this daemon doesn't serve \"reload\" yet".to_owned())),
+            "reload" => Self::Reload,
             other => {
                 return Err(invalid(format!(
                     "{} is no request; ask for status, agents, message, inbox, history, \
-                     dead-letters, redeliver, report, tap or stop",
+                     dead-letters, redeliver, report, tap, reload or stop",
                     Quoted(other)
                 )));
             }
@@ -74,6 +75,7 @@ impl Asked {
             Self::Redeliver(_) => "redeliver",
             Self::Report(_) => "report",
             Self::Tap => "tap",
+            Self::Reload => "reload",
             Self::Stop(_) => "stop",
         }
     }

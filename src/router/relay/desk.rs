@@ -1,13 +1,13 @@
-//! Requests that wait for the store, so that each connection is answered in the order in which it asked.
+//! Requests that wait for the store, or for the policy file, so that each connection is answered in the order in which it asked.
 //!
 //! While the store looks something up for a connection, its later requests stand in line here. A
 //! connection has one question at a time, so the answer is known by whose it is.
 
-use super::asked::Asked;
+use super::{asked::Asked, raw};
 use crate::{
     protocol::{
         code::NackCode,
-        payload::Spoken,
+        payload::{Empty, Spoken},
         record::{Found, Query},
     },
     router::{
@@ -20,7 +20,16 @@ use std::collections::VecDeque;
 /// Requests of one connection that may wait for an earlier one.
 const WAITING_MAX: usize = 32;
 
-/// Those of connections for which the store looks something up.
+/// What has to be done before a request is answered.
+#[derive(Debug)]
+pub(super) enum Errand {
+    /// The store is asked.
+    Query(Query),
+    /// The policy file is read again.
+    Reload,
+}
+
+/// Those of connections that wait for something.
 pub(in crate::router) type Desks = FastMap<ClientId, Desk>;
 
 /// One connection's.
@@ -69,8 +78,8 @@ impl Router {
         while let Some(first) = next {
             match self.serve(&first) {
                 Ok(None) => {}
-                Ok(Some(query)) => {
-                    return self.ask(query, Desk { first, is_second: false, waiting });
+                Ok(Some(errand)) => {
+                    return self.go(errand, Desk { first, is_second: false, waiting });
                 }
                 Err((code, why)) => self.refuse(first.client, &first.send_id, code, why),
             }
@@ -78,11 +87,14 @@ impl Router {
         }
     }
 
-    fn ask(&mut self, query: Query, desk: Desk) {
+    fn go(&mut self, errand: Errand, desk: Desk) {
         let client = desk.first.client;
         // One of the requests before it may have ended everything.
         if self.seat_of(client).is_some() {
-            self.out.push(Output::Query(client, Box::new(query)));
+            self.out.push(match errand {
+                Errand::Query(query) => Output::Query(client, Box::new(query)),
+                Errand::Reload => Output::Reload(client),
+            });
             self.desks.insert(client, desk);
         }
     }
@@ -94,15 +106,27 @@ impl Router {
         if let Ok(found) = &found
             && !is_second
             && found.rows.iter().any(|row| self.is_overtaken(row))
-            && let Ok(Some(query)) = self.serve(&first)
+            && let Ok(Some(errand)) = self.serve(&first)
         {
-            return self.ask(query, Desk { first, is_second: true, waiting });
+            return self.go(errand, Desk { first, is_second: true, waiting });
         }
-        match self.concluded(&first, found) {
-            Ok(()) => {}
-            Err((code, why)) => self.refuse(client, &first.send_id, code, why),
+        if let Err((code, why)) = self.concluded(&first, found) {
+            self.refuse(client, &first.send_id, code, why);
         }
-        let mut waiting = waiting;
+        self.take_up_next(waiting);
+    }
+
+    /// The policy file was read again, and is in force if it is sound.
+    pub(in crate::router) fn reloaded(&mut self, client: ClientId, result: Result<(), String>) {
+        let Some(desk) = self.desks.remove(&client) else { return };
+        match result {
+            Ok(()) => self.respond(&desk.first, Asked::Reload.name(), &raw(&Empty {})),
+            Err(why) => self.refuse(client, &desk.first.send_id, NackCode::Invalid, why),
+        }
+        self.take_up_next(desk.waiting);
+    }
+
+    fn take_up_next(&mut self, mut waiting: VecDeque<Request>) {
         if let Some(next) = waiting.pop_front() {
             self.take_up(next, waiting);
         }
@@ -113,7 +137,7 @@ impl Router {
         let found = found.map_err(|why| {
             (NackCode::StoreFailed, format!("the store could not look it up: {why}"))
         })?;
-        let data = self.conclude(asked, found)?;
+        let data = self.conclude(first.client, asked, found)?;
         self.respond(first, asked.name(), &data);
         Ok(())
     }

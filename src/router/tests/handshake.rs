@@ -386,18 +386,10 @@ fn a_token_that_nobody_gave_takes_nothing_up() {
 }
 
 #[test]
-fn modes_that_are_not_served_yet_are_fatal() {
+fn a_mode_that_there_is_not_is_said() {
     check(
-        r#"a joins {"mode":"companion","companion_key":"k"}
-           b joins {"mode":"operator","auth":{"key":"k"}}
-           c joins {"mode":"boss"}"#,
+        r#"c joins {"mode":"boss"}"#,
         expect![[r#"
-            a joins {"mode":"companion","companion_key":"k"}
-                a < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"this daemon doesn't serve companion connections yet","ref":"h"}
-                a close Fault(Unauthorized)
-            b joins {"mode":"operator","auth":{"key":"k"}}
-                b < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"this daemon doesn't serve operator connections yet","ref":"h"}
-                b close Fault(Unauthorized)
             c joins {"mode":"boss"}
                 c < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: mode \"boss\" is not known","ref":"h"}
         "#]],

@@ -7,11 +7,11 @@ use expect_test::expect;
 #[test]
 fn a_messages_way_is_told_from_its_send_to_its_ack() {
     check(
-        r#"here: ann bob
+        r#"here: ann bob op
            bob goes
            disk holds
            ann>> Bob #t: hello
-           ann asks inbox {"of":"Bob"}
+           op asks inbox {"of":"Bob"}
            ann asks message {"id":"a1"}
            disk keeps
            ann asks message {"id":"a1"}
@@ -28,39 +28,39 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
            bob asks report {"id":"d1","state":"confirmed"}
            ann asks message {"id":"nobody's"}"#,
         expect![[r#"
-            here: ann bob
+            here: ann bob op
             bob goes
             disk holds
             ann>> Bob #t: hello
-            ann asks inbox {"of":"Bob"}
-                ann < DELIVER d2 @relay -> Ann seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"store"}]},"kind":"response"}
+            op asks inbox {"of":"Bob"}
+                op < DELIVER d2 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"store"}]},"kind":"response"}
             ann asks message {"id":"a1"}
             disk keeps
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-                ann < DELIVER d3 @relay -> Ann seq 2 {"body":"message","data":{"messages":[{"attempts":0,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"recipient"}]},"kind":"response"}
+                ann < DELIVER d3 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":0,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"recipient"}]},"kind":"response"}
             ann asks message {"id":"a1"}
-                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":0,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"recipient"}]},"kind":"response"}
+                ann < DELIVER d4 @relay -> Ann seq 2 {"body":"message","data":{"messages":[{"attempts":0,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"recipient"}]},"kind":"response"}
             bob joins
                 bob < WELCOME {"agent":"Bob"}
                 bob < DELIVER d1 Ann -> Bob #t seq 1 requires_ack true {"body":"hello"}
             bob asks report {"id":"d1","state":"injected","why":"typed"}
                 bob < DELIVER d5 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
             ann asks message {"id":"d1"}
-                ann < DELIVER d6 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"delivered","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d6 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"delivered","to":"Bob","topic":"t"}]},"kind":"response"}
             ann asks report {"id":"d1","state":"confirmed"}
                 ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"only its recipient reports about a delivery"}
             bob asks report {"id":"d1","state":"eaten"}
                 bob < NACK {"ack_id":"q","code":"INVALID","message":"the state of a report is one of waiting, injected, confirmed"}
             bob nacks d1 100
             ann asks message {"id":"a1"}
-                ann < DELIVER d7 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","until":1001100,"waits_for":"rest"}]},"kind":"response"}
+                ann < DELIVER d7 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","until":1001100,"waits_for":"rest"}]},"kind":"response"}
             wait 100
                 bob < DELIVER d1 Ann -> Bob #t seq 1 attempt 2 requires_ack true {"body":"hello"}
             bob acks d1
             ann asks message {"id":"a1"}
-                ann < DELIVER d8 @relay -> Ann seq 6 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
             bob asks report {"id":"d1","state":"confirmed"}
-                bob < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"3f54a8ed-55f7-4201-abde-43aaeb8ec471\" is known, or not any more"}
+                bob < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"0919022b-1953-4d92-982c-301a89d20975\" is known, or not any more"}
             ann asks message {"id":"nobody's"}
                 ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
         "#]],
@@ -70,20 +70,20 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
 #[test]
 fn what_a_message_waits_for_is_told() {
     check(
-        r#"here: ann
+        r#"here: ann op
            bob joins {"capabilities":{"ack":true,"max_inflight":1}}
            ann>> Bob: 1
            ann>> Bob: 2
            ann>> Bob: 3
            ann>> Bob #t: 4
            bob asks inbox
-           ann asks inbox {"of":"bob","limit":2}
-           ann asks inbox {"of":"bob","limit":2,"cursor":"2"}
+           op asks inbox {"of":"bob","limit":2}
+           op asks inbox {"of":"bob","limit":2,"cursor":"2"}
            bob acks d1
            bob nacks d2 1000
            bob asks inbox"#,
         expect![[r#"
-            here: ann
+            here: ann op
             bob joins {"capabilities":{"ack":true,"max_inflight":1}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
             ann>> Bob: 1
@@ -97,10 +97,10 @@ fn what_a_message_waits_for_is_told() {
                 ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
             bob asks inbox
                 bob < DELIVER d5 @relay -> Bob seq 1 {"body":"inbox","data":{"messages":[{"attempts":1,"body":"1","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"delivered","to":"Bob"},{"attempts":0,"body":"2","expires":87401000,"failures":0,"from":"Ann","id":"d2","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"window"},{"attempts":0,"body":"3","expires":87401000,"failures":0,"from":"Ann","id":"d3","send_id":"a3","seq":3,"state":"waiting","to":"Bob","waits_for":"turn"},{"attempts":0,"body":"4","expires":87401000,"failures":0,"from":"Ann","id":"d4","send_id":"a4","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"window"}]},"kind":"response"}
-            ann asks inbox {"of":"bob","limit":2}
-                ann < DELIVER d6 @relay -> Ann seq 1 {"body":"inbox","data":{"messages":[{"attempts":1,"body":"1","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"delivered","to":"Bob"},{"attempts":0,"body":"2","expires":87401000,"failures":0,"from":"Ann","id":"d2","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"window"}],"next_cursor":"2"},"kind":"response"}
-            ann asks inbox {"of":"bob","limit":2,"cursor":"2"}
-                ann < DELIVER d7 @relay -> Ann seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"3","expires":87401000,"failures":0,"from":"Ann","id":"d3","send_id":"a3","seq":3,"state":"waiting","to":"Bob","waits_for":"turn"},{"attempts":0,"body":"4","expires":87401000,"failures":0,"from":"Ann","id":"d4","send_id":"a4","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"window"}]},"kind":"response"}
+            op asks inbox {"of":"bob","limit":2}
+                op < DELIVER d6 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":1,"body":"1","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"delivered","to":"Bob"},{"attempts":0,"body":"2","expires":87401000,"failures":0,"from":"Ann","id":"d2","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"window"}],"next_cursor":"2"},"kind":"response"}
+            op asks inbox {"of":"bob","limit":2,"cursor":"2"}
+                op < DELIVER d7 @relay -> @operator seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"3","expires":87401000,"failures":0,"from":"Ann","id":"d3","send_id":"a3","seq":3,"state":"waiting","to":"Bob","waits_for":"turn"},{"attempts":0,"body":"4","expires":87401000,"failures":0,"from":"Ann","id":"d4","send_id":"a4","seq":1,"state":"waiting","to":"Bob","topic":"t","waits_for":"window"}]},"kind":"response"}
             bob acks d1
                 bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
             bob nacks d2 1000
@@ -114,22 +114,22 @@ fn what_a_message_waits_for_is_told() {
 #[test]
 fn a_dead_letter_comes_back_with_its_id_and_number() {
     check(
-        r#"here: ann bob
+        r#"here: ann bob op
            bob goes
            ann>> Bob 50ms: first
            ann>> Bob: second
            wait 50
-           ann asks dead-letters
+           op asks dead-letters
            disk shows
-           ann asks redeliver {"id":"a1"}
-           ann asks redeliver {"id":"a1"}
-           ann asks dead-letters
+           op asks redeliver {"id":"a1"}
+           op asks redeliver {"id":"a1"}
+           op asks dead-letters
            bob joins
            bob acks d1
-           ann asks redeliver {"id":"d1"}
-           ann asks redeliver {"id":"nobody's"}"#,
+           op asks redeliver {"id":"d1"}
+           op asks redeliver {"id":"nobody's"}"#,
         expect![[r#"
-            here: ann bob
+            here: ann bob op
             bob goes
             ann>> Bob 50ms: first
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
@@ -137,16 +137,16 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
                 ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
             wait 50
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-            ann asks dead-letters
-                ann < DELIVER d2 @relay -> Ann seq 1 {"body":"dead-letters","data":{"messages":[{"attempts":0,"body":"first","code":"EXPIRED","ended":1001050,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
+            op asks dead-letters
+                op < DELIVER d2 @relay -> @operator seq 1 {"body":"dead-letters","data":{"messages":[{"attempts":0,"body":"first","code":"EXPIRED","ended":1001050,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
             disk shows
-            ann asks redeliver {"id":"a1"}
+            op asks redeliver {"id":"a1"}
                 keep delivery 1 revived
-                ann < DELIVER d3 @relay -> Ann seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
-            ann asks redeliver {"id":"a1"}
-                ann < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
-            ann asks dead-letters
-                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
+                op < DELIVER d3 @relay -> @operator seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            op asks redeliver {"id":"a1"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
+            op asks dead-letters
+                op < DELIVER d4 @relay -> @operator seq 3 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
             bob joins
                 keep Bob here
                 keep session of agent 2 with []
@@ -157,10 +157,10 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
                 bob < DELIVER d5 Ann -> Bob seq 2 requires_ack true {"body":"second"}
             bob acks d1
                 keep delivery 1: Acknowledged
-            ann asks redeliver {"id":"d1"}
-                ann < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
-            ann asks redeliver {"id":"nobody's"}
-                ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
+            op asks redeliver {"id":"d1"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
+            op asks redeliver {"id":"nobody's"}
+                op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
         "#]],
     );
 }
@@ -169,21 +169,21 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
 fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
     check_with(
         Limits { ttl_ms: 100, ..Limits::default() },
-        r#"here: ann bob
+        r#"here: ann bob op
            bob goes
            ann>> Bob 50ms: hurry
            ann>> Bob 500ms: patience
            wait 500
-           ann asks redeliver {"id":"a1"}
-           ann asks redeliver {"id":"a2"}
+           op asks redeliver {"id":"a1"}
+           op asks redeliver {"id":"a2"}
            wait 99
            wait 1
            wait 399
-           ann asks inbox {"of":"Bob"}
+           op asks inbox {"of":"Bob"}
            wait 1
            ann asks message {"id":"a2"}"#,
         expect![[r#"
-            here: ann bob
+            here: ann bob op
             bob goes
             ann>> Bob 50ms: hurry
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
@@ -192,20 +192,20 @@ fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
             wait 500
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
                 ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-            ann asks redeliver {"id":"a1"}
-                ann < DELIVER d1 @relay -> Ann seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
-            ann asks redeliver {"id":"a2"}
-                ann < DELIVER d2 @relay -> Ann seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            op asks redeliver {"id":"a1"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            op asks redeliver {"id":"a2"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
             wait 99
             wait 1
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             wait 399
-            ann asks inbox {"of":"Bob"}
-                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"patience","expires":1002000,"failures":0,"from":"Ann","id":"d3","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"recipient"}]},"kind":"response"}
+            op asks inbox {"of":"Bob"}
+                op < DELIVER d4 @relay -> @operator seq 3 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"patience","expires":1002000,"failures":0,"from":"Ann","id":"d3","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"recipient"}]},"kind":"response"}
             wait 1
                 ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             ann asks message {"id":"a2"}
-                ann < DELIVER d5 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":0,"body":"patience","code":"EXPIRED","ended":1002000,"failures":0,"from":"Ann","id":"d3","send_id":"a2","seq":2,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
+                ann < DELIVER d5 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":0,"body":"patience","code":"EXPIRED","ended":1002000,"failures":0,"from":"Ann","id":"d3","send_id":"a2","seq":2,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
         "#]],
     );
 }
@@ -213,7 +213,7 @@ fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
 #[test]
 fn a_dead_letter_of_a_guest_who_is_gone_comes_back_and_its_stream_ends_with_it() {
     check(
-        r#"here: bob
+        r#"here: bob op
            bob goes
            gus joins {"mode":"guest"}
            gus>> Bob 50ms: one
@@ -222,16 +222,16 @@ fn a_dead_letter_of_a_guest_who_is_gone_comes_back_and_its_stream_ends_with_it()
            wait 50
            here: ann
            disk shows
-           ann asks redeliver {"id":"g1"}
-           ann asks redeliver {"id":"g2"}
+           op asks redeliver {"id":"g1"}
+           op asks redeliver {"id":"g2"}
            bob joins
            bob acks d3
            bob acks d4"#,
         expect![[r#"
-            here: bob
+            here: bob op
             bob goes
             gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+                gus < WELCOME {"agent":"@guest-3f55abeb","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
             gus>> Bob 50ms: one
                 gus < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
             gus>> Bob 50ms: two
@@ -240,21 +240,21 @@ fn a_dead_letter_of_a_guest_who_is_gone_comes_back_and_its_stream_ends_with_it()
             wait 50
             here: ann
             disk shows
-            ann asks redeliver {"id":"g1"}
-                keep stream 2→1 "" up to 0
+            op asks redeliver {"id":"g1"}
+                keep stream 3→1 "" up to 0
                 keep delivery 1 revived
-                ann < DELIVER d1 @relay -> Ann seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
-            ann asks redeliver {"id":"g2"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            op asks redeliver {"id":"g2"}
                 keep delivery 2 revived
-                ann < DELIVER d2 @relay -> Ann seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
             bob joins
                 keep Bob here
                 keep session of agent 1 with []
                 bob < WELCOME {"agent":"Bob"}
                 keep delivery 1: 1 attempts, 0 failures
-                bob < DELIVER d3 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"one"}
+                bob < DELIVER d3 @guest-3f55abeb -> Bob seq 1 requires_ack true {"body":"one"}
                 keep delivery 2: 1 attempts, 0 failures
-                bob < DELIVER d4 @guest-ef842070 -> Bob seq 2 requires_ack true {"body":"two"}
+                bob < DELIVER d4 @guest-3f55abeb -> Bob seq 2 requires_ack true {"body":"two"}
             bob acks d3
                 keep delivery 1: Acknowledged
             bob acks d4
@@ -269,14 +269,14 @@ fn a_dead_letter_needs_its_recipient_and_room() {
     let limits = Limits { queue_messages_max: 2, ..Limits::default() };
     check_with(
         limits,
-        r#"here: ann bob
+        r#"here: ann bob op
            bob goes
            ann>> Bob 50ms: one
            wait 50
            ann>> Bob: fills her half
-           ann asks redeliver {"id":"a1"}"#,
+           op asks redeliver {"id":"a1"}"#,
         expect![[r#"
-            here: ann bob
+            here: ann bob op
             bob goes
             ann>> Bob 50ms: one
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
@@ -284,30 +284,33 @@ fn a_dead_letter_needs_its_recipient_and_room() {
                 ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             ann>> Bob: fills her half
                 ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
-            ann asks redeliver {"id":"a1"}
-                ann < NACK {"ack_id":"q","code":"LIMIT","message":"Bob has no room: 1 messages are in its queue; try again later"}
+            op asks redeliver {"id":"a1"}
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"Bob has no room: 1 messages are in its queue; try again later"}
         "#]],
     );
     let limits = Limits { mailbox_days: 1, ttl_ms: 1 << 40, ..Limits::default() };
     check_with(
         limits,
-        r#"here: ann bob
+        r#"here: ann bob op
            bob goes
            ann>> Bob 50ms: one
            ann goes
            wait 90000000
            here: cid
-           cid asks redeliver {"id":"a1"}"#,
+           op asks redeliver {"id":"a1"}"#,
         expect![[r#"
-            here: ann bob
+            here: ann bob op
             bob goes
             ann>> Bob 50ms: one
                 ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
             ann goes
             wait 90000000
+                op < PING {}
+                op < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                op close Fault(HeartbeatTimeout)
+                op hang up
             here: cid
-            cid asks redeliver {"id":"a1"}
-                cid < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"the name Bob was forgotten, and its mail with it"}
+            op asks redeliver {"id":"a1"}
         "#]],
     );
 }
@@ -315,26 +318,23 @@ fn a_dead_letter_needs_its_recipient_and_room() {
 #[test]
 fn history_is_told_by_people_topic_and_words() {
     check(
-        r#"here: ann bob cid
-           gus joins {"mode":"guest"}
+        r#"here: ann bob cid op
            ann>> Bob: alpha
            bob acks d1
            bob>> Cid #t: beta
            cid>> Ann: gamma
            ann asks history
-           gus asks history {"limit":2}
-           gus asks history {"limit":2,"cursor":"2"}
-           gus asks history {"of":"bob","with":"CID"}
-           gus asks history {"topic":"t"}
-           gus asks history {"search":"gamma"}
-           gus asks history {"cursor":"x"}
-           gus asks history {"of":"all"}
-           gus asks inbox
-           ann asks inbox {"of":"Zoe"}"#,
+           op asks history {"limit":2}
+           op asks history {"limit":2,"cursor":"2"}
+           op asks history {"of":"bob","with":"CID"}
+           op asks history {"topic":"t"}
+           op asks history {"search":"gamma"}
+           op asks history {"cursor":"x"}
+           op asks history {"of":"all"}
+           op asks inbox
+           op asks inbox {"of":"Zoe"}"#,
         expect![[r#"
-            here: ann bob cid
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-09191889","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            here: ann bob cid op
             ann>> Bob: alpha
                 ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"alpha"}
@@ -347,24 +347,24 @@ fn history_is_told_by_people_topic_and_words() {
                 ann < DELIVER d3 Cid -> Ann seq 1 requires_ack true {"body":"gamma"}
             ann asks history
                 ann < DELIVER d4 @relay -> Ann seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"gamma","expires":87401000,"failures":0,"from":"Cid","id":"d3","send_id":"c1","seq":1,"state":"delivered","to":"Ann"},{"attempts":1,"body":"alpha","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
-            gus asks history {"limit":2}
-                gus < DELIVER d5 @relay -> @guest-09191889 seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"gamma","expires":87401000,"failures":0,"from":"Cid","id":"d3","send_id":"c1","seq":1,"state":"delivered","to":"Ann"},{"attempts":1,"body":"beta","expires":87401000,"failures":0,"from":"Bob","id":"d2","send_id":"b1","seq":1,"state":"delivered","to":"Cid","topic":"t"}],"next_cursor":"2"},"kind":"response"}
-            gus asks history {"limit":2,"cursor":"2"}
-                gus < DELIVER d6 @relay -> @guest-09191889 seq 2 {"body":"history","data":{"messages":[{"attempts":1,"body":"alpha","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
-            gus asks history {"of":"bob","with":"CID"}
-                gus < DELIVER d7 @relay -> @guest-09191889 seq 3 {"body":"history","data":{"messages":[{"attempts":1,"body":"beta","expires":87401000,"failures":0,"from":"Bob","id":"d2","send_id":"b1","seq":1,"state":"delivered","to":"Cid","topic":"t"}]},"kind":"response"}
-            gus asks history {"topic":"t"}
-                gus < DELIVER d8 @relay -> @guest-09191889 seq 4 {"body":"history","data":{"messages":[{"attempts":1,"body":"beta","expires":87401000,"failures":0,"from":"Bob","id":"d2","send_id":"b1","seq":1,"state":"delivered","to":"Cid","topic":"t"}]},"kind":"response"}
-            gus asks history {"search":"gamma"}
-                gus < DELIVER d9 @relay -> @guest-09191889 seq 5 {"body":"history","data":{"messages":[{"attempts":1,"body":"gamma","expires":87401000,"failures":0,"from":"Cid","id":"d3","send_id":"c1","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
-            gus asks history {"cursor":"x"}
-                gus < NACK {"ack_id":"q","code":"INVALID","message":"a cursor is the `next_cursor` of the page before it"}
-            gus asks history {"of":"all"}
-                gus < NACK {"ack_id":"q","code":"INVALID","message":"\"all\" is nobody's name: this name is reserved; choose another"}
-            gus asks inbox
-                gus < NACK {"ack_id":"q","code":"INVALID","message":"who has no name has no inbox: say whose in `of`"}
-            ann asks inbox {"of":"Zoe"}
-                ann < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here"}
+            op asks history {"limit":2}
+                op < DELIVER d5 @relay -> @operator seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"gamma","expires":87401000,"failures":0,"from":"Cid","id":"d3","send_id":"c1","seq":1,"state":"delivered","to":"Ann"},{"attempts":1,"body":"beta","expires":87401000,"failures":0,"from":"Bob","id":"d2","send_id":"b1","seq":1,"state":"delivered","to":"Cid","topic":"t"}],"next_cursor":"2"},"kind":"response"}
+            op asks history {"limit":2,"cursor":"2"}
+                op < DELIVER d6 @relay -> @operator seq 2 {"body":"history","data":{"messages":[{"attempts":1,"body":"alpha","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+            op asks history {"of":"bob","with":"CID"}
+                op < DELIVER d7 @relay -> @operator seq 3 {"body":"history","data":{"messages":[{"attempts":1,"body":"beta","expires":87401000,"failures":0,"from":"Bob","id":"d2","send_id":"b1","seq":1,"state":"delivered","to":"Cid","topic":"t"}]},"kind":"response"}
+            op asks history {"topic":"t"}
+                op < DELIVER d8 @relay -> @operator seq 4 {"body":"history","data":{"messages":[{"attempts":1,"body":"beta","expires":87401000,"failures":0,"from":"Bob","id":"d2","send_id":"b1","seq":1,"state":"delivered","to":"Cid","topic":"t"}]},"kind":"response"}
+            op asks history {"search":"gamma"}
+                op < DELIVER d9 @relay -> @operator seq 5 {"body":"history","data":{"messages":[{"attempts":1,"body":"gamma","expires":87401000,"failures":0,"from":"Cid","id":"d3","send_id":"c1","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
+            op asks history {"cursor":"x"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"a cursor is the `next_cursor` of the page before it"}
+            op asks history {"of":"all"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"\"all\" is nobody's name: this name is reserved; choose another"}
+            op asks inbox
+                op < NACK {"ack_id":"q","code":"INVALID","message":"who has no name has no inbox: say whose in `of`"}
+            op asks inbox {"of":"Zoe"}
+                op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here"}
         "#]],
     );
 }
@@ -372,29 +372,30 @@ fn history_is_told_by_people_topic_and_words() {
 #[test]
 fn requests_of_a_connection_are_answered_in_order_and_bounded() {
     check(
-        r#"here: ann bob
+        r#"here: ann bob op
            disk holds
+           op asks history
+           op asks agents {"limit":"x"}
+           op asks dead-letters
+           op asks tap
            ann asks history
-           ann asks agents {"limit":"x"}
-           ann asks dead-letters
-           ann asks tap
-           bob asks history
            bob goes
            disk keeps"#,
         expect![[r#"
-            here: ann bob
+            here: ann bob op
             disk holds
+            op asks history
+            op asks agents {"limit":"x"}
+            op asks dead-letters
+            op asks tap
             ann asks history
-            ann asks agents {"limit":"x"}
-            ann asks dead-letters
-            ann asks tap
-            bob asks history
             bob goes
             disk keeps
-                ann < DELIVER d1 @relay -> Ann seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
-                ann < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": invalid type: string \"x\", expected usize at line 1 column 12"}
-                ann < DELIVER d2 @relay -> Ann seq 2 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
-                ann < DELIVER d3 @relay -> Ann seq 3 {"body":"tap","data":{},"kind":"response"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": invalid type: string \"x\", expected usize at line 1 column 12"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
+                op < DELIVER d3 @relay -> @operator seq 3 {"body":"tap","data":{},"kind":"response"}
+                ann < DELIVER d4 @relay -> Ann seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
         "#]],
     );
     let long = format!("here: ann\nann asks history {{\"search\":\"{}\"}}", "x".repeat(2_048));
@@ -459,11 +460,11 @@ fn what_was_found_and_overtaken_is_looked_up_once_more() {
 fn an_answer_is_never_over_a_frame_and_what_is_too_long_comes_in_pieces() {
     let limits = Limits { frame_bytes_max: 8_192, ..Limits::default() };
     let long = "x".repeat(6_000);
-    let mut script = "here: ann bob\nbob goes\n".to_owned();
+    let mut script = "here: ann bob op\nbob goes\n".to_owned();
     for _ in 0..8 {
         script.push_str(&format!("ann>> Bob: {}\n", "x".repeat(1_500)));
     }
-    script.push_str(&format!("ann>> Bob: {long}\nann asks inbox {{\"of\":\"Bob\"}}\n"));
+    script.push_str(&format!("ann>> Bob: {long}\nop asks inbox {{\"of\":\"Bob\"}}\n"));
     script.push_str(
         "ann asks message {\"id\":\"a9\"}\nann asks message {\"id\":\"a9\",\"offset\":0}\n",
     );

@@ -76,9 +76,9 @@ fn what_is_not_served_is_refused() {
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
-                ann < NACK {"ack_id":"q1","code":"INVALID","message":"this daemon doesn't serve \"reload\" yet"}
+                ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
             ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap or stop"}
+                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap, reload or stop"}
             ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
                 ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
             ann says SEND id=q4 to=@relay {"kind":"request","body":7}
@@ -90,38 +90,38 @@ fn what_is_not_served_is_refused() {
 #[test]
 fn a_tap_sees_what_is_routed() {
     check(
-        r#"tom joins {"mode":"guest"}
-           tom says SEND id=q to=@relay {"kind":"request","body":"tap"}
+        r#"op joins
+           op says SEND id=q to=@relay {"kind":"request","body":"tap"}
            ann joins
            bob joins
            ann> Bob #t: one
            ann>> *: two
            ann> Zoe: not routed
            ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
-           tom goes
+           op goes
            ann> Bob: unseen"#,
         expect![[r#"
-            tom joins {"mode":"guest"}
-                tom < WELCOME {"agent":"@guest-e43fe68b","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            tom says SEND id=q to=@relay {"kind":"request","body":"tap"}
-                tom < DELIVER d1 @relay -> @guest-e43fe68b seq 1 {"body":"tap","data":{},"kind":"response"}
+            op joins
+                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             bob joins
                 bob < WELCOME {"agent":"Bob"}
             ann> Bob #t: one
-                tom < DELIVER d2 @relay -> @guest-e43fe68b seq 2 {"body":"","data":{"from":"Ann","id":"e09c0cb9-4c15-4d37-9d6b-7ee6a0d8a0a2","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
                 bob < DELIVER d3 Ann -> Bob #t seq 1 {"body":"one"}
             ann>> *: two
-                tom < DELIVER d4 @relay -> @guest-e43fe68b seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
+                op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
                 ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
                 bob < DELIVER d5 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"two"}
             ann> Zoe: not routed
                 ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
             ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
                 bob < DELIVER d6 Ann -> Bob seq 2 {"body":"kept  as it is"}
-                tom < DELIVER d7 @relay -> @guest-e43fe68b seq 4 {"body":"","data":{"from":"Ann","id":"cdda81ab-28f0-4884-933c-3ed4ca47fb08","payload":{"body":"kept  as it is"},"payload_meta":{"k":1},"recipients":1,"requires_ack":false,"send_id":"x","seq":2,"to":"Bob"},"kind":"tap"}
-            tom goes
+                op < DELIVER d7 @relay -> @operator seq 4 {"body":"","data":{"from":"Ann","id":"6b201737-74b6-4e65-80a6-4bcd7622c01a","payload":{"body":"kept  as it is"},"payload_meta":{"k":1},"recipients":1,"requires_ack":false,"send_id":"x","seq":2,"to":"Bob"},"kind":"tap"}
+            op goes
             ann> Bob: unseen
                 bob < DELIVER d8 Ann -> Bob seq 3 {"body":"unseen"}
         "#]],
@@ -132,59 +132,59 @@ fn a_tap_sees_what_is_routed() {
 fn a_slow_tap_loses_copies_is_told_and_hinders_nobody() {
     check_with(
         Limits { window_bytes: 1, ..Limits::default() },
-        r#"tom joins {"mode":"guest"}
-           tom says SEND id=q to=@relay {"kind":"request","body":"tap"}
-           tom stalls
+        r#"op joins
+           op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+           op stalls
            ann joins
            ann> Ann: 1
            ann> Ann: 2
            ann> Ann: 3
-           tom reads
+           op reads
            ann> Ann: 4"#,
         expect![[r#"
-            tom joins {"mode":"guest"}
-                tom < WELCOME {"agent":"@guest-e43fe68b","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            tom says SEND id=q to=@relay {"kind":"request","body":"tap"}
-                tom < DELIVER d1 @relay -> @guest-e43fe68b seq 1 {"body":"tap","data":{},"kind":"response"}
-            tom stalls
+            op joins
+                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+            op stalls
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann> Ann: 1
-                tom < DELIVER d2 @relay -> @guest-e43fe68b seq 2 {"body":"","data":{"from":"Ann","id":"37ac1312-8c00-4649-8eb8-a9a7b34c8fe8","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"ab553c19-4a6d-4e41-bc39-7408cc43e159","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
                 ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
             ann> Ann: 2
                 ann < DELIVER d4 Ann -> Ann seq 2 {"body":"2"}
             ann> Ann: 3
                 ann < DELIVER d5 Ann -> Ann seq 3 {"body":"3"}
-            tom reads
+            op reads
             ann> Ann: 4
                 ann < DELIVER d6 Ann -> Ann seq 4 {"body":"4"}
-                tom < DELIVER d7 @relay -> @guest-e43fe68b seq 3 {"body":"","data":{"from":"Ann","id":"0f5828f6-59eb-46a1-9fb9-61deecb8d05e","lost":2,"payload":{"body":"4"},"recipients":1,"requires_ack":false,"send_id":"a4","seq":4,"to":"Ann"},"kind":"tap"}
+                op < DELIVER d7 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"1ed43822-074f-4744-8adc-78441c375c02","lost":2,"payload":{"body":"4"},"recipients":1,"requires_ack":false,"send_id":"a4","seq":4,"to":"Ann"},"kind":"tap"}
         "#]],
     );
 }
 
 #[test]
-fn anyone_may_stop_the_daemon() {
+fn an_operator_may_stop_the_daemon() {
     check(
         r#"ann joins
-           gus joins {"mode":"guest"}
-           gus says SEND id=q to=@relay {"kind":"request","body":"stop"}
+           op joins
+           op says SEND id=q to=@relay {"kind":"request","body":"stop"}
            ann goes
-           gus goes"#,
+           op goes"#,
         expect![[r#"
             ann joins
                 ann < WELCOME {"agent":"Ann"}
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            gus says SEND id=q to=@relay {"kind":"request","body":"stop"}
-                gus < DELIVER d1 @relay -> @guest-ef842070 seq 1 {"body":"stop","data":{},"kind":"response"}
+            op joins
+                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            op says SEND id=q to=@relay {"kind":"request","body":"stop"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"stop","data":{},"kind":"response"}
                 ann < BYE {"reason":"stop"}
                 ann close Stopping
-                gus < BYE {"reason":"stop"}
-                gus close Stopping
+                op < BYE {"reason":"stop"}
+                op close Stopping
             ann goes
-            gus goes
+            op goes
                 stopped
         "#]],
     );

@@ -6,6 +6,7 @@
 //! here: ann bob                     all of them have joined, of which nothing is written down
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
+//! op joins                          the same, as an operator, with its key
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
 //! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
 //! ann raw BYTES                     a frame as it stands
@@ -22,6 +23,8 @@
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
 //! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
+//! policy PART; PART …               in force from now on: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
+//! op reread [WHY]                   the policy file was read again for her, or can't be
 //! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
@@ -37,10 +40,15 @@ use crate::{
         Moment, Now,
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
+        name::Name,
         payload::Capabilities,
         record::{Change, Query, oracle::Oracle},
+        secret::Secret,
     },
-    router::{ClientId, Frame, Input, Limits, Output, Router},
+    router::{
+        ClientId, Frame, Input, Limits, Output, Router,
+        policy::{Glob, Policy, Rule},
+    },
 };
 use expect_test::Expect;
 use serde_json::{Value, json};
@@ -106,6 +114,17 @@ struct World {
     transcript: String,
 }
 
+/// Who is an operator in a script, and what proves it.
+const OPERATOR: &str = "op";
+const OPERATOR_KEY: &str = "open";
+
+/// A machine that has operators.
+fn router(limits: &Limits, seed: u8) -> Router {
+    let mut router = Router::new(limits.clone(), [seed; 32]);
+    router.admit_operators(Secret::stated(OPERATOR_KEY).hash());
+    router
+}
+
 /// A change in few words.
 fn keep_text(change: &Change) -> String {
     match change {
@@ -153,7 +172,7 @@ struct Actor {
 impl World {
     fn new(limits: Limits) -> Self {
         Self {
-            router: Router::new(limits.clone(), [7; 32]),
+            router: router(&limits, 7),
             now: 1_000,
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -186,6 +205,7 @@ impl World {
             "disk" => self.disk(rest),
             "log" => self.log_shows = true,
             "crash" => self.crash(),
+            "policy" => self.handle(Input::Policy(policy(rest).into())),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
             _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
@@ -201,7 +221,7 @@ impl World {
             "connects" => self.connect(who),
             "joins" => {
                 self.connect(who);
-                let mut hello = json!({"agent": capitalized(who)});
+                let mut hello = hello_of(who);
                 merge(&mut hello, rest);
                 self.say(who, Kind::Hello, "h", "", &hello.to_string());
             }
@@ -233,14 +253,7 @@ impl World {
                 merge(&mut ack, more);
                 self.say(who, Kind::Ack, "a", "", &ack.to_string());
             }
-            "nacks" => {
-                let (id, ms) = rest.split_once(' ').unwrap_or((rest, ""));
-                let mut nack = json!({"ack_id": self.real_id(id), "code": "X", "message": "no"});
-                if let Ok(ms) = ms.parse::<u64>() {
-                    nack["retry_after_ms"] = json!(ms);
-                }
-                self.say(who, Kind::Nack, "n", "", &nack.to_string());
-            }
+            "nacks" => self.give_back(who, rest),
             "stalls" => self.clients.get_mut(who).unwrap().stalls = true,
             "reads" => {
                 self.clients.get_mut(who).unwrap().stalls = false;
@@ -251,6 +264,11 @@ impl World {
                 actor.unwritten -= bytes;
                 let id = actor.id;
                 self.handle(Input::Written(id, bytes));
+            }
+            "reread" => {
+                let read = if rest.is_empty() { Ok(()) } else { Err(rest.to_owned()) };
+                let id = self.clients[who].id;
+                self.handle(Input::Reloaded(id, read));
             }
             "goes" => {
                 let id = self.clients[who].id;
@@ -265,12 +283,25 @@ impl World {
         }
     }
 
+    fn give_back(&mut self, who: &str, rest: &str) {
+        let (id, ms) = rest.split_once(' ').unwrap_or((rest, ""));
+        let mut nack = json!({"ack_id": self.real_id(id), "code": "X", "message": "no"});
+        if let Ok(ms) = ms.parse::<u64>() {
+            nack["retry_after_ms"] = json!(ms);
+        }
+        self.say(who, Kind::Nack, "n", "", &nack.to_string());
+    }
+
     /// Joins in the usual way, for a transcript that is about what follows.
     fn seat(&mut self, who: &str) {
         let before = self.transcript.len();
         self.act(who, "joins");
         let said = self.transcript.split_off(before);
-        assert_eq!(said.trim(), format!("{who} < WELCOME {{\"agent\":\"{}\"}}", capitalized(who)));
+        let welcome = match who {
+            OPERATOR => format!("{who} < WELCOME {{\"agent\":\"@operator\""),
+            _ => format!("{who} < WELCOME {{\"agent\":\"{}\"}}", capitalized(who)),
+        };
+        assert!(said.trim().starts_with(&welcome), "{said}");
     }
 
     fn connect(&mut self, who: &str) {
@@ -422,7 +453,7 @@ impl World {
 
     /// Nobody is connected any more, and what was not kept is lost.
     fn crash(&mut self) {
-        self.router = Router::new(self.limits.clone(), [8; 32]);
+        self.router = router(&self.limits, 8);
         self.clients.clear();
         self.changes.clear();
         self.queries.clear();
@@ -468,6 +499,7 @@ impl World {
                 self.queries.push((*id, (**query).clone()));
                 return;
             }
+            Output::Reload(id) => format!("reload for {}", self.names[id]),
             Output::Stopped => "stopped".to_owned(),
         };
         writeln!(self.transcript, "    {text}").unwrap();
@@ -553,6 +585,35 @@ impl World {
     fn real_id(&self, short: &str) -> String {
         let found = self.ids.iter().find(|(_, name)| *name == short);
         found.map_or_else(|| short.to_owned(), |(id, _)| id.clone())
+    }
+}
+
+fn policy(parts: &str) -> Policy {
+    let mut policy = Policy::default();
+    for part in parts.split("; ") {
+        match *part.split(' ').collect::<Vec<_>>() {
+            ["key", name, key] => {
+                let name = Name::parse(name).unwrap();
+                policy.keys.insert(name, Secret::stated(key).hash());
+            }
+            ["rate", rate] => policy.per_pair_per_minute = rate.parse().ok(),
+            [from, to, topic, allow] => policy.rules.push(Rule {
+                from: Glob::name(from).unwrap(),
+                to: Glob::name(to).unwrap(),
+                topic: Glob::topic(topic).unwrap(),
+                allow: allow == "yes",
+                line: policy.rules.len() + 1,
+            }),
+            _ => panic!("no such part: {part}"),
+        }
+    }
+    policy
+}
+
+fn hello_of(who: &str) -> Value {
+    match who {
+        OPERATOR => json!({"mode": "operator", "auth": {"key": OPERATOR_KEY}}),
+        _ => json!({"agent": capitalized(who)}),
     }
 }
 

@@ -1,0 +1,109 @@
+//! As whom a command joins that states no name: as the operator; inside a wrapped agent as its companion.
+
+use super::{Failure, print::foreign_line};
+use crate::{
+    client::Settings,
+    config::is_absent,
+    daemon::operator_key,
+    protocol::{name::Name, secret::Secret},
+};
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The agent around this process.
+const AGENT: &str = "AGENT_RELAY_AGENT";
+
+/// The file that has its companions' key.
+const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
+
+/// The directory in the home for keys of agents, each in a file with the agent's name.
+const KEYS: &str = "keys";
+
+/// Who a command is.
+#[derive(Clone, Debug)]
+pub(super) enum Identity {
+    /// Somebody at a terminal of his own, or a program of his. The key is in this home, as soon as a
+    /// daemon has made it.
+    Person(PathBuf),
+    /// A command of this agent's.
+    Companion(String, Secret),
+}
+
+impl Identity {
+    /// Who this process is.
+    pub(super) fn of_process(home: &Path) -> Result<Self, Failure> {
+        let Some(agent) = agent_around() else { return Ok(Self::Person(home.to_owned())) };
+        Name::parse(&agent).map_err(|error| {
+            Failure::failed(format!("{AGENT} says {}: {error}", foreign_line(&agent)))
+        })?;
+        let file = env::var_os(KEY_FILE).filter(|file| !file.is_empty()).ok_or_else(|| {
+            Failure::failed(format!(
+                "{agent} has no key for its commands ({KEY_FILE} is not set); printing \
+                 `->relay:NAME <<<`, the text and `>>>` still works"
+            ))
+        })?;
+        let key = operator_key::read_file(Path::new(&file)).map_err(|error| {
+            Failure::failed(format!(
+                "this is not {agent}'s terminal any more, or not all of it is left: {}",
+                foreign_line(&error.to_string())
+            ))
+        })?;
+        Ok(Self::Companion(agent, key))
+    }
+
+    /// How it joins. Without the key that runs the place it is a guest, and may do what guests may.
+    pub(super) fn settings(&self, endpoint: &str) -> Settings {
+        match self {
+            Self::Companion(agent, key) => Settings::companion(endpoint, agent, key.clone()),
+            Self::Person(home) => match operator_key::read(home) {
+                Ok(key) => Settings::operator(endpoint, key),
+                Err(_) => Settings::guest(endpoint),
+            },
+        }
+    }
+}
+
+/// What proves a name that has a key: what is in the file that was named, or else in the home's own for
+/// that name, if there is one.
+pub(super) fn key_of(
+    home: &Path,
+    name: &str,
+    file: Option<&str>,
+) -> Result<Option<Secret>, Failure> {
+    let failed = |error: io::Error| Failure::failed(foreign_line(&error.to_string()));
+    if let Some(file) = file {
+        return operator_key::read_file(Path::new(file)).map(Some).map_err(failed);
+    }
+    match operator_key::read_file(&key_file(home, name)) {
+        Ok(key) => Ok(Some(key)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Where commands look for the key of a name.
+pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
+    home.join(KEYS).join(name)
+}
+
+/// The wrapped agent that this process is a part of.
+pub(super) fn agent_around() -> Option<String> {
+    let agent = env::var_os(AGENT).map(OsString::into_string)?;
+    let agent = agent.unwrap_or_else(|agent| agent.to_string_lossy().into_owned());
+    Some(agent).filter(|agent| !agent.is_empty())
+}
+
+/// Inside a wrapped agent nobody takes another name.
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+    match agent_around() {
+        Some(agent) if !agent.eq_ignore_ascii_case(name) => Err(Failure::usage(format!(
+            "inside {} commands speak for it alone: leave `--as {name}` out",
+            foreign_line(&agent)
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,64 @@
+//! The file with which an agent's own commands prove that they are: it lasts as long as the wrapper.
+
+use crate::protocol::{name::Name, secret::Secret};
+use platform::paths;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A file that goes with its maker.
+#[derive(Debug)]
+pub(super) struct KeyFile {
+    path: PathBuf,
+    key: Secret,
+}
+
+impl KeyFile {
+    /// Writes an agent's file, over one that an earlier wrapper of that name may have left.
+    pub(super) fn make(directory: &Path, name: &Name, key: &Secret) -> io::Result<Self> {
+        paths::make_private_dir(directory)?;
+        let path = directory.join(format!("{name}.key"));
+        let line = format!("{}\n", key.reveal());
+        paths::write_private_file(&path, line.as_bytes())?;
+        Ok(Self { path, key: key.clone() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        // Somebody else may have the name by now, and a file in this one's place.
+        let there = fs::read_to_string(&self.path);
+        let is_own = there.is_ok_and(|text| text.trim_end() == self.key.reveal());
+        if is_own && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!("{} stays: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, process};
+
+    #[test]
+    fn it_is_its_makers_alone_and_goes_with_it_unless_another_is_there() {
+        let directory = env::temp_dir().join(format!("ar-key-file-{}", process::id()));
+        let name = Name::parse("Ann").unwrap();
+        let make = |bits| KeyFile::make(&directory, &name, &Secret::from_random(bits)).unwrap();
+        let first = make([1; 32]);
+        let path = first.path().to_owned();
+        paths::check_private(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), "01".repeat(32));
+        let second = make([2; 32]);
+        drop(first);
+        assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), "02".repeat(32));
+        drop(second);
+        assert!(!path.exists());
+        fs::remove_dir(&directory).unwrap();
+    }
+}

@@ -1,0 +1,261 @@
+//! As whom commands speak, what proves it, and that no proof is ever told.
+
+use crate::{
+    commands::{Detached, err, out, run},
+    raw::Raw,
+    sandbox::{Sandbox, output, until},
+    terminal::Terminal,
+};
+use serde_json::{Value, json};
+use std::{fs, path::Path, process::Command};
+
+const DONE: i32 = 0;
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+
+/// The program under test, as a shell finds it.
+const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
+
+/// Makes a key for a name, puts its hash into force and gives the key back.
+fn keyed(sandbox: &Sandbox, name: &str) -> String {
+    let said = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
+    let made: Value = serde_json::from_str(&said).unwrap();
+    let text = format!("[[agent]]\nname = '{name}'\nkey = {}\n", made["hash"]);
+    fs::write(sandbox.home().join("policy.toml"), text).unwrap();
+    run(sandbox, &["policy", "reload"], DONE);
+    made["key"].as_str().unwrap().to_owned()
+}
+
+/// A file with a secret, which is its owner's alone.
+fn secret_file(path: &Path, text: &str) -> String {
+    platform::paths::make_private_dir(path.parent().unwrap()).unwrap();
+    platform::paths::write_private_file(path, format!("{text}\n").as_bytes()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Ann's key where commands look for it.
+fn put_key(sandbox: &Sandbox, key: &str) {
+    secret_file(&sandbox.home().join("keys").join("Ann"), key);
+}
+
+#[track_caller]
+fn hears(at: &mut Raw, from: &str, auth: &str, body: &str) -> Value {
+    let heard = at.expect("DELIVER");
+    at.acknowledge(&heard);
+    assert_eq!(
+        (&heard["from"], &heard["delivery"]["sender"]["auth"], &heard["payload"]["body"]),
+        (&json!(from), &json!(auth), &json!(body))
+    );
+    heard
+}
+
+#[test]
+fn a_command_is_the_operator_and_a_guest_without_the_key() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "Bob", "from who runs it"], DONE);
+    hears(&mut bob, "@operator", "operator", "from who runs it");
+
+    let key = sandbox.home().join("operator.key");
+    for other in [None, Some("0".repeat(64))] {
+        fs::remove_file(&key).unwrap();
+        if let Some(other) = other {
+            secret_file(&key, &other);
+        }
+        run(&sandbox, &["send", "Bob", "from whoever"], DONE);
+        let heard = bob.expect("DELIVER");
+        assert!(heard["from"].as_str().unwrap().starts_with("@guest-"), "{heard}");
+        assert!(out(&run(&sandbox, &["status"], DONE)).contains("the daemon is up"));
+        let refused = err(&run(&sandbox, &["dead-letters"], FAILED));
+        assert!(refused.contains("is for operators") && refused.contains("--home"), "{refused}");
+        if !key.exists() {
+            secret_file(&key, "");
+        }
+    }
+}
+
+#[test]
+fn a_keyed_name_is_for_who_has_its_key() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let key = keyed(&sandbox, "Ann");
+    let refused = err(&run(&sandbox, &["send", "--as", "Ann", "Bob", "hello"], FAILED));
+    assert!(refused.contains("policy.toml has a key for Ann"), "{refused}");
+
+    let file = secret_file(&sandbox.directory().join("ann.key"), &key);
+    let line = ["send", "--as", "Ann", "--key-file", &file, "Bob", "by its file"];
+    run(&sandbox, &line, DONE);
+    hears(&mut bob, "Ann", "key", "by its file");
+    put_key(&sandbox, &key);
+    run(&sandbox, &["send", "--as", "Ann", "Bob", "by the home"], DONE);
+    hears(&mut bob, "Ann", "key", "by the home");
+    let wrong = secret_file(&sandbox.directory().join("wrong.key"), &"1".repeat(64));
+    let line = ["listen", "--as", "Ann", "--key-file", &wrong];
+    assert!(err(&run(&sandbox, &line, FAILED)).contains("another key for Ann"));
+    let line = ["run", "-n", "Ann", "--key-file", "nowhere", "--", "sh"];
+    assert!(err(&run(&sandbox, &line, FAILED)).contains("read nowhere"));
+}
+
+#[test]
+fn inside_a_wrapped_agent_commands_speak_in_its_name_and_nothing_else() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let script = format!(
+        "echo 'from inside' | '{RELAY}' send Bob -; '{RELAY}' send --as ann Bob again; \
+         '{RELAY}' inbox; '{RELAY}' inbox --as Bob; '{RELAY}' tap; '{RELAY}' down; \
+         '{RELAY}' send --as Cid Bob no; '{RELAY}' listen --as Cid; echo over; read line"
+    );
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &script]);
+    let first = hears(&mut bob, "Ann", "companion", "from inside\n");
+    let second = hears(&mut bob, "Ann", "companion", "again");
+    assert_eq!((&first["delivery"]["seq"], &second["delivery"]["seq"]), (&json!(1), &json!(2)));
+    ann.wait_for("\nover\n");
+    let text = ann.text();
+    for said in [
+        "nothing waits for Ann",
+        "\"Bob\"'s mail is for operators",
+        "\"tap\" is for operators",
+        "\"stop\" is for operators",
+    ] {
+        assert!(text.replace('\n', "").contains(said), "{said} is not in {text}");
+    }
+    assert_eq!(text.replace('\n', "").matches("leave `--as Cid` out").count(), 2, "{text}");
+    let file = sandbox.home().join("run").join("Ann.key");
+    platform::paths::check_private(&file).unwrap();
+    ann.press("\r");
+    assert_eq!(ann.finish(), 0);
+    assert!(!file.exists());
+    assert_eq!(bob.fence(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_command_whose_agent_is_gone_says_so() {
+    let sandbox = Sandbox::new();
+    let file = secret_file(&sandbox.directory().join("old.key"), &"2".repeat(64));
+    let inside = |key_file: Option<&str>, line: &[&str]| {
+        let mut command = sandbox.command(line);
+        command.env("AGENT_RELAY_AGENT", "Ann");
+        if let Some(file) = key_file {
+            command.env("AGENT_RELAY_KEY_FILE", file);
+        }
+        let output = output(command);
+        (output.status.code().unwrap(), err(&output))
+    };
+    let line = ["send", "Bob", "hello"];
+    let (code, said) = inside(None, &line);
+    assert!(code == FAILED && said.contains("AGENT_RELAY_KEY_FILE is not set"), "{said}");
+    let (code, said) = inside(Some("nowhere"), &line);
+    assert!(code == FAILED && said.contains("read nowhere"), "{said}");
+    let (code, said) = inside(Some(&file), &line);
+    assert!(code == FAILED && said.contains("no agent Ann was ever here"), "{said}");
+    sandbox.join("Ann").leave();
+    let _bob = sandbox.join("Bob");
+    let (code, said) = inside(Some(&file), &line);
+    assert!(code == 3 && said.contains("AGENT_OFFLINE"), "{said}");
+    let (code, said) = inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
+    assert!(code == USAGE && said.contains("speak for it alone"), "{said}");
+}
+
+/// Everything in a directory but what is there to hold a secret.
+fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let name = path.display().to_string();
+        let is_secret = name.ends_with(".key") || directory.ends_with("keys");
+        if path.is_dir() {
+            all_files(&path, found);
+        } else if path.is_file() && !is_secret {
+            found.push((name, fs::read(&path).unwrap()));
+        }
+    }
+}
+
+/// What the system tells of processes of this sandbox, where it tells of any.
+fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let home = sandbox.home().display().to_string();
+    let mut count = 0;
+    for process in processes.map_while(Result::ok).map(|entry| entry.path()) {
+        let read = |name: &str| fs::read(process.join(name)).unwrap_or_default();
+        let (line, env) = (read("cmdline"), read("environ"));
+        if [&line, &env].iter().any(|bytes| contains(bytes, &home)) {
+            count += 1;
+            found.push((format!("{}/cmdline", process.display()), line));
+            found.push((format!("{}/environ", process.display()), env));
+        }
+    }
+    count
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn no_secret_is_ever_told() {
+    let sandbox = Sandbox::empty();
+    let trace = |mut command: Command| {
+        command.env("AGENT_RELAY_LOG", "trace");
+        output(command)
+    };
+    let detached = Detached(&sandbox);
+    assert!(trace(sandbox.command(["up"])).status.success());
+    let agent_key = keyed(&sandbox, "Ann");
+    put_key(&sandbox, &agent_key);
+    let mut bob = sandbox.connect();
+    let token = bob.hello("Bob")["resume_token"].as_str().unwrap().to_owned();
+    let script = format!("'{RELAY}' send Bob hi; '{RELAY}' status; echo ready; read line");
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &script]);
+    hears(&mut bob, "Ann", "companion", "hi");
+    ann.wait_for("\nready\n");
+
+    let read = |path: &str| fs::read_to_string(sandbox.home().join(path)).unwrap();
+    let [operator_key, companion_key] = ["operator.key", "run/Ann.key"].map(read);
+    let secrets = [&*operator_key, &companion_key, &agent_key, &token].map(str::trim_end);
+    // One that is used, one that is wrong, and one that is no good for what it is shown.
+    for (mode, key) in [("operator", &agent_key), ("operator", &token), ("guest", &agent_key)] {
+        let mut stranger = sandbox.connect();
+        stranger.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+            "payload": {"mode": mode, "auth": {"key": key}, "companion_key": key}}));
+        stranger.hear();
+    }
+    let mut again = sandbox.connect();
+    again.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": "Bob", "session": {"resume_token": token}}}));
+    let next = again.expect("WELCOME")["payload"]["resume_token"].as_str().unwrap().to_owned();
+    let mut thief = sandbox.connect();
+    thief.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": "Cid", "session": {"resume_token": token}}}));
+    thief.expect_code("ERROR", "RESUME_REJECTED");
+
+    let mut told = vec![("Ann's screen".to_owned(), ann.bytes())];
+    for line in [
+        &["status", "--json"][..],
+        &["agents", "--json"],
+        &["history", "--json"],
+        &["policy", "reload", "--json"],
+        &["policy", "check", sandbox.home().join("policy.toml").to_str().unwrap()],
+        &["send", "--as", "Ann", "--key-file", "nowhere", "Bob", "x"],
+        &["doctor", "--json"],
+    ] {
+        let said = trace(sandbox.command(line));
+        told.push((line.join(" "), [said.stdout, said.stderr].concat()));
+    }
+    let processes = all_processes(&sandbox, &mut told);
+    assert!(processes == 0 || processes >= 3, "the daemon, the wrapper and the shell");
+    ann.press("\r");
+    ann.finish();
+    run(&sandbox, &["down"], DONE);
+    until("the log is whole", || {
+        contains(&fs::read(sandbox.home().join("daemon.log")).unwrap(), "stopped")
+    });
+    all_files(sandbox.directory(), &mut told);
+    assert!(told.iter().any(|(name, bytes)| name.ends_with("relay.db") && !bytes.is_empty()));
+    for secret in secrets.into_iter().chain([&*next]) {
+        assert_eq!(secret.len(), 64);
+        for (what, bytes) in &told {
+            assert!(!contains(bytes, secret), "{what} tells a secret");
+        }
+    }
+    drop(detached);
+}
