@@ -117,6 +117,10 @@ impl Router {
         }
         let agent = self.roster.find(name.as_str());
         match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
+            #[cfg(test)]
+            Some(_) if self.has(super::sim::Canary::TwoOwners) => {
+                self.seat(id, name, hello.capabilities, Proof::Claim)?;
+            }
             Some((agent, older)) => self.contend(id, name, hello.capabilities, agent, older),
             None => self.seat(id, name, hello.capabilities, Proof::Claim)?,
         }

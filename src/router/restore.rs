@@ -1,5 +1,7 @@
 //! A new start from what an earlier daemon kept.
 
+#[cfg(test)]
+use super::sim::Canary;
 use super::{
     AgentKey, Output, Router, StreamKey,
     alarm::Alarm,
@@ -75,6 +77,10 @@ impl Router {
             self.restore_delivery(record, &image.messages, &mut places);
         }
         for (_, record) in image.doubles {
+            #[cfg(test)]
+            if self.has(Canary::ForgottenDoubles) {
+                continue;
+            }
             self.restore_double(&record, &places);
         }
         for (number, dead) in image.dead {
@@ -145,6 +151,8 @@ impl Router {
         });
         // Who is forgotten says nothing more, but all that was said may go out.
         let numbers = sender.map_or((0, u64::MAX), |_| (record.reserved, record.reserved));
+        #[cfg(test)]
+        let numbers = if self.has(Canary::ReusedNumbers) { (0, numbers.1) } else { numbers };
         let key = self.streams.open((from, record.from), to, record.topic.as_deref(), numbers);
         let stream = &mut self.streams[key];
         stream.number = record.number;
