@@ -33,6 +33,8 @@ pub(super) struct Person {
     heard: BTreeSet<usize>,
     /// The last number that it heard of each stream, by who says it on which topic.
     last: BTreeMap<(String, Option<String>), u64>,
+    /// Streams whose numbers began anew, while the library may still hold something of before.
+    renumbered: BTreeSet<(String, Option<String>)>,
     /// What it wants to hear again.
     given_back: BTreeSet<Uuid>,
     /// At-least-once SENDs without an answer.
@@ -70,6 +72,7 @@ impl Person {
             held: Vec::new(),
             heard: BTreeSet::new(),
             last: BTreeMap::new(),
+            renumbered: BTreeSet::new(),
             given_back: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             refused: Vec::new(),
@@ -130,9 +133,10 @@ impl Person {
             return Err(format!("{number} is heard twice by {who}, now as {id}"));
         }
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
+        let is_renumbered = self.renumbered.contains(&stream);
         let last = self.last.entry(stream).or_default();
         // What an earlier life acknowledged may come again when a crash has lost that.
-        if *last >= delivery.seq && !promises.acknowledged.contains(&id) {
+        if *last >= delivery.seq && !promises.acknowledged.contains(&id) && !is_renumbered {
             let seq = delivery.seq;
             return Err(format!("{number} is heard by {who} as {seq}, which is after {last}"));
         }
@@ -151,7 +155,7 @@ impl Person {
     /// The stream's numbers begin anew.
     pub(super) fn forgets(&mut self, (from, to, topic): &Stream) {
         if to == self.name {
-            self.last.remove(&(from.clone(), topic.clone()));
+            self.renumbered.insert((from.clone(), topic.clone()));
         }
     }
 }
