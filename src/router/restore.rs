@@ -231,7 +231,8 @@ impl Router {
             Standing::Taken { recipients: record.recipients, away, number, ticket: 0 }
         } else {
             let left = record.left.iter().filter_map(|agent| places.sender(*agent)).collect();
-            Standing::Partly { recipients: record.recipients.unwrap_or(0), left, number }
+            let recipients = record.recipients.unwrap_or(0);
+            Standing::Partly { recipients, left, number, ticket: 0 }
         };
         let open = places.open.get(&number).copied().unwrap_or(0);
         self.remember(sender, Content::from_fingerprint(record.fingerprint), standing, open);

@@ -177,7 +177,11 @@ impl Router {
         let before = content.and_then(|content| self.repeat_answer(said, content));
         let (had, number, recipients) = match before {
             Some(Standing::Taken { .. }) => return,
-            Some(Standing::Partly { recipients, number, left }) => (recipients, number, left),
+            // Nobody knows yet whether the others have it.
+            Some(Standing::Partly { left, ticket, .. }) if !self.ledger.is_kept(ticket) => {
+                return self.say_busy(said, 0, &left);
+            }
+            Some(Standing::Partly { recipients, number, left, .. }) => (recipients, number, left),
             None => (0, 0, self.recipients(said)),
         };
         let mut share = Share { had, number, ..Share::default() };
@@ -218,7 +222,8 @@ impl Router {
             self.say_busy(said, depth, &busy);
             if had + new > 0 {
                 let content = content.unwrap_or_else(|| Content::of(said.envelope));
-                let standing = Standing::Partly { recipients: had + new, left: busy, number };
+                let recipients = had + new;
+                let standing = Standing::Partly { recipients, left: busy, number, ticket: 0 };
                 self.note(said, content, standing, 0);
             }
         } else if let Some(content) = content {
@@ -244,7 +249,7 @@ impl Router {
         let standing = if is_done {
             Standing::Taken { recipients: Some(recipients), away: false, number, ticket }
         } else {
-            Standing::Partly { recipients, left: busy, number }
+            Standing::Partly { recipients, left: busy, number, ticket }
         };
         self.note(said, content, standing, new as u32);
     }
