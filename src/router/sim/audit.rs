@@ -1,7 +1,9 @@
 //! The machine's tables, added up anew: they agree with each other, and no bound is passed.
 
 use super::{Checked, Router, Stage, State, What};
-use crate::router::{AgentKey, client::Client, outbox::Load, roster::Agent, stream::Stream};
+use crate::router::{
+    AgentKey, client::Client, message::Message, outbox::Load, roster::Agent, stream::Stream,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Router {
@@ -99,7 +101,9 @@ impl Router {
             ensure(counted == *load, || format!("a share of {counted:?} is {load:?}"))?;
             let (messages, bytes) = (self.limits.queue_messages_max, self.limits.queue_bytes_max);
             let is_half = load.messages <= messages / 2 && load.bytes <= bytes / 2;
-            ensure(is_half || load.messages == 1, || format!("one sender has {load:?}"))?;
+            ensure(is_half || load.messages == 1, || {
+                format!("one sender has {load:?} in a queue")
+            })?;
             inside += load.bytes;
         }
         let queued: usize = self.roster.all().map(|agent| agent.outbox.total().messages).sum();
@@ -114,9 +118,11 @@ impl Router {
     fn audit_queue(&self, agent: &Agent) -> Checked {
         let (limits, total) = (&self.limits, agent.outbox.total());
         ensure(agent.outbox.is_consistent(), || "shares don't add up".into())?;
-        ensure(total.messages <= limits.queue_messages_max, || format!("{total:?} are queued"))?;
+        ensure(total.messages <= limits.queue_messages_max, || {
+            format!("{total:?} are in a queue")
+        })?;
         ensure(total.bytes <= limits.queue_bytes_max || total.messages == 1, || {
-            format!("{total:?} are queued")
+            format!("{total:?} are in a queue")
         })?;
         let on_way =
             agent.hears.iter().map(|stream| self.streams[*stream].on_way.len()).sum::<usize>();
@@ -145,7 +151,8 @@ impl Router {
         let ordered = stream.waiting.iter().is_sorted_by_key(|(seq, _)| *seq);
         ensure(ordered, || "what waits is out of order".into())?;
         let first = stream.waiting.front().map(|(_, key)| &self.messages[*key]);
-        let turn = first.filter(|first| !first.is_held()).map(|first| first.order);
+        let may_go = |first: &&Message| !first.is_held() && first.seq <= stream.reserved;
+        let turn = first.filter(may_go).map(|first| first.order);
         ensure(turn == stream.turn.map(|turn| turn.order), || "it is another's turn".into())?;
         let is_over = stream.is_orphan && stream.is_empty();
         ensure(!is_over, || "an orphaned stream stays".into())

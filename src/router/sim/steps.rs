@@ -184,10 +184,10 @@ impl World {
         let header =
             Header { to: said.to, topic: said.topic, ..Header::new(Kind::Send, &said.id, 1) };
         header.append_raw(&mut bytes, &[("payload", &said.payload), ("payload_meta", &meta)]);
-        self.note(format!(
-            "{} SEND {} to {:?} #{:?} ack {}",
-            said.from, said.id, said.to, said.topic, said.requires_ack
-        ));
+        self.note(|| {
+            let Said { id, from, to, topic, requires_ack, .. } = &said;
+            format!("{from} SEND {id} to {to:?} #{topic:?} ack {requires_ack}")
+        });
         self.handle(Input::Frame(id, &bytes[4..]))
     }
 
@@ -377,7 +377,8 @@ impl World {
     /// The daemon itself is stopped for a while.
     pub(super) fn sleep(&mut self) -> Checked {
         self.now += 1 + self.below(30_000) as u64;
-        self.note(format!("slept until {}", self.now));
+        let now = self.now;
+        self.note(|| format!("slept until {now}"));
         self.handle(Input::Tick)
     }
 

@@ -139,7 +139,7 @@ fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
          ann again";
     check_with(
         limits.clone(),
-        &format!("{script}\ndisk keeps"),
+        &format!("{script}\ndisk keeps\nann again"),
         expect![[r#"
         here: ann bob cid
         cid stalls
@@ -150,34 +150,62 @@ fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
             ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
         cid reads
         ann again
+            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
         disk keeps
             bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"all"}
+        ann again
             ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
             cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
     "#]],
     );
     check_with(
-        limits,
+        limits.clone(),
         &format!("{script}\ndisk fails\ndisk holds\nann again\ndisk keeps"),
         expect![[r#"
-        here: ann bob cid
-        cid stalls
-        ann> Cid: fills the half
-            cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
-        disk holds
-        ann>> *: all
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
-        cid reads
-        ann again
-        disk fails
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-        disk holds
-        ann again
-        disk keeps
-            ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
-            bob < DELIVER d2 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"all"}
-            cid < DELIVER d3 Ann -> Cid seq 3 originalTo "*" requires_ack true {"body":"all"}
-    "#]],
+            here: ann bob cid
+            cid stalls
+            ann> Cid: fills the half
+                cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
+            disk holds
+            ann>> *: all
+                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
+            cid reads
+            ann again
+                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+            disk fails
+            disk holds
+            ann again
+            disk keeps
+                ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"all"}
+                cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
+        "#]],
+    );
+    check_with(
+        limits,
+        &format!("{script}\ndisk keeps\ndisk holds\nann again\ndisk fails\nann again\ndisk keeps"),
+        expect![[r#"
+            here: ann bob cid
+            cid stalls
+            ann> Cid: fills the half
+                cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
+            disk holds
+            ann>> *: all
+                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
+            cid reads
+            ann again
+                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+            disk keeps
+                bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"all"}
+            disk holds
+            ann again
+            disk fails
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann again
+            disk keeps
+                ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
+                cid < DELIVER d3 Ann -> Cid seq 3 originalTo "*" requires_ack true {"body":"all"}
+        "#]],
     );
 }
 

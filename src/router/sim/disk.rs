@@ -1,0 +1,138 @@
+//! A disk: changes reach it in order and are kept after a while, some at a time. It fills up, fails, and
+//! loses in a crash what was not synced, or not all of that.
+
+use crate::protocol::{
+    Now,
+    record::{Change, DeliveryRecord, Image, oracle::Oracle},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+};
+use uuid::Uuid;
+
+/// How it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Health {
+    #[default]
+    Works,
+    /// No message finds room, all else does.
+    Full,
+    /// Nothing is written.
+    Fails,
+}
+
+/// What it says of the changes up to this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    Kept(u64),
+    Refused(u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    pub(super) health: Health,
+    pub(super) synced: Oracle,
+    /// Open deliveries that are synced.
+    pub(super) open: BTreeSet<u64>,
+    /// Deliveries that ever were synced, by the numbers of their messages' SENDs.
+    of_send: BTreeMap<Box<str>, BTreeSet<u64>>,
+    by_id: BTreeMap<Uuid, u64>,
+    /// Through, but not on the disk.
+    owed: Vec<Change>,
+    /// What each input gave rise to, while nothing is known of it.
+    waiting: VecDeque<Vec<Change>>,
+    /// Changes that were said, of this daemon.
+    said: u64,
+    /// Changes that it has reported.
+    through: u64,
+}
+
+impl Disk {
+    /// One input's changes.
+    pub(super) fn take(&mut self, changes: Vec<Change>) {
+        if !changes.is_empty() {
+            self.said += changes.len() as u64;
+            self.waiting.push_back(changes);
+        }
+    }
+
+    /// All that was said is synced.
+    pub(super) fn is_even(&self) -> bool {
+        self.waiting.is_empty() && self.owed.is_empty()
+    }
+
+    pub(super) fn behind(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// One transaction, of so many inputs.
+    pub(super) fn commit(&mut self, inputs: usize, now: Now) -> Option<Report> {
+        let group: Vec<_> =
+            self.waiting.drain(..inputs.min(self.waiting.len())).flatten().collect();
+        if group.is_empty() {
+            return None;
+        }
+        self.through += group.len() as u64;
+        let is_message = |change: &Change| matches!(change, Change::Taken(_));
+        let (messages, others): (Vec<_>, Vec<_>) = match self.health {
+            Health::Works => (Vec::new(), group),
+            _ => group.into_iter().partition(is_message),
+        };
+        if self.health == Health::Fails {
+            self.owed.extend(others);
+            return Some(Report::Refused(self.through));
+        }
+        self.sync(others, now);
+        let report = if messages.is_empty() { Report::Kept } else { Report::Refused };
+        Some(report(self.through))
+    }
+
+    fn sync(&mut self, changes: Vec<Change>, now: Now) {
+        for change in mem::take(&mut self.owed).into_iter().chain(changes) {
+            self.synced.apply(&change);
+            match change {
+                Change::Taken(taken) => {
+                    let of_send = self.of_send.entry(taken.message.send_id).or_default();
+                    for delivery in taken.deliveries {
+                        of_send.insert(delivery.number);
+                        self.open.insert(delivery.number);
+                        self.by_id.insert(delivery.id, delivery.number);
+                    }
+                }
+                Change::Ended { delivery, .. } => {
+                    self.open.remove(&delivery);
+                }
+                _ => {}
+            }
+        }
+        self.synced.clock.0 = now;
+    }
+
+    /// The daemon is gone. Of what nothing was reported, so many inputs' changes had reached the disk.
+    /// Gives back what was through and is lost.
+    pub(super) fn crash(&mut self, inputs: usize, now: Now) -> Vec<Change> {
+        let inputs = if self.health == Health::Works { inputs } else { 0 };
+        if inputs > 0 {
+            let reached = self.waiting.drain(..inputs.min(self.waiting.len())).flatten().collect();
+            self.sync(reached, now);
+        }
+        self.waiting.clear();
+        (self.said, self.through) = (0, 0);
+        mem::take(&mut self.owed)
+    }
+
+    pub(super) fn image(&self) -> Image {
+        self.synced.image()
+    }
+
+    pub(super) fn delivery(&self, id: Uuid) -> Option<(&DeliveryRecord, bool)> {
+        let row = self.synced.rows.get(self.by_id.get(&id)?)?;
+        Some((&row.delivery, row.ended.is_some()))
+    }
+
+    /// How many recipients of a SEND it has.
+    pub(super) fn recipients(&self, send_id: &str) -> u64 {
+        self.of_send.get(send_id).map_or(0, |numbers| numbers.len() as u64)
+    }
+}

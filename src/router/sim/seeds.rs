@@ -1,0 +1,101 @@
+//! Which worlds are looked into, on how many threads, and how one of them is seen again.
+//!
+//! `RELAY_SEEDS` and `RELAY_STEPS` say how many and for how long, `RELAY_SEED` looks into one alone and
+//! tells its story.
+
+use super::Checked;
+use std::{
+    collections::VecDeque,
+    num::NonZero,
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+/// What a plain `cargo test` looks into.
+pub(super) const SEEDS: u64 = 150;
+pub(super) const STEPS: usize = 200;
+
+const LINES: usize = 60;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Steps of each world.
+pub(super) fn steps() -> usize {
+    number("RELAY_STEPS").map_or(STEPS, |steps| steps as usize)
+}
+
+fn seeds() -> Range<u64> {
+    match number("RELAY_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("RELAY_SEEDS").unwrap_or(SEEDS),
+    }
+}
+
+/// How to come to a world again.
+fn replay(seed: u64, steps: usize) -> String {
+    format!("replay with RELAY_SEED={seed} RELAY_STEPS={steps}")
+}
+
+/// Lives through a world. What breaks a rule is lived through once more, to tell it.
+pub(super) fn tell(seed: u64, steps: usize, live: impl Fn(Story) -> Checked) -> Checked {
+    if number("RELAY_SEED").is_some() {
+        return live(Story::told());
+    }
+    live(Story::default()).or_else(|why| {
+        live(Story::told())?;
+        Err(format!("{why}, but not twice; {}", replay(seed, steps)))
+    })
+}
+
+/// What happened last, where somebody wants to know.
+#[derive(Debug, Default)]
+pub(super) struct Story(Option<VecDeque<String>>);
+
+impl Story {
+    fn told() -> Self {
+        Self(Some(VecDeque::new()))
+    }
+
+    pub(super) fn note(&mut self, now: u64, line: impl FnOnce() -> String) {
+        let Some(lines) = &mut self.0 else { return };
+        if lines.len() == LINES {
+            lines.pop_front();
+        }
+        lines.push_back(format!("{now:>7} {}", line()));
+    }
+
+    /// How to come here again, and the last lines.
+    pub(super) fn text(&self, seed: u64, steps: usize, test: &str) -> String {
+        let lines: Vec<_> = self.0.iter().flatten().map(String::as_str).collect();
+        let replay = replay(seed, steps);
+        format!("{replay} cargo test --lib {test}; the last lines:\n{}", lines.join("\n"))
+    }
+}
+
+/// Looks into all worlds that are asked for, with a thread for each core, until one breaks a rule.
+pub(super) fn look_into_all(run: impl Fn(u64, usize) -> Checked + Sync) {
+    let (seeds, steps) = (seeds(), steps());
+    let (next, failure) = (AtomicU64::new(seeds.start), Mutex::new(None));
+    let look = || {
+        while failure.lock().expect("nobody panics with it").is_none() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return;
+            }
+            if let Err(why) = run(seed, steps) {
+                failure.lock().expect("nobody panics with it").get_or_insert(why);
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(look))));
+    if let Some(failure) = failure.into_inner().expect("nobody panics with it") {
+        panic!("{failure}");
+    }
+}
