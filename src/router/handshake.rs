@@ -348,7 +348,8 @@ impl Router {
 
     fn welcome(&mut self, id: ClientId, agent: AgentKey, seat: Seat, resume_token: &Secret) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let (session_id, capabilities) = (seat.speaker.session.to_string(), seat.capabilities);
+        let Speaker { session, proof } = &seat.speaker;
+        let (session_id, proof, capabilities) = (session.to_string(), *proof, seat.capabilities);
         client.agent = Some(agent);
         client.heard = self.now.monotonic;
         client.stage = Stage::Member(Box::new(seat));
@@ -369,7 +370,7 @@ impl Router {
         self.answer(id, Kind::Welcome, &welcome);
         self.await_seat(id);
         self.hand_answers(id, agent);
-        self.log(id, "joined");
+        self.log(id, &format!("joined ({})", proof.as_str()));
         self.arm(id);
     }
 }

@@ -294,7 +294,7 @@ fn only_so_much_waits_for_a_session() {
                 ann < WELCOME {"agent":"Ann","session_id":"s1"}
                 ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
                 ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                log Ann (client 3): joined
+                log Ann (client 3): joined (token)
         "#]],
     );
 }

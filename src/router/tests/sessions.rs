@@ -94,40 +94,40 @@ fn a_token_is_good_once_for_its_name_and_for_some_time() {
             cid joins {"session":{"resume_token":"bob:1"}}
                 cid < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
                 cid < WELCOME {"agent":"Cid"}
-                log Cid (client 3): joined
+                log Cid (client 3): joined (claim)
             bob joins {"session":{"resume_token":"bob:1"}}
                 bob < WELCOME {"agent":"Bob","session_id":"s2"}
-                log Bob (client 4): joined
+                log Bob (client 4): joined (token)
             bob goes
                 log Bob (client 4): left
             bob joins {"session":{"resume_token":"bob:1"}}
                 log Bob: a token that was used came again; it may have been stolen
                 bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
                 bob < WELCOME {"agent":"Bob"}
-                log Bob (client 5): joined
+                log Bob (client 5): joined (claim)
             bob goes
                 log Bob (client 5): left
             bob joins {"session":{"resume_token":"bob:2"}}
                 bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
                 bob < WELCOME {"agent":"Bob"}
-                log Bob (client 6): joined
+                log Bob (client 6): joined (claim)
             bob goes
                 log Bob (client 6): left
             wait 999
             bob joins {"session":{"resume_token":"bob:4"}}
                 bob < WELCOME {"agent":"Bob","session_id":"s5"}
-                log Bob (client 7): joined
+                log Bob (client 7): joined (token)
             bob goes
                 log Bob (client 7): left
             wait 1000
             bob joins {"session":{"resume_token":"bob:5"}}
                 bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
                 bob < WELCOME {"agent":"Bob"}
-                log Bob (client 8): joined
+                log Bob (client 8): joined (claim)
             zoe joins {"session":{"resume_token":"made up"}}
                 zoe < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
                 zoe < WELCOME {"agent":"Zoe"}
-                log Zoe (client 9): joined
+                log Zoe (client 9): joined (claim)
         "#]],
     );
 }
