@@ -303,7 +303,7 @@ impl Router {
         if said.requires_ack && self.ledger.backlog() >= self.limits.backlog_max {
             return Verdict::Busy(agent.outbox.total().messages);
         }
-        let held = self.memory.total() + said.bytes;
+        let held = self.memory_held() + said.bytes;
         if held > self.limits.memory_bytes_max
             || !agent.outbox.has_room(&self.limits, said.from, said.bytes)
         {

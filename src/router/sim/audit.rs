@@ -1,7 +1,9 @@
 //! The machine's tables, added up anew: they agree with each other, and no bound is passed.
 
 use super::{Checked, Router, Stage, State, What};
-use crate::router::{AgentKey, client::Client, outbox::Load, roster::Agent, stream::Stream};
+use crate::router::{
+    AgentKey, client::Client, outbox::Load, roster::Agent, stream::Stream, topics,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Router {
@@ -40,7 +42,7 @@ impl Router {
 
     /// Who is here has one, its tokens lead to it, and what it has at hand is counted.
     fn audit_sessions(&self) -> Checked {
-        let (mut tokens, mut replay) = (0, 0);
+        let (mut tokens, mut replay, mut subscribed) = (0, 0, 0);
         for key in self.roster.keys() {
             let agent = &self.roster[key];
             let is_here = agent.client.is_some();
@@ -61,8 +63,13 @@ impl Router {
             })?;
             ensure(count <= self.limits.replay_messages_max, || format!("{count} are at hand"))?;
             replay += bytes;
+            subscribed += session.subscriptions.iter().map(topics::bytes_of).sum::<usize>();
         }
         ensure(tokens == self.tokens.len(), || format!("{tokens} tokens are good"))?;
+        let counted = self.subscriptions.bytes();
+        ensure(subscribed == counted, || {
+            format!("subscriptions take {subscribed}, not {counted}")
+        })?;
         ensure(replay == self.memory.replay, || format!("{replay} bytes are at hand"))
     }
 
@@ -161,6 +168,6 @@ impl Router {
     }
 }
 
-fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
+pub(super) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(why()) }
 }
