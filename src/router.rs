@@ -225,7 +225,7 @@ pub struct Router {
     canary: Option<sim::Canary>,
 }
 
-/// What counts against `memory_bytes_max`.
+/// What counts against `memory_bytes_max` beside subscriptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Memory {
     /// Queues, answers, and what contenders said.
@@ -289,6 +289,11 @@ impl Router {
             #[cfg(test)]
             canary: None,
         }
+    }
+
+    /// Everything that counts against `memory_bytes_max`.
+    const fn memory_held(&self) -> usize {
+        self.memory.total() + self.subscriptions.bytes()
     }
 
     /// What the driver wants `status` to say about the daemon around the machine: a JSON object.

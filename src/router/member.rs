@@ -5,6 +5,7 @@ use super::{
     alarm::Alarm,
     client::{Client, Handed, Seat, Stage, What},
     message::{Message, State},
+    topics,
 };
 use crate::protocol::{
     code::{ErrorCode, NackCode},
@@ -142,7 +143,7 @@ impl Router {
             .as_deref()
             .ok_or_else(|| (NackCode::Invalid, format!("{kind} names its topic in `topic`")))?;
         let pattern = Pattern::parse(topic).map_err(|why| (NackCode::Invalid, why.to_string()))?;
-        let Some(session) = self.roster[agent].session.as_deref_mut() else { return Ok(()) };
+        let Some(session) = self.roster[agent].session.as_deref() else { return Ok(()) };
         if self.ledger.backlog() >= self.limits.backlog_max {
             return Err((NackCode::Limit, format!("the store is behind; say {kind} again later")));
         }
@@ -155,17 +156,28 @@ impl Router {
                 ));
             }
             (Kind::Subscribe, None) => {
-                session.subscriptions.push(pattern.clone());
+                if !self.has_room_to_subscribe(&pattern) {
+                    let why = "the daemon has no memory for another subscription; try later";
+                    return Err((NackCode::Limit, why.into()));
+                }
                 self.subscriptions.add(&pattern, agent);
+                self.session_mut(agent).subscriptions.push(pattern);
             }
             (Kind::Unsubscribe, Some(place)) => {
-                session.subscriptions.swap_remove(place);
                 self.subscriptions.remove(&pattern, agent);
+                self.session_mut(agent).subscriptions.swap_remove(place);
             }
             _ => return Ok(()),
         }
         self.keep_session(agent);
         Ok(())
+    }
+
+    /// Half of the memory is for what is said, whatever is listened to.
+    pub(super) fn has_room_to_subscribe(&mut self, pattern: &Pattern) -> bool {
+        let (bytes, most) = (topics::bytes_of(pattern), self.limits.memory_bytes_max);
+        self.make_room(bytes);
+        self.subscriptions.bytes() + bytes <= most / 2 && self.memory_held() + bytes <= most
     }
 
     /// Bytes that were handed out have left.

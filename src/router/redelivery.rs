@@ -132,7 +132,7 @@ impl Router {
 
     fn room_again(&self, to: AgentKey, from: AgentKey, bytes: usize) -> Result<(), Refusal> {
         let agent = &self.roster[to];
-        let held = self.memory.total() + bytes;
+        let held = self.memory_held() + bytes;
         if held <= self.limits.memory_bytes_max && agent.outbox.has_room(&self.limits, from, bytes)
         {
             return Ok(());

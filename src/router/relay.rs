@@ -259,7 +259,7 @@ impl Router {
             guests: guests as u64,
             streams: self.streams.len() as u64,
             messages: self.messages.len() as u64,
-            memory_bytes: self.memory.total() as u64,
+            memory_bytes: self.memory_held() as u64,
             memory_bytes_max: self.limits.memory_bytes_max as u64,
             counts: self.counts,
             too_often: self.too_often.clone(),

@@ -97,7 +97,7 @@ impl Router {
     /// largest of it first.
     pub(super) fn make_room(&mut self, bytes: usize) {
         while self.memory.replay > 0
-            && self.memory.total() + bytes > self.limits.memory_bytes_max
+            && self.memory_held() + bytes > self.limits.memory_bytes_max
             && let Some(agent) = self.roster.most_replay()
         {
             self.drop_replay(agent);

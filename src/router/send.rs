@@ -401,7 +401,7 @@ impl Router {
             return Verdict::Refuse(NackCode::Limit, message);
         }
         let asking = said.asks.as_ref().map_or(0, asking::room_for);
-        let held = self.memory.total() + said.bytes + asking;
+        let held = self.memory_held() + said.bytes + asking;
         let has_room = agent.outbox.has_room(&self.limits, said.from, said.bytes);
         #[cfg(test)]
         let has_room = has_room || self.has(super::sim::Canary::CrowdedQueue);

@@ -113,6 +113,10 @@ impl Router {
         self.roster[agent].session.as_deref().expect("whoever asks knows that it has one")
     }
 
+    pub(super) fn session_mut(&mut self, agent: AgentKey) -> &mut Session {
+        self.roster[agent].session.as_deref_mut().expect("whoever asks knows that it has one")
+    }
+
     /// Hands an agent's session to the store, as it is now.
     pub(super) fn keep_session(&mut self, agent: AgentKey) {
         let agent = &self.roster[agent];

@@ -3,15 +3,31 @@
 use super::{AgentKey, hash::FastMap};
 use crate::protocol::topic::Pattern;
 
+/// What a subscription takes beside its text: its places in the tables, here and in its session.
+const PLACES_BYTES: usize = 192;
+
+/// What a subscription takes.
+pub(super) fn bytes_of(pattern: &Pattern) -> usize {
+    // The text is also a key.
+    2 * pattern.as_str().len() + PLACES_BYTES
+}
+
 /// Everybody's subscriptions: plain ones by their topic, those with wildcards in a row.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     plain: FastMap<Box<str>, Vec<AgentKey>>,
     wild: Vec<(Pattern, AgentKey)>,
+    bytes: usize,
 }
 
 impl Subscriptions {
+    /// What they take together.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn add(&mut self, pattern: &Pattern, agent: AgentKey) {
+        self.bytes += bytes_of(pattern);
         if pattern.is_literal() {
             self.plain.entry(pattern.as_str().into()).or_default().push(agent);
         } else {
@@ -20,14 +36,17 @@ impl Subscriptions {
     }
 
     pub(super) fn remove(&mut self, pattern: &Pattern, agent: AgentKey) {
+        let removed;
         if let Some(agents) = self.plain.get_mut(pattern.as_str()) {
-            agents.retain(|other| *other != agent);
+            removed = agents.extract_if(.., |other| *other == agent).count();
             if agents.is_empty() {
                 self.plain.remove(pattern.as_str());
             }
         } else {
-            self.wild.retain(|(other, who)| *who != agent || other != pattern);
+            let is_it = |(other, who): &mut (Pattern, AgentKey)| *who == agent && other == pattern;
+            removed = self.wild.extract_if(.., is_it).count();
         }
+        self.bytes -= removed * bytes_of(pattern);
     }
 
     /// Appends everyone who hears `topic`, each once.

@@ -9,3 +9,4 @@ mod floods;
 mod limits;
 mod paths;
 mod siege;
+mod tokens;

@@ -45,7 +45,9 @@ impl<'s> Listener<'s> {
             // A killed process may leave a piece of a line.
             while out.read_line(&mut line).is_ok_and(|count| count > 0) && line.ends_with('\n') {
                 let deliver: Value = serde_json::from_str(&line).unwrap();
-                scene.note(|seen| seen.hear("Rob", &deliver));
+                let is_again = scene.note(|seen| seen.hear("Rob", &deliver));
+                let attempt = deliver["delivery"]["attempt"].as_u64().unwrap_or(1);
+                assert!(!is_again || attempt > 1, "what comes again says so: {deliver}");
                 line.clear();
             }
         });
@@ -77,9 +79,7 @@ fn send(
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         suffer(&mut process);
         if wait(&mut process, "`agent-relay send`").success() {
-            scene.note(|seen| {
-                seen.accepted.insert(body);
-            });
+            scene.note(|seen| seen.accepted.insert(body));
         }
         if is_over.load(Ordering::Acquire) {
             return;

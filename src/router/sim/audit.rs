@@ -2,7 +2,7 @@
 
 use super::{Checked, Router, Stage, State, What};
 use crate::router::{
-    AgentKey, client::Client, message::Message, outbox::Load, roster::Agent, stream::Stream,
+    AgentKey, client::Client, message::Message, outbox::Load, roster::Agent, stream::Stream, topics,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ impl Router {
 
     /// Who is here has one, its tokens lead to it, and what it has at hand is counted.
     fn audit_sessions(&self) -> Checked {
-        let (mut tokens, mut replay) = (0, 0);
+        let (mut tokens, mut replay, mut subscribed) = (0, 0, 0);
         for key in self.roster.keys() {
             let agent = &self.roster[key];
             let is_here = agent.client.is_some();
@@ -63,8 +63,13 @@ impl Router {
             })?;
             ensure(count <= self.limits.replay_messages_max, || format!("{count} are at hand"))?;
             replay += bytes;
+            subscribed += session.subscriptions.iter().map(topics::bytes_of).sum::<usize>();
         }
         ensure(tokens == self.tokens.len(), || format!("{tokens} tokens are good"))?;
+        let counted = self.subscriptions.bytes();
+        ensure(subscribed == counted, || {
+            format!("subscriptions take {subscribed}, not {counted}")
+        })?;
         ensure(replay == self.memory.replay, || format!("{replay} bytes are at hand"))
     }
 
@@ -170,6 +175,6 @@ impl Router {
     }
 }
 
-fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
+pub(super) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(why()) }
 }

@@ -496,7 +496,9 @@ impl World {
                 }
                 Output::HangUp(id) => hung_up.push(id),
                 Output::Log(_) => {}
-                Output::Query(..) | Output::Stopped => return Err(format!("{output:?} to nobody")),
+                Output::Query(..) | Output::Reload(_) | Output::Stopped => {
+                    return Err(format!("{output:?} to nobody"));
+                }
             }
         }
         self.disk.take(changes);

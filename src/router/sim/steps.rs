@@ -1,6 +1,8 @@
 //! What the simulated clients do, and what happens to them.
 
-use super::{Actor, Checked, NAMES, PATTERNS, TOPICS, Tenure, World, limits, model::Said};
+use super::{
+    Actor, Checked, NAMES, PATTERNS, TOPICS, Tenure, World, audit::ensure, limits, model::Said,
+};
 use crate::{
     protocol::{
         code::{ErrorCode, Violation},
@@ -323,14 +325,21 @@ impl World {
         let pattern = PATTERNS[self.below(PATTERNS.len())];
         let kind = if self.one_in(3) { Kind::Unsubscribe } else { Kind::Subscribe };
         let name = self.actors[&id].name.clone().unwrap_or_default();
-        if let Some(Tenure { patterns, .. }) = self.tenures.get_mut(&name) {
-            match kind {
-                Kind::Unsubscribe => patterns.remove(pattern),
-                _ if patterns.len() < limits().subscriptions_max => patterns.insert(pattern),
-                _ => false,
-            };
-        }
-        self.say(id, Header { topic: Some(pattern), ..Header::new(kind, "t", 1) }, &json!({}))
+        self.say(id, Header { topic: Some(pattern), ..Header::new(kind, "t", 1) }, &json!({}))?;
+        let Some(Tenure { patterns, .. }) = self.tenures.get_mut(&name) else { return Ok(()) };
+        let parsed = Pattern::parse(pattern).expect("it is one");
+        let session = self.router.roster.find(&name).map(|agent| self.router.session_of(agent));
+        let is_taken = session.is_some_and(|session| session.subscriptions.contains(&parsed));
+        match kind {
+            Kind::Unsubscribe => patterns.remove(pattern),
+            _ if patterns.len() == limits().subscriptions_max => false,
+            _ if is_taken => patterns.insert(pattern),
+            _ => {
+                let is_full = !self.router.has_room_to_subscribe(&parsed);
+                return ensure(is_full, || format!("{name} may not hear {pattern}"));
+            }
+        };
+        Ok(())
     }
 
     /// What no good client says; nobody else may notice.

@@ -236,6 +236,57 @@ fn everything_together_is_bounded() {
 }
 
 #[test]
+fn subscriptions_take_half_of_the_memory_at_most() {
+    check_with(
+        Limits { memory_bytes_max: 3_200, ..Limits::default() },
+        &format!(
+            r#"here: ann bob
+               bob says SUBSCRIBE id=1 topic={long} {{}}
+               bob says SUBSCRIBE id=2 topic={long}.> {{}}
+               bob says SUBSCRIBE id=3 topic=a.* {{}}
+               bob says SUBSCRIBE id=4 topic={long} {{}}
+               ann> Bob: room
+               bob goes
+               cid joins
+               cid says SUBSCRIBE id=5 topic=b.* {{}}
+               bob joins
+               cid says SUBSCRIBE id=6 topic=b.* {{}}
+               cid says UNSUBSCRIBE id=7 topic=b.* {{}}
+               outside 3100
+               cid says SUBSCRIBE id=8 topic=b.* {{}}"#,
+            long = "t".repeat(250)
+        ),
+        expect![[r#"
+            here: ann bob
+            bob says SUBSCRIBE id=1 topic=tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt {}
+                bob < ACK {"ack_id":"1"}
+            bob says SUBSCRIBE id=2 topic=tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt.> {}
+                bob < ACK {"ack_id":"2"}
+            bob says SUBSCRIBE id=3 topic=a.* {}
+                bob < ACK {"ack_id":"3"}
+            bob says SUBSCRIBE id=4 topic=tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt {}
+                bob < ACK {"ack_id":"4"}
+            ann> Bob: room
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"room"}
+            bob goes
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            cid says SUBSCRIBE id=5 topic=b.* {}
+                cid < NACK {"ack_id":"5","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            cid says SUBSCRIBE id=6 topic=b.* {}
+                cid < ACK {"ack_id":"6"}
+            cid says UNSUBSCRIBE id=7 topic=b.* {}
+                cid < ACK {"ack_id":"7"}
+            outside 3100
+            cid says SUBSCRIBE id=8 topic=b.* {}
+                cid < NACK {"ack_id":"8","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
+        "#]],
+    );
+}
+
+#[test]
 fn a_window_keeps_the_order_of_what_waits() {
     check_with(
         Limits { window_bytes: 1, ..Limits::default() },

@@ -248,6 +248,79 @@ fn a_flood_of_resume_with_wrong_tokens() {
     withstands(&mut sandbox, &[&guesses, &guesses, &guesses_with_hello]);
 }
 
+/// As many as a daemon has to welcome, each with all it may listen to.
+#[test]
+fn five_hundred_with_all_their_subscriptions() {
+    const CLIENTS: usize = 500;
+    let files = platform::process::allow_open_files(4 * CLIENTS as u64).unwrap();
+    assert!(files >= 2 * CLIENTS as u64, "the system allows {files} open files");
+    let mut sandbox = Sandbox::with_config(&format!("{SMALL}heartbeat_ms = 60000\n"));
+    let listeners = |number: usize| {
+        move |siege: &Siege<'_>| {
+            let (mut foes, mut taken) = (Vec::new(), 0);
+            for place in (number..CLIENTS).step_by(2) {
+                let foe = siege.join(&format!("Listener-{place}"));
+                let topic = |topic: usize| format!("{topic:06}{}", "x".repeat(250));
+                let frames = (0..256).map(|at| {
+                    frame(
+                        &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0,
+                            "topic": topic(place * 256 + at), "payload": {}})
+                        .to_string(),
+                    )
+                });
+                let frames: Vec<_> = frames.collect();
+                for some in frames.chunks(32) {
+                    assert!(foe.say_bytes(&some.concat()) || !siege.goes_on());
+                    for _ in some {
+                        let Some(answer) = foe.hear() else { return };
+                        let is_full = answer["payload"]["code"] == "LIMIT";
+                        assert!(answer["type"] == "ACK" || is_full, "{answer}");
+                        taken += usize::from(!is_full);
+                    }
+                }
+                foes.push(foe);
+            }
+            assert!(taken > 256, "{taken} were taken");
+            siege.in_place();
+            siege.hold_out();
+        }
+    };
+    withstands(&mut sandbox, &[&listeners(0), &listeners(1)]);
+}
+
+/// They are who they say they are, only far too often.
+#[test]
+fn a_flood_of_resume_with_right_tokens() {
+    let mut sandbox = Sandbox::with_config(SMALL);
+    let returns = |name: &'static str| {
+        move |siege: &Siege<'_>| {
+            let (mut token, mut session) = (Value::Null, Value::Null);
+            for round in 0.. {
+                if round == 20 {
+                    siege.in_place();
+                }
+                let foe = siege.connect();
+                foe.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload":
+                    {"agent": name, "capabilities": {"resume": true},
+                     "session": {"resume_token": token}}}));
+                let Some(mut welcome) = foe.hear() else { break };
+                assert_eq!(welcome["type"], "WELCOME", "{welcome}");
+                let came = welcome["payload"]["session_id"].take();
+                assert!(round == 0 || came == session, "{came} is not {session}");
+                (session, token) = (came, welcome["payload"]["resume_token"].take());
+                let streams: Vec<_> = (0..100)
+                    .map(|peer| json!({"peer": format!("Peer-{peer}"), "topic": "", "last_seq": 0}))
+                    .collect();
+                foe.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
+                    "payload": {"session_id": session, "streams": streams}}));
+                let Some(sync) = foe.hear() else { break };
+                assert_eq!(sync["type"], "SYNC", "{sync}");
+            }
+        }
+    };
+    withstands(&mut sandbox, &[&returns("Often"), &returns("Again"), &returns("Always")]);
+}
+
 /// One sender has half of a queue, so that the other half is there for everyone else.
 #[test]
 fn a_flooder_and_a_quiet_sender_to_one_recipient() {

@@ -1,0 +1,70 @@
+//! Somebody else has the same token, and is as quick.
+
+use crate::{raw::Raw, sandbox::Sandbox, upgrade::Replaced};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, fs, sync::Barrier, thread};
+
+const RACES: usize = 20;
+
+fn hello(token: &Value) -> Value {
+    json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": "Bob",
+        "capabilities": {"resume": true}, "session": {"resume_token": token}}})
+}
+
+/// Both show it at once. What each is told.
+fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
+    let start = Barrier::new(2);
+    let run = || {
+        let mut racer = sandbox.connect();
+        start.wait();
+        racer.say(&hello(token));
+        let told = racer.hear().expect("an answer");
+        (racer, told)
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(run);
+        [run(), other.join().unwrap()]
+    })
+}
+
+/// One wins, and has all that was sent. The other is told, may say HELLO, and waits for the name.
+#[test]
+fn two_tokens_raced() {
+    let place = Replaced::new();
+    let sandbox = &place.0;
+    let mut ann = sandbox.join("Ann");
+    let mut bob = sandbox.connect();
+    bob.say(&hello(&Value::Null));
+    let mut welcome = bob.expect("WELCOME")["payload"].take();
+    let (mut older, mut heard) = (Some(bob), BTreeSet::new());
+    for round in 0..RACES {
+        ann.send("Bob", &round.to_string(), json!({"requires_ack": true}));
+        ann.expect("ACK");
+        if round % 2 == 0 {
+            // Else the winner takes a session over that is in use.
+            older = None;
+        }
+        let mut racers = race(sandbox, &welcome["resume_token"]);
+        racers.sort_by_key(|(_, told)| told["type"] == "ERROR");
+        let [(mut winner, mut won), (mut loser, lost)] = racers;
+        assert_eq!(won["type"], "WELCOME", "{won}");
+        assert_eq!(lost["payload"]["code"], "RESUME_REJECTED", "{lost}");
+        assert_eq!(lost["payload"]["fatal"], false, "{lost}");
+        assert_eq!(won["payload"]["session_id"], welcome["session_id"], "{won}");
+        welcome = won["payload"].take();
+        while !heard.contains(&round.to_string()) {
+            let deliver = winner.expect("DELIVER");
+            winner.acknowledge(&deliver);
+            heard.insert(deliver["payload"]["body"].as_str().unwrap().to_owned());
+        }
+        loser.say(&hello(&Value::Null));
+        // Who has it is asked whether it is there, and answers.
+        winner.fence();
+        loser.expect_code("ERROR", "NAME_IN_USE");
+        drop(older.replace(winner));
+    }
+    assert_eq!(heard.len(), RACES, "{heard:?}");
+    let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
+    let stolen = log.lines().filter(|line| line.contains("Bob: a token that was used came again"));
+    assert_eq!(stolen.count(), RACES, "{log}");
+}
