@@ -283,7 +283,7 @@ impl Router {
             return Err((NackCode::TooLarge, why));
         }
         self.make_room(bytes);
-        if self.memory.total() + bytes > self.limits.memory_bytes_max {
+        if self.memory_held() + bytes > self.limits.memory_bytes_max {
             let why = "the daemon has no room for the answer now; send it again later";
             return Err((NackCode::Limit, why.to_owned()));
         }
@@ -352,7 +352,7 @@ impl Router {
         session.answers.push(frame);
         let (most, mut dropped) = (self.limits.waiting_answers_bytes_max, 0);
         while (session.answers.frames.len() > 1 && session.answers.bytes() > most)
-            || self.memory.total() > self.limits.memory_bytes_max
+            || self.memory_held() > self.limits.memory_bytes_max
         {
             let Some(oldest) = session.answers.pop() else { break };
             self.memory.inside -= oldest.len();
