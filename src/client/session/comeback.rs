@@ -153,7 +153,7 @@ impl Comeback {
             let of = |place: &&StreamPlace| place.peer == delivery.from && place.topic == topic;
             let known = sync.streams.iter().find(of).and_then(|place| place.server_last_seq);
             set_key(&mut self.key, delivery);
-            known.is_some_and(|last| last < delivery.seq)
+            known == Some(0)
                 || self.places.get(&self.key).is_none_or(|place| delivery.seq <= place.last_seq)
         });
         rest

@@ -32,6 +32,15 @@ fn said(script: &Script, kind: &str) -> usize {
 }
 
 #[test]
+fn what_was_acknowledged_and_is_replayed_is_not_heard_again() {
+    let mut script = kept();
+    script.run("deliver d1 {\"seq\":1,\"requires_ack\":true}\ndeliver d2 {\"seq\":2,\"requires_ack\":true}\nack d1");
+    script.text.clear();
+    script.run("deliver d1 {\"seq\":1,\"attempt\":2}\ndeliver d2 {\"seq\":2,\"attempt\":2}");
+    assert!(!script.text.contains("hear"), "{}", script.text);
+}
+
+#[test]
 fn what_came_from_a_forgotten_sender_before_sync_is_heard() {
     let mut script = kept();
     script.run("deliver d1 {\"seq\":1} @guest-1\ndeliver d2 {\"seq\":1}");
