@@ -352,7 +352,7 @@ impl Router {
         session.answers.push(frame);
         let (most, mut dropped) = (self.limits.waiting_answers_bytes_max, 0);
         while (session.answers.frames.len() > 1 && session.answers.bytes() > most)
-            || self.memory_held() > self.limits.memory_bytes_max
+            || self.memory.total() + self.subscriptions.bytes() > self.limits.memory_bytes_max
         {
             let Some(oldest) = session.answers.pop() else { break };
             self.memory.inside -= oldest.len();
