@@ -115,6 +115,9 @@ struct World {
     /// Changes that the router said, and of these were kept.
     said: u64,
     kept: u64,
+    /// The disk keeps nothing for now; it keeps no messages.
+    is_held: bool,
+    is_full: bool,
     /// Who asked the store something.
     asked: Vec<ClientId>,
     is_stopped: bool,
@@ -131,6 +134,8 @@ impl World {
             outside: 0,
             said: 0,
             kept: 0,
+            is_held: false,
+            is_full: false,
             asked: Vec::new(),
             is_stopped: false,
         }
@@ -313,13 +318,18 @@ impl World {
     }
 
     fn trouble(&mut self, id: ClientId, how: u8) {
-        match how % 4 {
+        match how % 5 {
+            4 => {
+                self.is_held = how & 0x40 == 0x40;
+                self.is_full = how & 0x80 == 0x80;
+                self.keep();
+            }
             0 => self.handle(Input::Violated(id, Violation::new(ErrorCode::BadFrame, "no frame"))),
             1 => {
                 self.outside = usize::from(how) << 8;
                 self.handle(Input::Outside(self.outside));
             }
-            2 if how == 254 => self.handle(Input::Stop("upgrade")),
+            2 if how == 252 => self.handle(Input::Stop("upgrade")),
             2 => self.handle(Input::Tick),
             // Late words about who is gone, or never was.
             _ => {
@@ -359,7 +369,7 @@ impl World {
                 Output::Gate(id, is_open) => self.open_peer(id).is_gated = !is_open,
                 Output::Close(id, _) => self.open_peer(id).is_closed = true,
                 Output::HangUp(id) => self.known_peer(id).is_closed = true,
-                // What it is told to keep, it is told to be kept at once.
+                // Unless the disk holds it, what it is told to keep is kept at once.
                 Output::Keep(_) => self.said += 1,
                 Output::Query(id, _) => self.asked.push(id),
                 Output::Reload(id) => panic!("{id:?} is no operator"),
@@ -367,12 +377,21 @@ impl World {
                 Output::Stopped => self.is_stopped = true,
             }
         }
-        if self.kept < self.said {
-            self.kept = self.said;
-            self.handle(Input::Kept(self.kept));
-        }
+        self.keep();
         while let Some(id) = self.asked.pop() {
             self.handle(Input::Found(id, Ok(Found::default())));
+        }
+    }
+
+    fn keep(&mut self) {
+        if self.is_held || self.kept == self.said {
+            return;
+        }
+        self.kept = self.said;
+        if self.is_full {
+            self.handle(Input::Refused(self.kept, "no space left on device"));
+        } else {
+            self.handle(Input::Kept(self.kept));
         }
     }
 
@@ -438,6 +457,8 @@ impl World {
 
     /// Everybody goes, time passes, and nothing is left.
     fn forget_all(&mut self) {
+        (self.is_held, self.is_full) = (false, false);
+        self.keep();
         self.handle(Input::Outside(0));
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             self.disconnect(id);
