@@ -127,19 +127,21 @@ fn a_send_that_comes_again_while_it_is_kept_is_answered_with_it() {
     );
 }
 
+/// A broadcast that one had no room for comes again while the first of it is kept.
+const PARTLY: &str = "here: ann bob cid
+     cid stalls
+     ann> Cid: fills the half
+     disk holds
+     ann>> *: all
+     cid reads
+     ann again";
+
 #[test]
 fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
     let limits = Limits { queue_messages_max: 2, ..Limits::default() };
-    let script = "here: ann bob cid
-         cid stalls
-         ann> Cid: fills the half
-         disk holds
-         ann>> *: all
-         cid reads
-         ann again";
     check_with(
         limits.clone(),
-        &format!("{script}\ndisk keeps\nann again"),
+        &format!("{PARTLY}\ndisk keeps\nann again"),
         expect![[r#"
         here: ann bob cid
         cid stalls
@@ -159,8 +161,8 @@ fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
     "#]],
     );
     check_with(
-        limits.clone(),
-        &format!("{script}\ndisk fails\ndisk holds\nann again\ndisk keeps"),
+        limits,
+        &format!("{PARTLY}\ndisk fails\ndisk holds\nann again\ndisk keeps"),
         expect![[r#"
             here: ann bob cid
             cid stalls
@@ -181,9 +183,14 @@ fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
                 cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
         "#]],
     );
+}
+
+#[test]
+fn what_is_refused_of_a_broadcast_comes_again_alone() {
+    let limits = Limits { queue_messages_max: 2, ..Limits::default() };
     check_with(
         limits,
-        &format!("{script}\ndisk keeps\ndisk holds\nann again\ndisk fails\nann again\ndisk keeps"),
+        &format!("{PARTLY}\ndisk keeps\ndisk holds\nann again\ndisk fails\nann again\ndisk keeps"),
         expect![[r#"
             here: ann bob cid
             cid stalls
