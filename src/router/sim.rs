@@ -1,8 +1,10 @@
 //! A simulated world around the machine: clients that join twice, vanish, stall, flood and lie, and a
 //! clock that jumps.
 //!
-//! Everything comes from a seed, so a failure is replayed (see `seeds`). Beside the machine runs a model, which knows nothing of queues and windows: only which messages were taken and
-//! how each may end. After every step both are compared, and the machine's own tables are added up anew.
+//! Everything comes from a seed, so a failure is replayed (see `seeds`). Beside the machine runs a model,
+//! which knows nothing of queues and windows: only which messages were taken and how each may end. After
+//! every step both are compared, and the machine's own tables are added up anew. Here the disk keeps
+//! everything at once and the daemon lives; another world is `lasting`.
 //! A world ends in peace: everybody comes back, reads and acknowledges, and nothing may be left.
 
 mod audit;

@@ -174,8 +174,10 @@ impl Model {
         self.note_overtaken(client, key, order, &stream);
         let numbers = self.numbers.entry(stream).or_default();
         numbers.insert(order, seq);
-        let is_ordered = numbers.range(..order).all(|(_, before)| *before < seq)
-            && numbers.range(order + 1..).all(|(_, after)| *after > seq);
+        let (before, after) =
+            (numbers.range(..order).next_back(), numbers.range(order + 1..).next());
+        let is_ordered = before.is_none_or(|(_, before)| *before < seq)
+            && after.is_none_or(|(_, after)| *after > seq);
         is_ordered
             .then_some(())
             .ok_or_else(|| format!("{key:?} has a wrong seq {seq}: {numbers:?}"))
