@@ -1,7 +1,6 @@
 //! Whatever stands in a file of the home, it is read or refused with a sentence that says where.
 //!
-//! config.toml so far. The policy's file, and rows of the store, belong here (or into bodies of their
-//! own) as soon as something reads them.
+//! config.toml. The policy's file and the rows of the store have bodies of their own.
 
 use agent_relay::config::{Config, EndpointSources};
 use std::path::Path;

@@ -13,6 +13,10 @@ use rusqlite::{Connection, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
+/// No clock stands there, and nothing was counted so far: beyond it, sums would overflow.
+const MS_MAX: u64 = 1 << 48;
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// What was read.
 pub(super) struct Read {
     /// For the daemon.
@@ -54,7 +58,15 @@ pub(super) fn meta(connection: &Connection) -> Result<(Clock, Numbers), Trouble>
             message: number(row, 4)?,
             delivery: number(row, 5)?,
         };
-        Ok((Clock(Now { monotonic, unix_ms: number(row, 1)? }), last))
+        let unix_ms = number(row, 1)?;
+        let numbers = [last.agent, last.stream, last.message, last.delivery];
+        if monotonic.0 > MS_MAX || unix_ms > MS_MAX || numbers.into_iter().any(|it| it > NUMBER_MAX)
+        {
+            return Err(Trouble::Damaged(
+                "there is a time or a number in it that cannot be".into(),
+            ));
+        }
+        Ok((Clock(Now { monotonic, unix_ms }), last))
     })
 }
 
@@ -81,7 +93,11 @@ fn table<T>(
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
         let record = read(row)?;
-        records.push((key(&record), record));
+        let number = key(&record);
+        if number > NUMBER_MAX / 2 {
+            return Err(Trouble::Damaged("there is a number in it that cannot be".into()));
+        }
+        records.push((number, record));
     }
     Ok(records.into_iter().collect())
 }

@@ -89,12 +89,15 @@ pub(super) fn delivery(row: &Row<'_>) -> Result<(DeliveryRecord, Option<(Ending,
         stream: number(row, 2)?,
         to: number(row, 3)?,
         to_name: name(text(row, 4)?)?,
-        seq: number(row, 5)?,
+        seq: place(row, 5)?,
         id: Uuid::from_bytes(bytes(row, 6)?),
         expires: Moment(number(row, 7)?),
         attempts: row.get(8)?,
         failures: row.get(9)?,
     };
+    if delivery.seq == 0 {
+        return Err(damaged("a delivery without a place in its stream"));
+    }
     let ending = match row.get(10)? {
         OPEN => return Ok((delivery, None)),
         ACKNOWLEDGED => Ending::Acknowledged,
@@ -170,7 +173,7 @@ pub(super) fn stream(row: &Row<'_>) -> Result<StreamRecord, Trouble> {
         from: number(row, 1)?,
         to: number(row, 2)?,
         topic: topic.map(Into::into),
-        reserved: number(row, 4)?,
+        reserved: place(row, 4)?,
     })
 }
 
@@ -199,6 +202,15 @@ fn unpack(mut bytes: &[u8]) -> Result<Vec<Arc<str>>, Trouble> {
 
 pub(super) fn number(row: &Row<'_>, at: usize) -> Result<u64, Trouble> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
+}
+
+/// A number in a stream, from which it can still be counted on.
+fn place(row: &Row<'_>, at: usize) -> Result<u64, Trouble> {
+    let place = number(row, at)?;
+    if place > 1 << 62 {
+        return Err(damaged("a number that no stream comes to"));
+    }
+    Ok(place)
 }
 
 fn maybe(row: &Row<'_>, at: usize) -> Result<Option<u64>, Trouble> {

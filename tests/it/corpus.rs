@@ -10,8 +10,12 @@ mod envelope;
 mod files;
 #[path = "../../fuzz/bodies/frames.rs"]
 mod frames;
+#[path = "../../fuzz/bodies/policy.rs"]
+mod policy;
 #[path = "../../fuzz/bodies/router.rs"]
 mod router;
+#[path = "../../fuzz/bodies/rows.rs"]
+mod rows;
 #[path = "../../fuzz/bodies/screen.rs"]
 mod screen;
 
@@ -51,6 +55,16 @@ fn files() {
 }
 
 #[test]
+fn policy() {
+    all("policy", policy::run);
+}
+
+#[test]
+fn rows() {
+    all("rows", rows::run);
+}
+
+#[test]
 fn screen() {
     all("screen", screen::run);
 }
@@ -72,6 +86,7 @@ fn every_target_is_here() {
         names
     };
     let targets = names("fuzz_targets");
-    assert_eq!(targets, ["envelope", "files", "frames", "router", "screen"]);
+    let all = ["envelope", "files", "frames", "policy", "router", "rows", "screen"];
+    assert_eq!(targets, all);
     assert_eq!((names("bodies"), names("corpus")), (targets.clone(), targets));
 }

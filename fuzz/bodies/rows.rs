@@ -1,0 +1,211 @@
+//! Whatever stands in the rows of a store, it is opened or set aside, and what is in it then is whole: a
+//! daemon starts on it, answers, and finds nothing to complain of the next time.
+
+use agent_relay::{
+    protocol::{
+        Moment, Now,
+        record::{Change, Clock, Durability, Filter, Query},
+    },
+    router::{ClientId, Input, Limits, Output, Router},
+    store::{Job, Opened, Settings, Store},
+};
+use crossbeam_channel::bounded;
+use rusqlite::{Connection, params_from_iter, types::Value};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process,
+    sync::OnceLock,
+};
+
+/// Values of one input; more only take longer.
+const VALUES_MAX: usize = 32;
+
+/// Jobs that a store is given at once.
+const JOBS_MAX: usize = 4;
+
+const UNIX_MS: u64 = 1 << 40;
+
+/// Every input is a list of values, each with its table and column.
+pub(crate) fn run(bytes: &[u8]) {
+    let folder = Folder::new();
+    let path = folder.0.join("relay.db");
+    fs::write(&path, template()).expect("a temporary file");
+    damage(&path, bytes);
+    if let Ok(opened) = open(&path) {
+        go_on(opened);
+        let again = open(&path).expect("what was opened once is opened again");
+        assert!(again.remarks.is_empty(), "{:?}", again.remarks);
+    }
+}
+
+fn open(path: &Path) -> Result<Opened, String> {
+    let settings = Settings {
+        path: path.to_owned(),
+        durability: Durability::Process,
+        history_ms: 1 << 30,
+        bytes_max: 1 << 30,
+        doubles_max: 16,
+        dead_max: 16,
+    };
+    let opened = Store::open(settings, UNIX_MS);
+    opened.map_err(|error| error.to_string()).inspect_err(|why| assert!(why.len() > 8, "{why}"))
+}
+
+/// A daemon on it: its router starts and stops, and its store is asked for all that there is.
+fn go_on(opened: Opened) {
+    let now = Now { monotonic: opened.image.clock.moment_at(UNIX_MS), unix_ms: UNIX_MS };
+    let mut router = Router::new(Limits::default(), [7; 32]);
+    let mut changes = Changes::default();
+    changes.restore(&mut router, now, opened);
+    let (jobs, waiting) = bounded(JOBS_MAX);
+    for open in [true, false] {
+        let filter = Filter { search: Some("word".into()), ..Filter::default() };
+        let filter = if open { Filter::default() } else { filter };
+        jobs.send(Job::Query(1, Query::List(filter))).expect("it waits here");
+    }
+    changes.handle(&mut router, now, Input::Tick);
+    changes.handle(&mut router, now, Input::Stop("stop"));
+    let store = changes.store.take().expect("it was restored");
+    jobs.send(Job::Keep { changes: changes.said, clock: Clock(now) }).expect("it waits here");
+    drop(jobs);
+    store.run(&waiting, |_| {});
+}
+
+/// What a router has kept, and where.
+#[derive(Default)]
+struct Changes {
+    said: Vec<Change>,
+    store: Option<Store>,
+}
+
+impl Changes {
+    fn restore(&mut self, router: &mut Router, now: Now, opened: Opened) {
+        let mut out = Vec::new();
+        router.restore(now, opened.image, &mut out);
+        self.store = Some(opened.store);
+        self.keep(out);
+    }
+
+    fn handle(&mut self, router: &mut Router, now: Now, input: Input<'_>) {
+        let mut out = Vec::new();
+        router.handle(now, input, &mut out);
+        self.keep(out);
+    }
+
+    fn keep(&mut self, out: Vec<Output>) {
+        let kept = out.into_iter().filter_map(|output| match output {
+            Output::Keep(change) => Some(change),
+            _ => None,
+        });
+        self.said.extend(kept);
+    }
+}
+
+/// A store with something of everything in it.
+fn template() -> &'static [u8] {
+    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let folder = Folder::new();
+        let path = folder.0.join("relay.db");
+        let opened = open(&path).expect("a new store");
+        let now = Now { monotonic: Moment(1), unix_ms: UNIX_MS };
+        let mut router = Router::new(Limits::default(), [7; 32]);
+        let mut changes = Changes::default();
+        changes.restore(&mut router, now, opened);
+        for (id, frames) in [(1, BOB), (2, ANN)] {
+            changes.handle(&mut router, now, Input::Connected(ClientId(id)));
+            for frame in frames {
+                changes.handle(&mut router, now, Input::Frame(ClientId(id), frame.as_bytes()));
+                let said = changes.said.len() as u64;
+                changes.handle(&mut router, now, Input::Kept(said));
+            }
+        }
+        let (jobs, waiting) = bounded(JOBS_MAX);
+        let store = changes.store.take().expect("it was restored");
+        jobs.send(Job::Keep { changes: changes.said, clock: Clock(now) }).expect("it waits here");
+        drop(jobs);
+        store.run(&waiting, |_| {});
+        fs::read(&path).expect("the store's file")
+    })
+}
+
+const BOB: &[&str] = &[
+    r#"{"v":1,"type":"HELLO","id":"h","ts":1,"payload":{"agent":"Bob","capabilities":{"resume":true}}}"#,
+    r#"{"v":1,"type":"SUBSCRIBE","id":"s","ts":1,"topic":"news.*","payload":{}}"#,
+    r#"{"v":1,"type":"SUBSCRIBE","id":"s","ts":1,"topic":"word","payload":{}}"#,
+];
+
+const ANN: &[&str] = &[
+    r#"{"v":1,"type":"HELLO","id":"h","ts":1,"payload":{"agent":"Ann"}}"#,
+    r#"{"v":1,"type":"SEND","id":"m","ts":1,"to":"Bob","payload":{"body":"a word"},"payload_meta":{"requires_ack":true}}"#,
+    r#"{"v":1,"type":"SEND","id":"n","ts":1,"topic":"news.today","payload":{"body":"news"},"payload_meta":{"requires_ack":true}}"#,
+];
+
+/// Writes the input's values into all rows, or into new ones.
+fn damage(path: &Path, mut bytes: &[u8]) {
+    let connection = Connection::open(path).expect("SQLite's own file");
+    connection.execute_batch("PRAGMA synchronous = OFF").expect("it is ours alone");
+    let columns = columns(&connection);
+    for _ in 0..VALUES_MAX {
+        let Some(([at, kind], rest)) = bytes.split_first_chunk() else { return };
+        let (table, column) = &columns[usize::from(*at) % columns.len()];
+        let (value, rest) = value(*kind, rest);
+        bytes = rest;
+        // The value of another row, so that two are the same, or the input's own.
+        let sql = match kind >> 6 {
+            0 => format!("INSERT OR IGNORE INTO {table} SELECT * FROM {table} WHERE ?1 NOT NULL"),
+            _ => format!("UPDATE OR IGNORE {table} SET {column} = ?1"),
+        };
+        // What the schema doesn't allow isn't in a store either.
+        connection.execute(&sql, params_from_iter([value])).ok();
+    }
+}
+
+fn value(kind: u8, bytes: &[u8]) -> (Value, &[u8]) {
+    let (count, rest) = bytes.split_first().unwrap_or((&0, &[]));
+    let (taken, rest) = rest.split_at(usize::from(*count).min(rest.len()));
+    let number = || {
+        let mut eight = [0; 8];
+        let count = taken.len().min(8);
+        eight[..count].copy_from_slice(&taken[..count]);
+        i64::from_le_bytes(eight)
+    };
+    let value = match kind % 5 {
+        0 => Value::Null,
+        1 => Value::Integer(number()),
+        2 => Value::Integer(number().wrapping_neg()),
+        3 => Value::Text(String::from_utf8_lossy(taken).into_owned()),
+        _ => Value::Blob(taken.to_vec()),
+    };
+    (value, rest)
+}
+
+/// All columns of all tables of ours.
+fn columns(connection: &Connection) -> Vec<(String, String)> {
+    let sql = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
+               WHERE m.type = 'table' AND m.name NOT LIKE 'words%' ORDER BY m.name, c.cid";
+    let mut statement = connection.prepare(sql).expect("SQLite's own tables");
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.expect("a query without parameters").map(|row| row.expect("two names")).collect()
+}
+
+/// A temporary directory.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = env::temp_dir().join(format!("ar-rows-{}-{number}", process::id()));
+        fs::create_dir(&folder).expect("a temporary directory");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
