@@ -22,6 +22,9 @@ use std::collections::VecDeque;
 /// Numbers of a stream that are reserved at once.
 const BLOCK: u64 = 1_024;
 
+/// Changes of subscriptions that may wait at once.
+const SUBSCRIBING_MAX: usize = 2_048;
+
 /// How far a change is behind which something waits.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -31,6 +34,8 @@ pub(super) struct Ledger {
     kept: u64,
     /// In the order of the changes.
     line: VecDeque<(u64, Waiting)>,
+    /// Of these, changes of subscriptions.
+    subscribing: usize,
     /// The last numbers that were given.
     pub(super) last: Numbers,
 }
@@ -41,14 +46,21 @@ impl Ledger {
         self.said - self.kept
     }
 
+    /// Whether so many subscriptions are being kept that no other may be. Each says a whole session again,
+    /// and nothing else bounds what its connection says.
+    pub(super) const fn is_busy_subscribing(&self) -> bool {
+        self.subscribing >= SUBSCRIBING_MAX
+    }
+
     pub(super) const fn is_kept(&self, ticket: u64) -> bool {
         ticket <= self.kept
     }
 
     /// What comes next that waits for no change beyond `upto`.
     fn next_until(&mut self, upto: u64) -> Option<Waiting> {
-        let is_due = self.line.front().is_some_and(|(ticket, _)| *ticket <= upto);
-        if is_due { self.line.pop_front().map(|(_, waiting)| waiting) } else { None }
+        let (_, waiting) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
+        self.subscribing -= usize::from(matches!(waiting, Waiting::Subscribed(..)));
+        Some(waiting)
     }
 }
 
@@ -113,6 +125,7 @@ impl Router {
     }
 
     fn wait_for(&mut self, ticket: u64, waiting: Waiting) {
+        self.ledger.subscribing += usize::from(matches!(waiting, Waiting::Subscribed(..)));
         self.ledger.line.push_back((ticket, waiting));
     }
 

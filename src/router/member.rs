@@ -144,7 +144,7 @@ impl Router {
             .ok_or_else(|| (NackCode::Invalid, format!("{kind} names its topic in `topic`")))?;
         let pattern = Pattern::parse(topic).map_err(|why| (NackCode::Invalid, why.to_string()))?;
         let Some(session) = self.roster[agent].session.as_deref() else { return Ok(()) };
-        if self.ledger.backlog() >= self.limits.backlog_max {
+        if self.ledger.backlog() >= self.limits.backlog_max || self.ledger.is_busy_subscribing() {
             return Err((NackCode::Limit, format!("the store is behind; say {kind} again later")));
         }
         let place = session.subscriptions.iter().position(|other| *other == pattern);

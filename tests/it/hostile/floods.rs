@@ -248,6 +248,41 @@ fn a_flood_of_resume_with_wrong_tokens() {
     withstands(&mut sandbox, &[&guesses, &guesses, &guesses_with_hello]);
 }
 
+/// Each change of a session with many subscriptions says them all again to the store, which is slower.
+#[test]
+fn a_flood_of_changes_of_a_large_session() {
+    let mut sandbox = Sandbox::with_config(SMALL);
+    let fickle = |number: usize| {
+        move |siege: &Siege<'_>| {
+            let foe = siege.join(&format!("Fickle-{number}"));
+            let change = |kind: &str, topic: &str| {
+                frame(
+                    &json!({"v": 1, "type": kind, "id": "s", "ts": 0, "topic": topic,
+                        "payload": {}})
+                    .to_string(),
+                )
+            };
+            for place in 0..255 {
+                foe.say_bytes(&change("SUBSCRIBE", &format!("{place:03}{}", "x".repeat(250))));
+                foe.hear();
+            }
+            let both = [change("SUBSCRIBE", "t"), change("UNSUBSCRIBE", "t")].concat().repeat(500);
+            thread::scope(|scope| {
+                scope.spawn(|| while foe.hear().is_some() {});
+                for round in 0.. {
+                    if round == 20 {
+                        siege.in_place();
+                    }
+                    if !foe.say_bytes(&both) {
+                        break;
+                    }
+                }
+            });
+        }
+    };
+    withstands(&mut sandbox, &[&fickle(0), &fickle(1), &fickle(2)]);
+}
+
 /// As many as a daemon has to welcome, each with all it may listen to.
 #[test]
 fn five_hundred_with_all_their_subscriptions() {
