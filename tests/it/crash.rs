@@ -122,9 +122,7 @@ fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
 }
 
 impl Seen {
-    /// Whether it was heard before. What comes again says so, except that after a daemon's crash its
-    /// `attempt` may be one off.
-    pub(crate) fn hear(&mut self, reader: &str, deliver: &Value) -> bool {
+    pub(crate) fn hear(&mut self, reader: &str, deliver: &Value) {
         assert_eq!(deliver["type"], "DELIVER", "{deliver}");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (from, body, id) =
@@ -137,13 +135,14 @@ impl Seen {
         assert_eq!(*owner, body, "a number is used once: {deliver}");
         if let Some(before) = self.heard.insert(body.clone(), id.clone()) {
             assert_eq!(before, id, "a message has one DELIVER: {deliver}");
-            return true;
+            let attempt = deliver["delivery"]["attempt"].as_u64().unwrap_or(1);
+            assert!(attempt > 1, "what comes again says so: {deliver}");
+            return;
         }
         let number: u64 = body.rsplit(':').next().unwrap().parse().unwrap();
         let last = self.last.entry((reader.to_owned(), from)).or_default();
         assert!(*last < number, "{number} comes after {last}");
         *last = number;
-        false
     }
 }
 

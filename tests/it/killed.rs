@@ -45,9 +45,7 @@ impl<'s> Listener<'s> {
             // A killed process may leave a piece of a line.
             while out.read_line(&mut line).is_ok_and(|count| count > 0) && line.ends_with('\n') {
                 let deliver: Value = serde_json::from_str(&line).unwrap();
-                let is_again = scene.note(|seen| seen.hear("Rob", &deliver));
-                let attempt = deliver["delivery"]["attempt"].as_u64().unwrap_or(1);
-                assert!(!is_again || attempt > 1, "what comes again says so: {deliver}");
+                scene.note(|seen| seen.hear("Rob", &deliver));
                 line.clear();
             }
         });
