@@ -135,8 +135,9 @@ impl Person {
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
         let is_renumbered = self.renumbered.contains(&stream);
         let last = self.last.entry(stream).or_default();
-        // What an earlier life acknowledged may come again when a crash has lost that.
-        if *last >= delivery.seq && !promises.acknowledged.contains(&id) && !is_renumbered {
+        // What an earlier life acknowledged or refused may come again when a crash has lost that.
+        let was_over = promises.acknowledged.contains(&id) || promises.given_up.contains(&id);
+        if *last >= delivery.seq && !was_over && !is_renumbered {
             let seq = delivery.seq;
             return Err(format!("{number} is heard by {who} as {seq}, which is after {last}"));
         }
