@@ -22,6 +22,15 @@ use std::collections::VecDeque;
 /// Numbers of a stream that are reserved at once.
 const BLOCK: u64 = 1_024;
 
+/// Blocks at once, at the most.
+const BLOCKS_MAX: u64 = 1_024;
+
+/// How many of a stream's numbers are reserved at once after this one: a quarter of those that were used,
+/// in whole blocks. A disk takes its time, and a flood is not to catch up with it.
+fn ahead(seq: u64) -> u64 {
+    BLOCK * (1 + seq / (4 * BLOCK)).min(BLOCKS_MAX)
+}
+
 /// Changes of subscriptions that may wait at once.
 const SUBSCRIBING_MAX: usize = 2_048;
 
@@ -229,8 +238,9 @@ impl Router {
     /// The next number of a stream, which goes out once it is reserved.
     pub(super) fn next_seq(&mut self, key: StreamKey) -> u64 {
         let seq = self.streams[key].next_seq();
-        if seq + BLOCK / 2 > self.streams[key].asked {
-            self.reserve(key, seq + BLOCK - 1);
+        let ahead = ahead(seq);
+        if seq + ahead / 2 > self.streams[key].asked {
+            self.reserve(key, seq + ahead - 1);
         }
         seq
     }
@@ -435,5 +445,17 @@ impl Router {
         for key in off {
             self.record_attempt(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_numbers_were_used_the_more_are_reserved() {
+        assert_eq!([1, 513, 4_095].map(ahead), [BLOCK; 3]);
+        assert_eq!([4_096, 1 << 20].map(ahead), [2 * BLOCK, 257 * BLOCK]);
+        assert_eq!([1 << 30, 1 << 52].map(ahead), [BLOCKS_MAX * BLOCK; 2]);
     }
 }
