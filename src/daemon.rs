@@ -144,6 +144,8 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let opened = open_store(&settings)?;
     let operator_key = operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
+    // Before anybody is let in: whom the daemon has welcomed doesn't see it fail to start.
+    claim.announce()?;
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
     let held = Held::default();
@@ -172,7 +174,6 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let core = thread::Builder::new().name("router".into()).spawn(move || core.run(news))?;
     let readers = Readers::default();
     let mut acceptor = Acceptor::start(listener, readers.clone(), all.clone())?;
-    claim.announce()?;
     tracing::info!("listening at {}", claim.endpoint);
     ready(&claim.endpoint);
     acceptor = keep(acceptor, (&mut claim, &operator_key), &readers, &all, &router_ended);
