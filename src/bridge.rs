@@ -9,28 +9,31 @@ pub mod dialog;
 pub mod extract;
 pub mod inject;
 pub mod keys;
+mod mailbag;
 pub mod recipe;
 pub mod screen;
+mod source;
+pub mod transcript;
 mod typing;
 
 use crate::protocol::{Moment, deliver::Proof};
 use extract::{Extracted, Extractor, Message, SILENCE_MS};
 use keys::Line;
+use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use recipe::{Obstacle, Recipe, Spot};
+use source::Source;
 use std::collections::VecDeque;
+use transcript::Record;
 
-/// Messages that wait here before no more are wanted. Of those that are to be acknowledged the daemon
-/// sends fewer by itself.
-const MAIL_MAX: usize = 1000;
-/// And their bytes.
-const MAIL_BYTES_MAX: usize = 16 << 20;
 /// Keys that wait while a message is typed or the child doesn't read, in bytes. Beyond it the person's
 /// terminal isn't read from, and answers of a terminal stay with the screen, which has a bound for them.
 const KEYS_BYTES_MAX: usize = 64 << 10;
 /// Deliveries that are known to have been typed: for doubles, and for `[reply:ID]`.
 const TYPED_MAX: usize = 1024;
+/// Frames whose digits are remembered.
+const DRAWN_MAX: usize = 32;
 /// Senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
 /// Messages of the agent's that await the daemon's answer by name.
@@ -39,6 +42,8 @@ const UNANSWERED_MAX: usize = 4096;
 const COMPLAINTS_MAX: usize = 3;
 /// Where the recipe sees the end of a turn, it is over after so long without output.
 const IDLE_MS: u64 = 350;
+/// What keeps a message waiting for so long is worth a word to whoever asks.
+const LASTING_MS: u64 = 2000;
 /// How often something is tried that no input need announce.
 const RETRY_MS: u64 = 1000;
 
@@ -55,6 +60,8 @@ pub struct Settings {
     pub rows: usize,
     /// `->relay:Bob hello` counts, too.
     pub inline: bool,
+    /// What the agent says is read from the transcript that its program writes, not from the screen.
+    pub transcript: bool,
     /// Where the frames' digits come from.
     pub seed: [u8; 32],
 }
@@ -70,6 +77,8 @@ pub struct Mail {
     pub session: Option<String>,
     /// How the daemon knows the sender.
     pub auth: Option<Proof>,
+    /// It goes before others that wait.
+    pub urgent: bool,
     /// 2 or more where it comes again.
     pub attempt: u32,
     /// The text.
@@ -100,6 +109,10 @@ pub struct Said {
 /// Names one [`Said`] in its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u64);
+
+/// Names one file that may be the child's transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct File(pub u32);
 
 /// Everything that can happen.
 #[derive(Debug)]
@@ -134,6 +147,10 @@ pub enum Input<'a> {
     CutOff(String),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
     Written(usize),
+    /// This file is the child's transcript: the system says so.
+    Owned(File),
+    /// A file that may be the child's transcript goes on with this.
+    Recorded(File, Record),
     /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
     /// system says.
     Tick {
@@ -153,10 +170,23 @@ pub enum Output {
     Send(Number, Said),
     /// The delivery with this id has been typed and submitted.
     Acknowledge(String),
+    /// How far a delivery is, for whoever asks.
+    Report(String, Progress),
     /// The delivery can't be typed any more: give it back, to be delivered again.
     GiveBack(String),
     /// A line for the log.
     Log(String),
+}
+
+/// How far a delivery is on its way into the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is not typed yet, for this reason.
+    Waiting(Obstacle),
+    /// It was typed and submitted.
+    Injected,
+    /// The agent's own program has written down that it got it, word for word.
+    Confirmed,
 }
 
 /// How it stands.
@@ -178,6 +208,7 @@ pub struct Bridge {
     attached: bool,
     random: ChaCha20Rng,
     extractor: Extractor,
+    source: Source,
     line: Line,
     started: Option<Moment>,
     printed_at: Option<Moment>,
@@ -186,13 +217,16 @@ pub struct Bridge {
     /// When to try again what only a [`Input::Tick`] can find possible.
     retry_at: Option<Moment>,
     turn: Turn,
-    mail: VecDeque<Mail>,
-    mail_bytes: usize,
+    mail: Mailbag,
+    /// Why nothing is typed, and since when.
+    obstacle: Option<(Obstacle, Moment)>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
     handed_out: u64,
     written: u64,
     typed: VecDeque<String>,
+    /// The digits of the last frames, and the deliveries in them.
+    drawn: VecDeque<(String, Option<String>)>,
     senders: VecDeque<(String, String)>,
     unanswered: VecDeque<(Number, String)>,
     next: u64,
@@ -253,6 +287,7 @@ impl Bridge {
             attached: settings.attached,
             random: ChaCha20Rng::from_seed(settings.seed),
             extractor,
+            source: Source::new(settings),
             line: Line::default(),
             started: None,
             printed_at: None,
@@ -260,13 +295,14 @@ impl Bridge {
             submitted_at: None,
             retry_at: None,
             turn: Turn::default(),
-            mail: VecDeque::new(),
-            mail_bytes: 0,
+            mail: Mailbag::default(),
+            obstacle: None,
             injection: None,
             held_keys: Vec::new(),
             handed_out: 0,
             written: 0,
             typed: VecDeque::new(),
+            drawn: VecDeque::new(),
             senders: VecDeque::new(),
             unanswered: VecDeque::new(),
             next: 0,
@@ -290,6 +326,8 @@ impl Bridge {
             Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
             Input::Written(bytes) => self.was_written(now, bytes, out),
+            Input::Owned(file) => self.owned(now, file, out),
+            Input::Recorded(file, record) => self.recorded(now, file, record, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
             Input::ChildGone => self.child_gone(now, out),
         }
@@ -306,7 +344,8 @@ impl Bridge {
             Stage::Text | Stage::Submit => None,
         });
         let extractor = self.extractor.deadline();
-        [enter, extractor, self.turn_ends_at(), self.inject_at()].into_iter().flatten().min()
+        let all = [enter, extractor, self.turn_ends_at(), self.inject_at(), self.source.deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// Whether there is room for more keys; until then the person's terminal is left alone.
@@ -319,7 +358,7 @@ impl Bridge {
     /// sender.
     #[must_use]
     pub fn wants_mail(&self) -> bool {
-        self.mail.len() < MAIL_MAX && self.mail_bytes < MAIL_BYTES_MAX
+        !self.mail.is_full()
     }
 
     /// What the child's bytes have painted.
@@ -334,7 +373,7 @@ impl Bridge {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
         let why = match self.injection {
             Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
-            None => self.state.why.filter(|_| waiting > 0),
+            None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
         };
         State { waiting, why, ..self.state.clone() }
     }
@@ -350,7 +389,7 @@ impl Bridge {
         if !self.line.is_known_empty() {
             self.line.see(&recipe::before(self.extractor.screen()));
         }
-        self.extracted(found, out);
+        self.shown(now, found, out);
     }
 
     /// Tells the child what it asks its terminal, where no real one does.
@@ -386,7 +425,7 @@ impl Bridge {
     fn resized(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Output>) {
         let mut found = Vec::new();
         self.extractor.resize(now, columns, rows, &mut found);
-        self.extracted(found, out);
+        self.shown(now, found, out);
     }
 
     fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
@@ -397,11 +436,10 @@ impl Bridge {
         if self.typed.contains(&mail.id) {
             return out.push(Output::Acknowledge(mail.id));
         }
-        if current || self.mail.iter().any(|waiting| waiting.id == mail.id) {
+        if current || self.mail.holds(&mail.id) {
             return;
         }
-        self.mail_bytes += mail.body.len();
-        self.mail.push_back(mail);
+        self.mail.push(mail);
         self.retry_at = None;
     }
 
@@ -455,13 +493,13 @@ impl Bridge {
         }
         let mut found = Vec::new();
         self.extractor.finish(now, &mut found);
-        self.extracted(found, out);
+        self.shown(now, found, out);
         let current = self.injection.take().and_then(|injection| match injection.item {
             Item::Mail(mail) => Some(mail),
             Item::Complaints => None,
         });
-        out.extend(current.into_iter().chain(self.mail.drain(..)).map(|m| Output::GiveBack(m.id)));
-        self.mail_bytes = 0;
+        let rest = std::iter::from_fn(|| self.mail.pop());
+        out.extend(current.into_iter().chain(rest).map(|mail| Output::GiveBack(mail.id)));
     }
 
     fn tick(&mut self, now: Moment, foreground: Option<bool>, out: &mut Vec<Output>) {
@@ -476,7 +514,8 @@ impl Bridge {
             self.turn.told = false;
             self.extractor.turn_over(now, &mut found);
         }
-        self.extracted(found, out);
+        self.shown(now, found, out);
+        self.miss_transcript(now, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }
@@ -487,6 +526,14 @@ impl Bridge {
 
 /// Extraction: what the agent says.
 impl Bridge {
+    /// The screen shows something. Where a transcript is read, it says so better.
+    fn shown(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
+        match self.source.reads_screen() {
+            true => self.extracted(found, out),
+            false => self.source.saw(now, &found),
+        }
+    }
+
     fn extracted(&mut self, found: Vec<Extracted>, out: &mut Vec<Output>) {
         for extracted in found {
             match extracted {
@@ -572,6 +619,6 @@ impl Turn {
 }
 
 #[cfg(test)]
-mod tests;
+mod script;
 #[cfg(test)]
-mod transcript;
+mod tests;

@@ -9,6 +9,7 @@ mod key_file;
 mod mail;
 mod questions;
 mod threads;
+mod transcripts;
 
 use crate::{
     bridge::{
@@ -36,6 +37,7 @@ use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+use transcripts::Follower;
 
 /// The size of a terminal that nobody looks at.
 const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
@@ -63,6 +65,8 @@ pub struct Settings {
     pub record: Option<PathBuf>,
     /// `->relay:Bob hello` counts, too.
     pub inline: bool,
+    /// What the agent says is read off its screen, also where its program writes a transcript.
+    pub grid: bool,
     /// Standard input and output are a person's terminal: see [`is_attached`].
     pub attached: bool,
     /// What the person types.
@@ -119,8 +123,11 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
     getrandom::fill(&mut seed).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let recipe = Recipe::choose(&words);
+    let transcript = recipe.transcript.filter(|_| !settings.grid);
     let bridge = bridge::Settings {
-        recipe: Recipe::choose(&words),
+        recipe,
+        transcript: transcript.is_some(),
         attached: settings.attached,
         columns: size.cols.into(),
         rows: size.rows.into(),
@@ -132,8 +139,10 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
     let env = environment(client.name(), &settings.endpoint, key_file.path(), settings.attached);
     let pty = Pty::spawn(&settings.command, &env, None, size).map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
-    let driver =
-        Driver::start(pty, ends, &signals, client, &bridge).map_err(WrapError::Terminal)?;
+    let follower = transcript.map(|format| Follower::start(format, pty.pid())).transpose();
+    let follower = follower.map_err(WrapError::Terminal)?;
+    let driver = Driver::start(pty, ends, &signals, client, &bridge, follower);
+    let driver = driver.map_err(WrapError::Terminal)?;
     let code = driver.run();
     drop(raw);
     Ok(code)

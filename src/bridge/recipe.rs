@@ -7,6 +7,7 @@ use super::{
     dialog,
     inject::Form,
     screen::{Look, Screen},
+    transcript::Format,
 };
 use std::fmt;
 
@@ -27,6 +28,8 @@ pub struct Recipe {
     pub guard_ms: u64,
     /// And at most.
     pub guard_ms_max: u64,
+    /// The transcript that it writes.
+    pub transcript: Option<Format>,
     /// The commands it is for, without directory and extension; versions at their end don't count.
     commands: &'static [&'static str],
     /// Reads the command's arguments: whether they make it something that is talked to.
@@ -69,11 +72,15 @@ const GENERIC: Recipe = Recipe {
     // Known CLIs need up to 120 ms to tell an Enter from the end of a paste.
     guard_ms: 150,
     guard_ms_max: 2000,
+    transcript: None,
     commands: &[],
     prompts: None,
 };
 
 const RECIPES: &[Recipe] = &[
+    Recipe { name: "claude", transcript: Some(Format::Claude), commands: &["claude"], ..GENERIC },
+    Recipe { name: "codex", transcript: Some(Format::Codex), commands: &["codex"], ..GENERIC },
+    Recipe { name: "gemini", transcript: Some(Format::Gemini), commands: &["gemini"], ..GENERIC },
     Recipe {
         name: "shell",
         reads: Reads::Shell,
@@ -355,8 +362,11 @@ mod tests {
         for other in ["fish", "pwsh -NoLogo", "cmd.exe", "node"] {
             chosen(other, "other-shell");
         }
-        for agent in ["claude", "cat", "node agent.js", "shh", ""] {
+        for agent in ["aider", "cat", "node agent.js", "shh", ""] {
             chosen(agent, "generic");
+        }
+        for agent in ["claude", "codex", "gemini"] {
+            chosen(agent, agent);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     Bridge, Input, Mail, Output, Settings, inject,
     keys::Line,
-    transcript::{play, settings},
+    script::{play, settings},
 };
 use crate::protocol::{Moment, text::is_hidden};
 use expect_test::{Expect, expect};
@@ -887,7 +887,7 @@ impl Judge {
                     let done = self.mail.get_mut(&id).expect("it was given");
                     prop_assert!(!std::mem::replace(done, true), "{id} twice");
                 }
-                Output::Send(..) | Output::Log(_) => {}
+                Output::Send(..) | Output::Report(..) | Output::Log(_) => {}
             }
         }
         if taken > 0 { self.input(Input::Written(taken)) } else { Ok(()) }

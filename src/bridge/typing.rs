@@ -1,7 +1,8 @@
 //! When and how what waits for the agent is typed.
 
 use super::{
-    Bridge, Injection, Item, Mail, Output, RETRY_MS, SENDERS_MAX, Stage, TYPED_MAX,
+    Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, Mail, Output, Progress, RETRY_MS, SENDERS_MAX,
+    Stage, TYPED_MAX,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -46,15 +47,25 @@ impl Bridge {
         }
         match self.free_form(now, spot, foreground) {
             Ok(form) => {
-                self.state.why = None;
+                self.obstacle = None;
                 self.inject(form, spot, out);
             }
-            Err(obstacle) => {
-                self.state.why = Some(obstacle);
+            Err(why) => {
+                self.stand_before(now, why, out);
                 if self.inject_at().is_none_or(|at| at <= now) {
                     self.retry_at = Some(now.plus(RETRY_MS));
                 }
             }
+        }
+    }
+
+    /// Nothing can be typed for this reason. One that lasts is reported.
+    fn stand_before(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
+        let since = self.obstacle.filter(|(before, _)| *before == why).map_or(now, |it| it.1);
+        self.obstacle = Some((why, since));
+        if now.since(since) >= LASTING_MS {
+            let news = self.mail.report(why).map(str::to_owned);
+            out.extend(news.map(|id| Output::Report(id, Progress::Waiting(why))));
         }
     }
 
@@ -97,8 +108,7 @@ impl Bridge {
         let item = if self.may_tell() {
             Item::Complaints
         } else {
-            let Some(mail) = self.mail.pop_front() else { return };
-            self.mail_bytes -= mail.body.len();
+            let Some(mail) = self.mail.pop() else { return };
             Item::Mail(mail)
         };
         let (origin, body) = match &item {
@@ -112,7 +122,10 @@ impl Bridge {
         let hex = inject::draw(&mut self.random, &body);
         let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
         let bytes = Frame { hex: &hex, origin, body: &body }.bytes(form, entry);
-        self.extractor.remember_injected(&hex, &inject::clean(&body));
+        let text = inject::clean(&body);
+        self.extractor.remember_injected(&hex, &text);
+        self.source.remember_injected(&hex, &text);
+        self.remember_drawn(hex, &item);
         self.write(bytes, out);
         self.injection =
             Some(Injection { item, until: self.handed_out, stage: Stage::Text, asked: false });
@@ -165,9 +178,21 @@ impl Bridge {
                 self.typed.pop_front();
             }
             self.typed.push_back(mail.id.clone());
+            out.push(Output::Report(mail.id.clone(), Progress::Injected));
             out.push(Output::Acknowledge(mail.id));
         }
         self.release_keys(out);
+    }
+
+    fn remember_drawn(&mut self, hex: String, item: &Item) {
+        let id = match item {
+            Item::Mail(mail) => Some(mail.id.clone()),
+            Item::Complaints => None,
+        };
+        if self.drawn.len() == DRAWN_MAX {
+            self.drawn.pop_front();
+        }
+        self.drawn.push_back((hex, id));
     }
 
     fn release_keys(&mut self, out: &mut Vec<Output>) {

@@ -28,7 +28,7 @@ const RUN: &str = "run";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--] <command> [<argument>...]",
+    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",
@@ -50,6 +50,10 @@ pub(super) struct Run {
     /// take `->relay:Bob hello` in one line for a message, too
     #[argh(switch)]
     inline: bool,
+
+    /// read what the agent says off its screen, also where it writes a transcript
+    #[argh(switch)]
+    grid: bool,
 }
 
 impl Run {
@@ -70,6 +74,7 @@ impl Run {
             run_directory: place.home.join(RUN),
             record: self.record.map(PathBuf::from),
             inline: self.inline,
+            grid: self.grid,
             attached: wrap::is_attached(),
             keys: Box::new(io::stdin()),
             screen: Box::new(io::stdout()),

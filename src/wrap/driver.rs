@@ -4,11 +4,12 @@ use super::{
     mail,
     questions::Questions,
     threads::{self, Channels, Ends, News, Threads, spawn},
+    transcripts::{Follower, Told},
 };
 use crate::{
-    bridge::{self, Bridge, Input, Number, Output, Said},
+    bridge::{self, Bridge, Input, Number, Output, Progress, Said},
     client::{Client, Ended, Event, SendId, State},
-    protocol::{Moment, code::NackCode},
+    protocol::{Moment, code::NackCode, relay::ReportRequest},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
@@ -78,6 +79,9 @@ pub(super) struct Driver {
     sent: HashMap<SendId, Number>,
     /// Others' messages that wait for an answer of the agent's.
     questions: Questions,
+    /// Reads the transcript, where the command writes one.
+    follower: Option<Follower>,
+    recorded: Receiver<Told>,
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
@@ -93,6 +97,7 @@ impl Driver {
         signals: &Signals,
         client: Client,
         settings: &bridge::Settings,
+        follower: Option<Follower>,
     ) -> io::Result<Self> {
         let (threads, channels) = threads::start(&pty, ends)?;
         let mut inputs = VecDeque::new();
@@ -110,6 +115,8 @@ impl Driver {
             client,
             sent: HashMap::new(),
             questions: Questions::default(),
+            recorded: follower.as_ref().map_or_else(never, |follower| follower.told.clone()),
+            follower,
             inputs,
             out: Vec::new(),
             ended: None,
@@ -125,6 +132,7 @@ impl Driver {
             self.tick_if_due();
             printing &= self.wait(printing);
         }
+        self.read_to_the_end();
         let reset = self.bridge.screen().undo();
         self.input(Input::ChildGone);
         self.say_last_words();
@@ -154,13 +162,18 @@ impl Driver {
         let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
-                Ok(bytes) => self.input(Input::Printed(&bytes)),
+                Ok(bytes) => self.printed(&bytes),
                 Err(_) => return false,
             },
             recv(keys) -> bytes => match bytes {
                 Ok(bytes) => self.input(Input::Keys(&bytes)),
                 // Nobody types any more; the agent goes on.
                 Err(_) => self.channels.keys = never(),
+            },
+            recv(self.recorded) -> told => match told {
+                Ok(told) => self.told(told),
+                // The thread that reads transcripts has made a mistake, which the panic hook told.
+                Err(_) => self.recorded = never(),
             },
             recv(self.channels.news) -> news => match news {
                 Ok(news) => self.hear(news),
@@ -193,6 +206,33 @@ impl Driver {
         }
     }
 
+    fn printed(&mut self, bytes: &[u8]) {
+        if let Some(follower) = &self.follower {
+            follower.wake();
+        }
+        self.input(Input::Printed(bytes));
+    }
+
+    fn told(&mut self, told: Told) {
+        self.input(match told {
+            Told::Owned(file) => Input::Owned(file),
+            Told::Recorded(file, record) => Input::Recorded(file, record),
+        });
+    }
+
+    /// The transcript has the command's last words, too.
+    fn read_to_the_end(&mut self) {
+        let Some(follower) = self.follower.take() else { return };
+        self.recorded = never();
+        let (told, thread) = follower.finish();
+        for told in told {
+            self.told(told);
+            self.take_inputs();
+        }
+        // A panic of its was reported by the panic hook; what it did ends all the same.
+        drop(thread.join());
+    }
+
     fn take_inputs(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
             self.input(input);
@@ -215,12 +255,25 @@ impl Driver {
                 self.type_next();
             }
             Output::Send(number, said) => self.say(number, said),
+            Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
             Output::GiveBack(id) => {
                 let why = "the agent takes no more messages now";
                 self.client.give_back(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
             }
             Output::Log(line) => tracing::info!("{line}"),
+        }
+    }
+
+    fn report(&self, id: String, progress: Progress) {
+        let (state, why) = match progress {
+            Progress::Waiting(why) => ("waiting", Some(why.to_string())),
+            Progress::Injected => ("injected", None),
+            Progress::Confirmed => ("confirmed", None),
+        };
+        let report = ReportRequest { id, state: state.to_owned(), why };
+        if let Err(error) = self.client.report(&report) {
+            tracing::debug!("nobody hears how far a message is: {error}");
         }
     }
 
