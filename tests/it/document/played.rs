@@ -124,7 +124,7 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).expect("an example is JSON")
 }
 
-/// Every member by its path and the kind of its value. What agents say to each other is theirs.
+/// Every member by its path and the kind of its value.
 fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
@@ -150,7 +150,8 @@ fn first_minute(script: &mut Script) {
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
     script.say(&mut ann, "a-1");
     let welcome = script.hear(&mut ann, "5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10", Has::All);
-    let granted = script.example("5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10");
+    let mut granted = script.example("5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10");
+    granted["payload"]["server"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     assert_eq!(welcome["payload"]["capabilities"], granted["payload"]["capabilities"]);
     assert_eq!(welcome["payload"]["server"], granted["payload"]["server"]);
     script.say(&mut ann, "a-2");
@@ -257,6 +258,8 @@ fn giving_back(script: &mut Script) {
     claude.say(&to_all);
     claude.expect("ACK");
     codex.expect("DELIVER");
+    // Its answer is behind the DELIVER, which so is known to be written: its loss is a failure.
+    codex.fence();
     codex.hang_up();
     let mut codex = sandbox.connect();
     codex.hello("codex-1");
@@ -326,6 +329,7 @@ fn coming_back(script: &mut Script) {
             "topic": "chess", "payload": {"body": number.to_string()}}));
         ann.expect("DELIVER");
     }
+    ann.fence();
     ann.hang_up();
     script.learn(SESSION, &first["session_id"]);
     let mut token = first["resume_token"].clone();
