@@ -10,8 +10,11 @@ pub mod extract;
 pub mod inject;
 pub mod keys;
 pub mod recipe;
+mod refusal;
 pub mod screen;
 mod typing;
+
+pub use refusal::{Cause, Refusal};
 
 use crate::protocol::{Moment, deliver::Proof};
 use extract::{Extracted, Extractor, Message, SILENCE_MS};
@@ -19,6 +22,7 @@ use keys::Line;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use recipe::{Obstacle, Recipe, Spot};
+use refusal::Sent;
 use std::collections::VecDeque;
 
 /// Messages that wait here before no more are wanted. Of those that are to be acknowledged the daemon
@@ -33,8 +37,6 @@ const KEYS_BYTES_MAX: usize = 64 << 10;
 const TYPED_MAX: usize = 1024;
 /// Senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
-/// Messages of the agent's that await the daemon's answer by name.
-const UNANSWERED_MAX: usize = 4096;
 /// What the agent is told at a time.
 const COMPLAINTS_MAX: usize = 3;
 /// Where the recipe sees the end of a turn, it is over after so long without output.
@@ -124,8 +126,8 @@ pub enum Input<'a> {
         /// Its recipient is not here: it waits.
         away: bool,
     },
-    /// A message of the agent's was not delivered; a sentence says why.
-    Refused(Number, String),
+    /// A message of the agent's was not delivered, as it turns out at once or much later.
+    Refused(Refusal),
     /// The relay is there, or away.
     Connected(bool),
     /// The relay doesn't take the agent in for now, and is asked again; a sentence says why.
@@ -194,7 +196,7 @@ pub struct Bridge {
     written: u64,
     typed: VecDeque<String>,
     senders: VecDeque<(String, String)>,
-    unanswered: VecDeque<(Number, String)>,
+    sent: Sent,
     next: u64,
     state: State,
     /// The agent was told that the relay doesn't take it in.
@@ -268,7 +270,7 @@ impl Bridge {
             written: 0,
             typed: VecDeque::new(),
             senders: VecDeque::new(),
-            unanswered: VecDeque::new(),
+            sent: Sent::default(),
             next: 0,
             state: State::default(),
             shut_out: false,
@@ -285,7 +287,7 @@ impl Bridge {
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
             Input::Delivered(mail) => self.delivered(mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
-            Input::Refused(number, sentence) => self.refused(number, &sentence, out),
+            Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
             Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
@@ -350,7 +352,7 @@ impl Bridge {
         if !self.line.is_known_empty() {
             self.line.see(&recipe::before(self.extractor.screen()));
         }
-        self.extracted(found, out);
+        self.extracted(now, found, out);
     }
 
     /// Tells the child what it asks its terminal, where no real one does.
@@ -386,7 +388,7 @@ impl Bridge {
     fn resized(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Output>) {
         let mut found = Vec::new();
         self.extractor.resize(now, columns, rows, &mut found);
-        self.extracted(found, out);
+        self.extracted(now, found, out);
     }
 
     fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
@@ -405,29 +407,23 @@ impl Bridge {
         self.retry_at = None;
     }
 
-    fn answered(&mut self, number: Number) -> Option<String> {
-        let place = self.unanswered.iter().position(|(waiting, _)| *waiting == number)?;
-        self.unanswered.remove(place).map(|(_, to)| to)
-    }
-
     fn accepted(&mut self, number: Number, away: bool) {
-        if let Some(to) = self.answered(number)
-            && away
-        {
+        if let Some(to) = self.sent.recipient(number).filter(|_| away) {
             self.complain(format!("{to} is away; your message waits until {to} is back."));
         }
     }
 
-    /// A broadcast may be refused for several recipients, so its name is kept.
-    fn refused(&mut self, number: Number, sentence: &str, out: &mut Vec<Output>) {
-        let to = self.unanswered.iter().find(|(waiting, _)| *waiting == number);
-        let to = to.map_or("somebody", |(_, to)| to.as_str());
-        let complaint = format!("Your message to {to} was not delivered: {sentence}");
-        out.push(Output::Log(complaint.clone()));
-        self.complain(complaint);
+    fn refused(&mut self, now: Moment, refusal: &Refusal, out: &mut Vec<Output>) {
+        if let Some(told) = self.sent.tell(now, refusal) {
+            out.push(Output::Log(told.log));
+            self.complain(told.line);
+        }
     }
 
     fn connected(&mut self, connected: bool) {
+        if connected {
+            self.sent.connected();
+        }
         self.state.connected = connected;
         self.shut_out &= !connected;
     }
@@ -455,7 +451,7 @@ impl Bridge {
         }
         let mut found = Vec::new();
         self.extractor.finish(now, &mut found);
-        self.extracted(found, out);
+        self.extracted(now, found, out);
         let current = self.injection.take().and_then(|injection| match injection.item {
             Item::Mail(mail) => Some(mail),
             Item::Complaints => None,
@@ -476,7 +472,7 @@ impl Bridge {
             self.turn.told = false;
             self.extractor.turn_over(now, &mut found);
         }
-        self.extracted(found, out);
+        self.extracted(now, found, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }
@@ -487,10 +483,10 @@ impl Bridge {
 
 /// Extraction: what the agent says.
 impl Bridge {
-    fn extracted(&mut self, found: Vec<Extracted>, out: &mut Vec<Output>) {
+    fn extracted(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
         for extracted in found {
             match extracted {
-                Extracted::Found(message) => self.say(message, out),
+                Extracted::Found(message) => self.say(now, message, out),
                 Extracted::Problem(problem) => {
                     out.push(Output::Log(problem.sentence.clone()));
                     self.complain(problem.sentence);
@@ -499,14 +495,11 @@ impl Bridge {
         }
     }
 
-    fn say(&mut self, message: Message, out: &mut Vec<Output>) {
+    fn say(&mut self, now: Moment, message: Message, out: &mut Vec<Output>) {
         let Message { to, topic, thread, kind, body, data, meta, reply } = message;
         let number = Number(self.next);
         self.next += 1;
-        if self.unanswered.len() == UNANSWERED_MAX {
-            self.unanswered.pop_front();
-        }
-        self.unanswered.push_back((number, to.clone()));
+        self.sent.add(now, number, (&to, topic.as_deref()), &body);
         let reply_to = reply.and_then(|reply| self.find_reply(&reply));
         out.push(Output::Send(
             number,
@@ -535,14 +528,14 @@ impl Bridge {
     }
 
     fn turn_ends_at(&self) -> Option<Moment> {
-        let printed = self.printed_at.filter(|_| self.turn.open)?;
+        let changed = self.changed_at().filter(|_| self.turn.open)?;
         let looks = self.recipe.shows_idle() && !self.turn.looked_at;
-        Some(printed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
+        Some(changed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
     }
 
     fn turn_is_over(&mut self, now: Moment, spot: &Spot, foreground: Option<bool>) -> bool {
-        let Some(printed) = self.printed_at.filter(|_| self.turn.open) else { return false };
-        let quiet_ms = now.since(printed);
+        let Some(changed) = self.changed_at().filter(|_| self.turn.open) else { return false };
+        let quiet_ms = now.since(changed);
         if quiet_ms < IDLE_MS {
             return false;
         }
@@ -565,7 +558,7 @@ impl Turn {
         self.complaints.clear();
         match std::mem::take(&mut self.complaints_left_out) {
             0 => {}
-            more => line.push_str(&format!(" ({more} more like this.)")),
+            more => line.push_str(&format!(" ({more} more like this: see `agent-relay history`.)")),
         }
         line
     }
