@@ -47,13 +47,21 @@ pub enum Cause {
 }
 
 impl Refusal {
+    /// The same with nothing foreign but bounded lines.
+    fn flat(&self) -> Self {
+        let Self { number, cause, .. } = *self;
+        let id = self.id.as_deref().map(|id| flat(id, ID_CHARS));
+        let to = self.to.as_deref().map(|to| flat(to, RECIPIENT_CHARS));
+        Self { number, id, to, cause, why: flat(&self.why, WHY_CHARS) }
+    }
+
     fn outcome(&self) -> String {
         let what = match self.cause {
             Cause::Nack(NackCode::SyncTimeout) => "has no answer",
             Cause::Nack(_) | Cause::Unsent => "was not delivered",
             Cause::Unanswered => "may be lost",
         };
-        format!("{what}: {}", flat(&self.why, WHY_CHARS).trim_end_matches('.'))
+        format!("{what}: {}", self.why.trim_end_matches('.'))
     }
 }
 
@@ -118,20 +126,22 @@ impl Sent {
     /// What there is to tell of a refusal; nothing where that was told. What the daemon said at the end of
     /// one connection it may say again on the next; on the same one it means it.
     pub(super) fn tell(&mut self, now: Moment, refusal: &Refusal) -> Option<Told> {
-        let known = self.refusals.iter().position(|(_, known)| known == refusal);
+        let refusal = refusal.flat();
+        let known = self.refusals.iter().position(|(_, known)| *known == refusal);
         let known = known.and_then(|place| self.refusals.remove(place));
+        let is_double = known.is_some_and(|(connection, _)| connection != self.connection);
+        let told = (!is_double).then(|| self.words(now, &refusal));
         if self.refusals.len() == REFUSALS_MAX {
             self.refusals.pop_front();
         }
-        self.refusals.push_back((self.connection, refusal.clone()));
-        let is_double = known.is_some_and(|(connection, _)| connection != self.connection);
-        (!is_double).then(|| self.words(now, refusal))
+        self.refusals.push_back((self.connection, refusal));
+        told
     }
 
     fn words(&self, now: Moment, refusal: &Refusal) -> Told {
         let message = refusal.number.and_then(|number| self.find(number));
-        let to = refusal.to.as_deref().or(message.map(|message| message.to.as_str()));
-        let to = flat(to.unwrap_or("somebody"), RECIPIENT_CHARS);
+        let to = refusal.to.as_deref().or_else(|| message.map(|message| message.to.as_str()));
+        let to = to.unwrap_or("somebody");
         let which = match message {
             Some(Message { beginning, at, .. }) => {
                 format!("Your message to {to} (\"{beginning}\"){}", ago(now.since(*at)))
@@ -139,8 +149,7 @@ impl Sent {
             None => format!("A message that you sent to {to} earlier"),
         };
         let outcome = refusal.outcome();
-        let id = refusal.id.as_deref().map_or_else(|| "ID".to_owned(), |id| flat(id, ID_CHARS));
-        let advice = advice(refusal.cause, &to, &id);
+        let advice = advice(refusal.cause, to, refusal.id.as_deref().unwrap_or("ID"));
         Told {
             line: format!("{which} {outcome}. {advice}"),
             log: format!("the agent's message to {to} {outcome}"),
