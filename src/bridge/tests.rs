@@ -709,19 +709,19 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
         "cat",
         r"
         0 prints ->relay:Bob <<<\r\none>>>\r\n->relay:Bob <<<\r\ntwo>>>\r\nDone.\r\n
-        5000 refused 0 GAVE_UP 10 attempts to deliver it failed
-        90000 refused 1 REFUSED Bob refused it: no
-        180000 ends
+        70000 refused 0 GAVE_UP 10 attempts to deliver it failed
+        150000 refused 1 REFUSED Bob refused it: no
+        300000 ends
         ",
         expect![[r#"
             300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "one", data: None, meta: None, reply_to: None }
             300 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
-            5000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
-            5000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
-            5150 types \r
-            90000 logs the agent's message to Bob was not delivered: Bob refused it: no
-            90000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 89 s ago was not delivered: Bob refused it: no. Mend what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
-            90150 types \r
+            70000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
+            70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
+            70150 types \r
+            150000 logs the agent's message to Bob was not delivered: Bob refused it: no
+            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: no. Mend what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
+            150150 types \r
         "#]],
     );
 }
