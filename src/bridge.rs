@@ -11,10 +11,13 @@ pub mod inject;
 pub mod keys;
 mod mailbag;
 pub mod recipe;
+mod refusal;
 pub mod screen;
 mod source;
 pub mod transcript;
 mod typing;
+
+pub use refusal::{Cause, Refusal};
 
 use crate::protocol::{Moment, deliver::Proof};
 use extract::{Extracted, Extractor, Message, SILENCE_MS};
@@ -23,6 +26,7 @@ use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use recipe::{Obstacle, Recipe, Spot};
+use refusal::Sent;
 use source::Source;
 use std::collections::VecDeque;
 use transcript::Record;
@@ -36,8 +40,6 @@ const TYPED_MAX: usize = 1024;
 const DRAWN_MAX: usize = 32;
 /// Senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
-/// Messages of the agent's that await the daemon's answer by name.
-const UNANSWERED_MAX: usize = 4096;
 /// What the agent is told at a time.
 const COMPLAINTS_MAX: usize = 3;
 /// Where the recipe sees the end of a turn, it is over after so long without output.
@@ -137,8 +139,8 @@ pub enum Input<'a> {
         /// Its recipient is not here: it waits.
         away: bool,
     },
-    /// A message of the agent's was not delivered; a sentence says why.
-    Refused(Number, String),
+    /// A message of the agent's was not delivered, as it turns out at once or much later.
+    Refused(Refusal),
     /// The relay is there, or away.
     Connected(bool),
     /// The relay doesn't take the agent in for now, and is asked again; a sentence says why.
@@ -228,7 +230,7 @@ pub struct Bridge {
     /// The digits of the last frames, and the deliveries in them.
     drawn: VecDeque<(String, Option<String>)>,
     senders: VecDeque<(String, String)>,
-    unanswered: VecDeque<(Number, String)>,
+    sent: Sent,
     next: u64,
     state: State,
     /// The agent was told that the relay doesn't take it in.
@@ -304,7 +306,7 @@ impl Bridge {
             typed: VecDeque::new(),
             drawn: VecDeque::new(),
             senders: VecDeque::new(),
-            unanswered: VecDeque::new(),
+            sent: Sent::default(),
             next: 0,
             state: State::default(),
             shut_out: false,
@@ -321,7 +323,7 @@ impl Bridge {
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
             Input::Delivered(mail) => self.delivered(mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
-            Input::Refused(number, sentence) => self.refused(number, &sentence, out),
+            Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
             Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
@@ -443,29 +445,23 @@ impl Bridge {
         self.retry_at = None;
     }
 
-    fn answered(&mut self, number: Number) -> Option<String> {
-        let place = self.unanswered.iter().position(|(waiting, _)| *waiting == number)?;
-        self.unanswered.remove(place).map(|(_, to)| to)
-    }
-
     fn accepted(&mut self, number: Number, away: bool) {
-        if let Some(to) = self.answered(number)
-            && away
-        {
+        if let Some(to) = self.sent.recipient(number).filter(|_| away) {
             self.complain(format!("{to} is away; your message waits until {to} is back."));
         }
     }
 
-    /// A broadcast may be refused for several recipients, so its name is kept.
-    fn refused(&mut self, number: Number, sentence: &str, out: &mut Vec<Output>) {
-        let to = self.unanswered.iter().find(|(waiting, _)| *waiting == number);
-        let to = to.map_or("somebody", |(_, to)| to.as_str());
-        let complaint = format!("Your message to {to} was not delivered: {sentence}");
-        out.push(Output::Log(complaint.clone()));
-        self.complain(complaint);
+    fn refused(&mut self, now: Moment, refusal: &Refusal, out: &mut Vec<Output>) {
+        if let Some(told) = self.sent.tell(now, refusal) {
+            out.push(Output::Log(told.log));
+            self.complain(told.line);
+        }
     }
 
     fn connected(&mut self, connected: bool) {
+        if connected {
+            self.sent.connected();
+        }
         self.state.connected = connected;
         self.shut_out &= !connected;
     }
@@ -529,15 +525,15 @@ impl Bridge {
     /// The screen shows something. Where a transcript is read, it says so better.
     fn shown(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
         match self.source.reads_screen() {
-            true => self.extracted(found, out),
+            true => self.extracted(now, found, out),
             false => self.source.saw(now, &found),
         }
     }
 
-    fn extracted(&mut self, found: Vec<Extracted>, out: &mut Vec<Output>) {
+    fn extracted(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
         for extracted in found {
             match extracted {
-                Extracted::Found(message) => self.say(message, out),
+                Extracted::Found(message) => self.say(now, message, out),
                 Extracted::Problem(problem) => {
                     out.push(Output::Log(problem.sentence.clone()));
                     self.complain(problem.sentence);
@@ -546,14 +542,11 @@ impl Bridge {
         }
     }
 
-    fn say(&mut self, message: Message, out: &mut Vec<Output>) {
+    fn say(&mut self, now: Moment, message: Message, out: &mut Vec<Output>) {
         let Message { to, topic, thread, kind, body, data, meta, reply } = message;
         let number = Number(self.next);
         self.next += 1;
-        if self.unanswered.len() == UNANSWERED_MAX {
-            self.unanswered.pop_front();
-        }
-        self.unanswered.push_back((number, to.clone()));
+        self.sent.add(now, number, (&to, topic.as_deref()), &body);
         let reply_to = reply.and_then(|reply| self.find_reply(&reply));
         out.push(Output::Send(
             number,
@@ -582,14 +575,14 @@ impl Bridge {
     }
 
     fn turn_ends_at(&self) -> Option<Moment> {
-        let printed = self.printed_at.filter(|_| self.turn.open)?;
+        let changed = self.changed_at().filter(|_| self.turn.open)?;
         let looks = self.recipe.shows_idle() && !self.turn.looked_at;
-        Some(printed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
+        Some(changed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
     }
 
     fn turn_is_over(&mut self, now: Moment, spot: &Spot, foreground: Option<bool>) -> bool {
-        let Some(printed) = self.printed_at.filter(|_| self.turn.open) else { return false };
-        let quiet_ms = now.since(printed);
+        let Some(changed) = self.changed_at().filter(|_| self.turn.open) else { return false };
+        let quiet_ms = now.since(changed);
         if quiet_ms < IDLE_MS {
             return false;
         }
@@ -612,7 +605,7 @@ impl Turn {
         self.complaints.clear();
         match std::mem::take(&mut self.complaints_left_out) {
             0 => {}
-            more => line.push_str(&format!(" ({more} more like this.)")),
+            more => line.push_str(&format!(" ({more} more like this: see `agent-relay history`.)")),
         }
         line
     }

@@ -8,6 +8,7 @@ mod driver;
 mod key_file;
 mod mail;
 mod questions;
+mod sent;
 mod threads;
 mod transcripts;
 

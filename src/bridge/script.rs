@@ -1,13 +1,14 @@
 //! Scripts: what happens to a bridge as lines of text, and what it does about it as others.
 
 use super::*;
+use crate::protocol::code::NackCode;
 use std::fmt::Write as _;
 
 /// Plays a script and says what came of it.
 ///
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
 /// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
-/// `refused N WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
+/// `refused N CODE WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
 /// (it takes everything again), `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on
 /// reports are shown), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
@@ -92,8 +93,7 @@ impl Stage {
                 self.input(Input::Accepted { number, away: away == "away" });
             }
             "refused" => {
-                let (number, why) = rest.split_once(' ').expect("a number and a sentence");
-                self.input(Input::Refused(Number(number.parse().unwrap()), why.to_owned()));
+                self.input(Input::Refused(refusal(&rest)));
             }
             "foreground" => {
                 self.foreground = match rest.as_str() {
@@ -181,5 +181,17 @@ fn mail(line: &str) -> Mail {
         attempt: word("1").parse().expect("a number"),
         auth: Some(Proof::Claim),
         body: body.to_owned(),
+    }
+}
+
+fn refusal(line: &str) -> Refusal {
+    let mut words = line.splitn(3, ' ');
+    let mut word = || words.next().expect("a number, a code and a sentence").to_owned();
+    Refusal {
+        number: Some(Number(word().parse().expect("a number"))),
+        id: Some("s-1".to_owned()),
+        to: None,
+        cause: NackCode::parse(&word()).map_or(Cause::Unsent, Cause::Nack),
+        why: word(),
     }
 }

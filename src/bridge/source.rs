@@ -206,7 +206,7 @@ impl Bridge {
                 }
                 let mut found = Vec::new();
                 self.source.prose.read(&text, &mut found);
-                self.extracted(found, out);
+                self.extracted(now, found, out);
             }
             Record::TurnOver => {
                 self.turn.open = false;

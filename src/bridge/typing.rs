@@ -99,8 +99,12 @@ impl Bridge {
     }
 
     pub(super) fn has_stood_still(&self, now: Moment) -> bool {
-        let changed = [self.printed_at, self.submitted_at].into_iter().flatten().max();
-        changed.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
+        self.changed_at().is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
+    }
+
+    /// When the child printed last, or was given something to answer.
+    pub(super) fn changed_at(&self) -> Option<Moment> {
+        self.printed_at.max(self.submitted_at)
     }
 
     /// Types the next message; the relay's own words go first, since they are about what was just said.
@@ -171,6 +175,9 @@ impl Bridge {
 
     fn submitted(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.submitted_at = Some(now);
+        // It may say nothing to it, and show nothing of it.
+        self.turn.open = true;
+        self.turn.looked_at = false;
         let item = self.injection.take().map(|injection| injection.item);
         if let Some(Item::Mail(mail)) = item {
             self.state.typed += 1;

@@ -3,13 +3,14 @@
 use super::{
     mail,
     questions::Questions,
+    sent::Sent,
     threads::{self, Channels, Ends, News, Threads, spawn},
     transcripts::{Follower, Told},
 };
 use crate::{
-    bridge::{self, Bridge, Input, Number, Output, Progress, Said},
-    client::{Client, Ended, Event, SendId, State},
-    protocol::{Moment, code::NackCode, relay::ReportRequest},
+    bridge::{self, Bridge, Cause, Input, Number, Output, Progress, Refusal, Said},
+    client::{Client, Ended, Event, Reply, SendId, State},
+    protocol::{Moment, code::NackCode, payload::Nack, relay::ReportRequest},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
@@ -19,7 +20,7 @@ use platform::{
     terminal,
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     io::{self, Write},
     mem,
     time::Duration,
@@ -75,8 +76,7 @@ pub(super) struct Driver {
     is_typing: bool,
     client: Client,
     events: Receiver<Event>,
-    /// The agent's messages that the daemon has not answered.
-    sent: HashMap<SendId, Number>,
+    sent: Sent,
     /// Others' messages that wait for an answer of the agent's.
     questions: Questions,
     /// Reads the transcript, where the command writes one.
@@ -113,7 +113,7 @@ impl Driver {
             is_typing: false,
             events: client.events().clone(),
             client,
-            sent: HashMap::new(),
+            sent: Sent::default(),
             questions: Questions::default(),
             recorded: follower.as_ref().map_or_else(never, |follower| follower.told.clone()),
             follower,
@@ -280,16 +280,24 @@ impl Driver {
     /// What the agent says is the answer to a question that waits for it, or a message.
     fn say(&mut self, number: Number, said: Said) {
         let sent = match self.questions.answer(now(), &said) {
-            Some(reply) => self.client.reply(reply).map(|()| None).map_err(|e| e.to_string()),
+            Some(reply) => self.reply(number, reply),
             None => mail::outgoing(said)
                 .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
-                .map(Some),
+                .map(|id| self.sent.add(id, number)),
         };
-        match sent {
-            Ok(Some(id)) => drop(self.sent.insert(id, number)),
-            Ok(None) => self.inputs.push_back(Input::Accepted { number, away: false }),
-            Err(sentence) => self.inputs.push_back(Input::Refused(number, sentence)),
+        if let Err(why) = sent {
+            let (number, cause) = (Some(number), Cause::Unsent);
+            let refusal = Refusal { number, id: None, to: None, cause, why };
+            self.inputs.push_back(Input::Refused(refusal));
         }
+    }
+
+    /// An answer is not answered, unless it can't be passed on.
+    fn reply(&mut self, number: Number, reply: Reply) -> Result<(), String> {
+        let id = SendId(reply.delivery_id.clone());
+        self.client.reply(reply).map_err(|error| error.to_string())?;
+        self.sent.settle(id, number);
+        Ok(())
     }
 
     /// Hands over the next piece; its thread has room for one.
@@ -355,20 +363,12 @@ impl Driver {
                 self.input(Input::Delivered(mail::incoming(&delivery)));
             }
             Event::Accepted { send_id, away, .. } => {
-                if let Some(number) = self.sent.remove(&send_id) {
+                if let Some(number) = self.sent.number(&send_id) {
+                    self.sent.settle(send_id, number);
                     self.input(Input::Accepted { number, away });
                 }
             }
-            Event::Refused { send_id, nack } => {
-                // Of a broadcast, one recipient's refusal is not its answer.
-                let number = match nack.to {
-                    Some(_) => self.sent.get(&send_id).copied(),
-                    None => self.sent.remove(&send_id),
-                };
-                if let Some(number) = number {
-                    self.input(Input::Refused(number, nack.message));
-                }
-            }
+            Event::Refused { send_id, nack } => self.refused(send_id, nack),
             Event::Answered { send_id, answer } => {
                 self.input(Input::Delivered(mail::answered(&send_id, &answer)));
             }
@@ -377,6 +377,7 @@ impl Driver {
             }
             Event::Ended(ended) => {
                 self.input(Input::CutOff(ended.to_string()));
+                self.give_up();
             }
             Event::Complaint(fault) if fault.fatal => {
                 self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
@@ -387,10 +388,32 @@ impl Driver {
         }
     }
 
+    fn refused(&mut self, id: SendId, nack: Nack) {
+        let number = self.sent.number(&id);
+        // Of a broadcast, one recipient's refusal is not its answer.
+        if let Some(number) = number.filter(|_| nack.to.is_none()) {
+            self.sent.settle(id, number);
+        }
+        self.input(Input::Refused(mail::refusal(number, nack)));
+    }
+
+    /// The relay is gone for good, and with it the answers to what was handed over.
+    fn give_up(&mut self) {
+        for (id, number) in self.sent.give_up() {
+            self.input(Input::Refused(Refusal {
+                number: Some(number),
+                id: Some(id.0),
+                to: None,
+                cause: Cause::Unanswered,
+                why: "the relay went away and had not answered for it".to_owned(),
+            }));
+        }
+    }
+
     /// Lets the command's last messages reach the daemon.
     fn say_last_words(&mut self) {
         let until = now().plus(LAST_WORDS_MS);
-        while !self.sent.is_empty() && self.bridge.state().connected {
+        while !self.sent.is_settled() && self.bridge.state().connected {
             let left = Duration::from_millis(until.since(now()));
             match self.events.recv_timeout(left) {
                 Ok(event) => self.event(event),

@@ -1,9 +1,14 @@
 //! Messages as the client library has them, and as the bridge has them.
 
 use crate::{
-    bridge::{Mail, Said},
+    bridge::{Cause, Mail, Number, Refusal, Said},
     client::{Answer, Delivery, Meta, Outgoing, SendId},
-    protocol::{deliver, envelope::Envelope, payload::SendMeta},
+    protocol::{
+        code::NackCode,
+        deliver,
+        envelope::Envelope,
+        payload::{Nack, SendMeta},
+    },
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -84,6 +89,17 @@ pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
     })
 }
 
+/// What the daemon says of a message that did not arrive, whenever it says it.
+pub(super) fn refusal(number: Option<Number>, nack: Nack) -> Refusal {
+    Refusal {
+        number,
+        id: Some(nack.ack_id),
+        to: nack.to,
+        cause: NackCode::parse(&nack.code).map_or(Cause::Unsent, Cause::Nack),
+        why: nack.message,
+    }
+}
+
 /// What a block's `meta` may ask of the relay.
 #[derive(Default, Deserialize)]
 struct BlockMeta {
@@ -140,5 +156,16 @@ mod tests {
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
         assert_eq!(sent.meta.importance, Some(9));
         assert!(meta(r#"{"ttl_ms": "soon"}"#).unwrap_err().contains("meta"));
+    }
+    #[test]
+    fn a_nack_names_its_message_its_recipient_and_its_code() {
+        let nack =
+            Nack { to: Some("Bob".to_owned()), ..Nack::new("s-1", NackCode::Expired, "why") };
+        let told = refusal(Some(Number(3)), nack.clone());
+        assert_eq!((told.number, told.id.as_deref()), (Some(Number(3)), Some("s-1")));
+        assert_eq!((told.to.as_deref(), told.why.as_str()), (Some("Bob"), "why"));
+        assert_eq!(told.cause, Cause::Nack(NackCode::Expired));
+        let newer = refusal(None, Nack { code: "FROM_LATER_ON".to_owned(), ..nack });
+        assert_eq!((newer.number, newer.cause), (None, Cause::Unsent));
     }
 }
