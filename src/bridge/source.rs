@@ -287,13 +287,10 @@ mod tests {
             90000 ends
             ",
             expect![[r#"
-                600 logs Not sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
-                600 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "no", data: None, meta: None, reply_to: None }
-                600 types [relay 789200 from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 789200]
+                600 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "- a **list**\n\n```\n->relay:Cid <<<no>>>\n```", data: None, meta: None, reply_to: None }
                 700 logs Not sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
-                750 types \r
-                1050 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 41f6aa]
-                1200 types \r
+                700 types [relay 789200 from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 789200]
+                850 types \r
             "#]],
         );
     }
