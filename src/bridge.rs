@@ -25,7 +25,7 @@ use keys::Line;
 use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use recipe::{Obstacle, Recipe, Spot};
+use recipe::{Known, Obstacle, Recipe, Spot, Turns};
 use refusal::Sent;
 use source::Source;
 use std::collections::VecDeque;
@@ -285,7 +285,7 @@ impl Bridge {
             extractor.allow_inline();
         }
         Self {
-            recipe: settings.recipe,
+            recipe: settings.recipe.clone(),
             attached: settings.attached,
             random: ChaCha20Rng::from_seed(settings.seed),
             extractor,
@@ -508,6 +508,7 @@ impl Bridge {
         if self.turn_is_over(now, &spot, foreground) {
             self.turn.open = false;
             self.turn.told = false;
+            self.source.turn_over();
             self.extractor.turn_over(now, &mut found);
         }
         self.shown(now, found, out);
@@ -580,6 +581,11 @@ impl Bridge {
         Some(changed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
     }
 
+    fn known(&self, foreground: Option<bool>) -> Known {
+        let told = self.recipe.turns == Some(Turns::Transcript);
+        Known { foreground, at_work: told && self.source.at_work() }
+    }
+
     fn turn_is_over(&mut self, now: Moment, spot: &Spot, foreground: Option<bool>) -> bool {
         let Some(changed) = self.changed_at().filter(|_| self.turn.open) else { return false };
         let quiet_ms = now.since(changed);
@@ -587,7 +593,8 @@ impl Bridge {
             return false;
         }
         self.turn.looked_at = true;
-        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, foreground)
+        let known = self.known(foreground);
+        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, known)
     }
 }
 

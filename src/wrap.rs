@@ -11,12 +11,13 @@ mod questions;
 mod sent;
 mod threads;
 mod transcripts;
+mod version;
 
 use crate::{
     bridge::{
         self,
         extract::{Message, extract_recording},
-        recipe::Recipe,
+        recipe::Book,
     },
     client::{self, Client, ClientError},
     protocol::{
@@ -32,6 +33,7 @@ use platform::{
     terminal::{self, RawMode, Standard},
 };
 use std::{
+    env,
     ffi::OsString,
     fmt,
     fs::File,
@@ -39,6 +41,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use transcripts::Follower;
+use version::version_of;
 
 /// The size of a terminal that nobody looks at.
 const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
@@ -64,6 +67,8 @@ pub struct Settings {
     pub run_directory: PathBuf,
     /// Where the command's output is written to as well.
     pub record: Option<PathBuf>,
+    /// How programs take text.
+    pub recipes: Book,
     /// `->relay:Bob hello` counts, too.
     pub inline: bool,
     /// What the agent says is read off its screen, also where its program writes a transcript.
@@ -124,7 +129,9 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
     getrandom::fill(&mut seed).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let recipe = Recipe::choose(&words);
+    let version = settings.command.first().and_then(|program| version_of(program));
+    let recipe = settings.recipes.choose(&words, env::consts::OS, version.as_ref());
+    tracing::info!("the recipe is {}", recipe.name);
     let transcript = recipe.transcript.filter(|_| !settings.grid);
     let bridge = bridge::Settings {
         recipe,

@@ -17,7 +17,7 @@ pub(super) fn play(command: &str, script: &str) -> String {
 
 /// The same for a program that writes a transcript.
 pub(super) fn play_transcribed(script: &str) -> String {
-    play_with(&Settings { transcript: true, ..settings("claude") }, script)
+    play_with(&Settings { transcript: true, ..settings("agent") }, script)
 }
 
 fn play_with(settings: &Settings, script: &str) -> String {
@@ -33,7 +33,7 @@ fn play_with(settings: &Settings, script: &str) -> String {
 /// For a command in a person's terminal.
 pub(super) fn settings(command: &str) -> Settings {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-    let recipe = Recipe::choose(&command);
+    let recipe = recipe::Book::default().choose(&command, "linux", None);
     Settings {
         recipe,
         attached: true,

@@ -46,6 +46,8 @@ struct Transcripts {
     seen: Option<Moment>,
     /// The agent was told that nobody reads what it says.
     told: bool,
+    /// The child's own file has a prompt that is not done with yet.
+    at_work: bool,
 }
 
 /// A file that may be the child's.
@@ -68,6 +70,18 @@ impl Source {
 
     pub(super) fn reads_screen(&self) -> bool {
         self.transcripts.is_none()
+    }
+
+    /// Whether the transcript says that the agent is at work.
+    pub(super) fn at_work(&self) -> bool {
+        self.transcripts.as_ref().is_some_and(|transcripts| transcripts.at_work)
+    }
+
+    /// A turn is over that nobody told the end of.
+    pub(super) fn turn_over(&mut self) {
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.at_work = false;
+        }
     }
 
     pub(super) fn remember_injected(&mut self, hex: &str, body: &str) {
@@ -194,6 +208,9 @@ impl Bridge {
 
     /// The child's transcript goes on.
     fn heard(&mut self, now: Moment, record: Record, out: &mut Vec<Output>) {
+        if let Some(transcripts) = &mut self.source.transcripts {
+            transcripts.at_work = !matches!(record, Record::TurnOver);
+        }
         match record {
             Record::Prompt(text) => {
                 self.confirm(&text, out);
@@ -366,8 +383,8 @@ mod tests {
             90000 ends
             ",
             expect![[r#"
-                15300 logs What you say to others is not sent: the transcript that claude writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
-                15300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent: the transcript that claude writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
+                15300 logs What you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
+                15300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
                 15450 types \r
             "#]],
         );

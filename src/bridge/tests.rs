@@ -18,7 +18,7 @@ fn check(command: &str, script: &str, expected: Expect) {
 #[test]
 fn a_message_is_typed_submitted_and_then_acknowledged() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         5000 mail Ann: Your turn\nto play
@@ -89,7 +89,7 @@ fn shells_and_python_get_their_own_form_at_their_prompt() {
 #[test]
 fn nobody_is_interrupted_at_typing() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         3000 keys h
@@ -144,7 +144,7 @@ fn a_line_taken_back_holds_nothing_up() {
 #[test]
 fn the_screen_has_stood_still_before_anything_is_typed() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         100 mail Ann: hello
@@ -184,7 +184,7 @@ fn a_program_that_shows_nothing_is_taken_to_be_ready_after_a_while() {
 #[test]
 fn messages_are_typed_one_after_another_in_order() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1: one
@@ -211,7 +211,7 @@ fn messages_are_typed_one_after_another_in_order() {
 #[test]
 fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -229,7 +229,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
     let spinner: String = (1..30).map(|i| format!("{} prints .\n", 1000 + i * 100)).collect();
     let script = format!("0 prints \\e[?2004h>\\s\n1000 mail Ann: hello\n{spinner}");
     check(
-        "claude",
+        "agent",
         &script,
         expect![[r#"
         1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
@@ -242,7 +242,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
 #[test]
 fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -259,7 +259,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -278,7 +278,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
 #[test]
 fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         500 stalls
@@ -302,7 +302,7 @@ fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
 #[test]
 fn what_was_not_typed_when_the_child_ends_is_given_back() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1: one
@@ -374,7 +374,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 keys \e
@@ -428,7 +428,7 @@ fn who_asks_and_does_not_read_is_not_answered_for_ever() {
 #[test]
 fn doubles_are_typed_once() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1: one
@@ -454,7 +454,7 @@ fn doubles_are_typed_once() {
 #[test]
 fn the_frame_says_what_is_unusual_about_the_sender() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1 s-1: usual
@@ -502,7 +502,7 @@ fn nothing_is_typed_into_another_program() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 foreground other
@@ -548,7 +548,7 @@ fn a_key_that_ended_a_program_is_no_line_begun() {
 #[test]
 fn what_the_agent_prints_is_sent() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 prints \r\n->relay:Bob [thread:t1] <<<\r\nYour turn\r\nto play>>>\r\nDone.\r\n>\s
@@ -565,7 +565,7 @@ fn what_the_agent_prints_is_sent() {
 #[test]
 fn a_reply_names_the_delivery_that_it_answers() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 mail Ann abcdef01-2345: what?
@@ -624,7 +624,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 prints \r\n->relay:Bobb <<<\r\nhello>>>\r\nDone.\r\n>\s
@@ -656,7 +656,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
 fn what_fails_later_is_told_where_mail_could_be_typed() {
     // Not into a line that is half typed; nor is it told twice when another connection repeats it.
     check(
-        "claude",
+        "agent",
         r"
         0 connected
         0 prints \e[?2004h>\s
@@ -682,7 +682,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
     );
     // Nor while the program asks something.
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 prints \r\n->relay:Bob <<<\r\nhello>>>\r\nDone.\r\n>\s
@@ -745,7 +745,7 @@ fn a_hundred_refusals_are_two_prompts() {
 #[test]
 fn the_agent_is_told_that_it_is_cut_off() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 cut-off Ann is here already (NAME_IN_USE)
@@ -800,7 +800,7 @@ fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
 #[test]
 fn no_enter_answers_a_dialog() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h\e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
         1000 mail Ann: hello
@@ -822,7 +822,7 @@ fn no_enter_answers_a_dialog() {
 #[test]
 fn a_dialog_that_comes_up_meanwhile_is_the_persons_to_answer() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -1037,7 +1037,7 @@ proptest! {
     #[test]
     fn whatever_happens_only_keys_frames_and_answers_reach_the_child(
         events in events(),
-        command in prop_oneof![Just("claude"), Just("bash"), Just("python3"), Just("fish")],
+        command in prop_oneof![Just("agent"), Just("bash"), Just("python3"), Just("fish")],
         attached in any::<bool>(),
     ) {
         let mut judge = Judge::new(command, attached);

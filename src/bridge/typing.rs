@@ -91,7 +91,7 @@ impl Bridge {
         if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
             return Err(Obstacle::Printing);
         }
-        let form = self.recipe.form(spot, foreground)?;
+        let form = self.recipe.form(spot, self.known(foreground))?;
         if form != Form::Plain && self.line.may_command() {
             return Err(Obstacle::HalfTyped);
         }
@@ -162,7 +162,7 @@ impl Bridge {
             return;
         }
         if !spot.asking {
-            self.write(b"\r".to_vec(), out);
+            self.write(self.recipe.submit.clone().into_bytes(), out);
         } else {
             self.release_keys(out);
         }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     client::{self, ClientError},
+    config::recipes,
     protocol::name::Name,
     wrap::{self, WrapError},
 };
@@ -66,7 +67,9 @@ impl Run {
         }
         let mut place = asked.place()?;
         let key = key_of(&place.home, &self.name, self.key_file.as_deref())?;
+        let recipes = recipes::load(&place.home);
         let settings = wrap::Settings {
+            recipes: recipes.map_err(|error| Failure::failed(error.to_string()))?,
             name: self.name,
             key,
             command,
