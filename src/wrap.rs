@@ -29,11 +29,11 @@ use crate::{
 use driver::{Driver, Signals};
 use key_file::KeyFile;
 use platform::{
+    process,
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
 };
 use std::{
-    env,
     ffi::OsString,
     fmt,
     fs::File,
@@ -130,7 +130,7 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let version = settings.command.first().and_then(|program| version_of(program));
-    let recipe = settings.recipes.choose(&words, env::consts::OS, version.as_ref());
+    let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
     let transcript = recipe.transcript.filter(|_| !settings.grid);
     let bridge = bridge::Settings {
