@@ -29,6 +29,7 @@ pub mod policy;
 mod redelivery;
 mod relay;
 mod replay;
+mod reports;
 mod restore;
 mod resume;
 mod roster;
@@ -61,6 +62,7 @@ use policy::{Pairs, Policy};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use relay::Desks;
+use reports::Reports;
 use roster::{Agent, Roster};
 use serde_json::value::RawValue;
 use slots::{Key, Slots};
@@ -195,6 +197,7 @@ pub struct Router {
     deliveries: FastMap<Uuid, MessageKey>,
     ledger: Ledger,
     dead: DeadLetters,
+    reports: Reports,
     questions: Questions,
     /// What `@relay`'s numbers count from.
     relay_seq_base: u64,
@@ -269,6 +272,7 @@ impl Router {
             deliveries: FastMap::default(),
             ledger: Ledger::default(),
             dead: DeadLetters::default(),
+            reports: Reports::default(),
             questions: Questions::default(),
             relay_seq_base: 0,
             doubles: 0,

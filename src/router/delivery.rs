@@ -161,6 +161,9 @@ impl Router {
         }
         if let Body::Kept(kept) = &message.body {
             self.deliveries.remove(&kept.id);
+            if let Some(reported) = &kept.reported {
+                self.reports.keep(kept.id, message.to, (**reported).clone());
+            }
             if matches!(kept.state, State::OnWay { .. }) {
                 self.roster[message.to].outbox.in_flight -= 1;
             }
