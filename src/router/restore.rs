@@ -5,10 +5,10 @@ use super::sim::Canary;
 use super::{
     AgentKey, Output, Router, StreamKey,
     alarm::Alarm,
-    asking::Answers,
     doubles::{Content, Standing},
     hash::FastMap,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+    outcome::Answers,
     replay::Replay,
     session::Session,
 };
@@ -88,6 +88,14 @@ impl Router {
                 continue;
             }
             self.restore_double(&record, &places);
+        }
+        for (_, record) in image.questions {
+            self.restore_open_question(record, &places.agents);
+        }
+        // Last, since they make room for all else.
+        for (_, record) in image.answers {
+            let sender = places.agents.get(&record.agent).copied();
+            self.restore_answer(sender, record);
         }
         for (number, dead) in image.dead {
             self.dead.add(dead.id, number, dead.to);
