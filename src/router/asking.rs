@@ -77,6 +77,11 @@ impl Questions {
         Some(question)
     }
 
+    /// Those that the store has without their messages.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Uuid> {
+        self.by_delivery.iter().filter(|(_, question)| question.is_kept).map(|(id, _)| *id)
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.by_delivery.values().map(Question::bytes).sum()
@@ -215,8 +220,7 @@ impl Router {
 
     /// Tells a store that lost it what is asked apart from messages.
     pub(super) fn say_questions_again(&mut self) {
-        let all = self.questions.by_delivery.iter();
-        let mut kept: Vec<_> = all.filter(|(_, it)| it.is_kept).map(|(id, _)| *id).collect();
+        let mut kept: Vec<_> = self.questions.kept().collect();
         kept.sort_unstable();
         kept.into_iter().for_each(|delivery| self.say_question(delivery));
     }

@@ -212,7 +212,6 @@ impl Window {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn frames(&self) -> impl Iterator<Item = &Handed> {
         self.frames.iter()
     }

@@ -35,10 +35,6 @@ impl Answers {
         self.bytes
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Arc<[u8]>)> {
-        self.frames.iter().map(|(number, frame)| (*number, frame))
-    }
-
     /// One may always wait.
     fn is_over(&self, bytes_max: usize) -> bool {
         self.bytes > bytes_max && self.frames.len() > 1
@@ -216,20 +212,7 @@ impl Router {
 
     /// Tells a store that lost it what waits for senders.
     pub(super) fn say_answers_again(&mut self) {
-        let mut all = Vec::new();
-        for key in self.roster.keys() {
-            let session = self.roster[key].session.as_deref();
-            let waiting = session.into_iter().flat_map(|session| session.answers.iter());
-            all.extend(waiting.map(|(number, frame)| (number, key, frame.clone())));
-        }
-        for client in self.clients.values_mut() {
-            let Some(agent) = client.agent else { continue };
-            for handed in client.window.frames_mut() {
-                if let What::Outcome(Outcome { frame, number: Some(number) }) = &handed.what {
-                    all.push((*number, agent, frame.clone()));
-                }
-            }
-        }
+        let mut all: Vec<_> = self.kept_answers().collect();
         all.sort_unstable_by_key(|(number, ..)| *number);
         for (number, agent, frame) in all {
             // Whose name is forgotten has no return.
@@ -237,5 +220,24 @@ impl Router {
                 self.say_answer(agent, number, &frame);
             }
         }
+    }
+
+    /// What the store has for senders: for those who are away, and for those who are being told.
+    pub(super) fn kept_answers(&self) -> impl Iterator<Item = (u64, AgentKey, Arc<[u8]>)> {
+        let waiting = self.roster.keys().into_iter().flat_map(|key| {
+            let answers = self.roster[key].session.as_deref().map(|session| &session.answers);
+            let frames = answers.into_iter().flat_map(|answers| &answers.frames);
+            frames.map(move |(number, frame)| (*number, key, frame.clone()))
+        });
+        let on_way = self.clients.values().flat_map(|client| {
+            let handed = client.window.frames().map(|handed| &handed.what);
+            handed.filter_map(|what| match what {
+                What::Outcome(Outcome { frame, number: Some(number) }) => {
+                    Some((*number, client.agent?, frame.clone()))
+                }
+                _ => None,
+            })
+        });
+        waiting.chain(on_way)
     }
 }

@@ -40,8 +40,8 @@ pub(super) struct Disk {
     by_id: BTreeMap<Uuid, u64>,
     /// Through, but not on the disk.
     owed: Vec<Change>,
-    /// What each input gave rise to, while nothing is known of it.
-    waiting: VecDeque<Vec<Change>>,
+    /// What each input gave rise to, and when, while nothing is known of it.
+    waiting: VecDeque<(Vec<Change>, Now)>,
     /// Changes that were said, of this daemon.
     said: u64,
     /// Changes that it has reported.
@@ -50,10 +50,10 @@ pub(super) struct Disk {
 
 impl Disk {
     /// One input's changes.
-    pub(super) fn take(&mut self, changes: Vec<Change>) {
+    pub(super) fn take(&mut self, changes: Vec<Change>, now: Now) {
         if !changes.is_empty() {
             self.said += changes.len() as u64;
-            self.waiting.push_back(changes);
+            self.waiting.push_back((changes, now));
         }
     }
 
@@ -67,12 +67,8 @@ impl Disk {
     }
 
     /// One transaction, of so many inputs.
-    pub(super) fn commit(&mut self, inputs: usize, now: Now) -> Option<Report> {
-        let group: Vec<_> =
-            self.waiting.drain(..inputs.min(self.waiting.len())).flatten().collect();
-        if group.is_empty() {
-            return None;
-        }
+    pub(super) fn commit(&mut self, inputs: usize) -> Option<Report> {
+        let (group, now) = self.first(inputs)?;
         self.through += group.len() as u64;
         let is_message = |change: &Change| matches!(change, Change::Taken(_));
         let (messages, others): (Vec<_>, Vec<_>) = match self.health {
@@ -86,6 +82,16 @@ impl Disk {
         self.sync(others, now);
         let report = if messages.is_empty() { Report::Kept } else { Report::Refused };
         Some(report(self.through))
+    }
+
+    /// The changes of so many inputs, and when the last of these was.
+    fn first(&mut self, inputs: usize) -> Option<(Vec<Change>, Now)> {
+        let (mut group, mut last) = (Vec::new(), None);
+        for (changes, now) in self.waiting.drain(..inputs.min(self.waiting.len())) {
+            group.extend(changes);
+            last = Some(now);
+        }
+        Some((group, last?))
     }
 
     fn sync(&mut self, changes: Vec<Change>, now: Now) {
@@ -111,10 +117,9 @@ impl Disk {
 
     /// The daemon is gone. Of what nothing was reported, so many inputs' changes had reached the disk.
     /// Gives back what was through and is lost.
-    pub(super) fn crash(&mut self, inputs: usize, now: Now) -> Vec<Change> {
+    pub(super) fn crash(&mut self, inputs: usize) -> Vec<Change> {
         let inputs = if self.health == Health::Works { inputs } else { 0 };
-        if inputs > 0 {
-            let reached = self.waiting.drain(..inputs.min(self.waiting.len())).flatten().collect();
+        if let Some((reached, now)) = self.first(inputs) {
             self.sync(reached, now);
         }
         self.waiting.clear();
@@ -124,6 +129,11 @@ impl Disk {
 
     pub(super) fn image(&self) -> Image {
         self.synced.image()
+    }
+
+    /// Whether a frame waits there for its sender.
+    pub(super) fn has_answer(&self, frame: &[u8]) -> bool {
+        self.synced.answers.values().any(|answer| *answer.frame == *frame)
     }
 
     pub(super) fn delivery(&self, id: Uuid) -> Option<(&DeliveryRecord, bool)> {
