@@ -18,12 +18,15 @@ use crate::protocol::{
     envelope::Kind,
     frame::PREFIX,
     payload::{Ack, CORRELATION_ID_BYTES_MAX, Nack, SendMeta, Sync},
-    record::{Change, MessageRecord, QuestionRecord},
+    record::{Change, Clock, MessageRecord, QuestionRecord},
 };
 use uuid::Uuid;
 
 /// What a question counts for in memory, beside its correlation id.
 const QUESTION_BYTES: usize = 256;
+
+/// A daemon that lived for so long after the time of a question was over has said so, and kept that.
+const RUNG_MS: u64 = 10_000;
 
 /// One delivery whose sender waits for an answer.
 #[derive(Debug)]
@@ -126,12 +129,14 @@ impl Router {
         self.await_answer(delivery, question);
     }
 
-    /// An earlier daemon took it, and its delivery is not over. Its time goes on from when it was taken.
+    /// An earlier daemon, which lived until then, took it, and its delivery is not over. Its time goes on
+    /// from when it was taken.
     pub(super) fn restore_question(
         &mut self,
         delivery: Uuid,
         message: &MessageRecord,
         (from, to): (AgentKey, AgentKey),
+        clock: Clock,
     ) {
         // There may be very many that don't ask.
         let text = std::str::from_utf8(&message.shared).unwrap_or_default();
@@ -145,6 +150,9 @@ impl Router {
         let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
         let passed_ms = self.now.unix_ms.saturating_sub(message.unix_ms);
+        if clock.0.unix_ms.saturating_sub(message.unix_ms) > timeout_ms.saturating_add(RUNG_MS) {
+            return;
+        }
         let question = Question {
             from,
             by: None,

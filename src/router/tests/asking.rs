@@ -878,6 +878,48 @@ fn a_question_outlives_the_daemon_when_its_delivery_is_over() {
 }
 
 #[test]
+fn that_nobody_answered_is_not_said_anew_by_each_daemon() {
+    check(
+        r#"here: ann bob
+           bob goes
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+           wait 1000
+           wait 10001
+           ann>> Bob: it is kept that it is later
+           crash
+           ann joins {"session":{"resume_token":"ann:1"}}
+           wait 1
+           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
+           crash
+           wait 20000
+           ann joins {"session":{"resume_token":"ann:2"}}"#,
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+                ann < ACK {"ack_id":"1","away":true,"durability":"disk","state":"accepted"}
+            wait 1000
+                ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            wait 10001
+                ann < PING {}
+            ann>> Bob: it is kept that it is later
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            crash
+            ann joins {"session":{"resume_token":"ann:1"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            wait 1
+            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
+                ann < ACK {"ack_id":"2","away":true,"durability":"disk","state":"accepted"}
+            crash
+            wait 20000
+            ann joins {"session":{"resume_token":"ann:2"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+        "#]],
+    );
+}
+
+#[test]
 fn a_store_that_lost_everything_is_told_what_waits() {
     check(
         r#"here: ann bob

@@ -43,7 +43,7 @@ use crate::{
         envelope::{Envelope, Header, Kind},
         name::Name,
         payload::Capabilities,
-        record::{Change, Query, QuestionRecord, oracle::Oracle},
+        record::{Change, Clock, Query, QuestionRecord, oracle::Oracle},
         secret::Secret,
     },
     router::{
@@ -392,8 +392,12 @@ impl World {
         self.now = until;
     }
 
+    fn now(&self) -> Now {
+        Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now }
+    }
+
     fn handle(&mut self, input: Input<'_>) {
-        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
+        let now = self.now();
         let mut out = Vec::new();
         self.router.handle(now, input, &mut out);
         let mut touched = Vec::new();
@@ -430,6 +434,7 @@ impl World {
     fn keep(&mut self) {
         self.kept = self.said;
         self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.disk.clock = Clock(self.now());
         self.handle(Input::Kept(self.kept));
     }
 
@@ -474,8 +479,7 @@ impl World {
         self.changes.clear();
         self.queries.clear();
         (self.said, self.kept) = (0, 0);
-        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
-        let mut out = Vec::new();
+        let (now, mut out) = (self.now(), Vec::new());
         self.router.restore(now, self.disk.image(), &mut out);
         out.iter().for_each(|output| self.show(output));
         self.keep();
