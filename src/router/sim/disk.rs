@@ -8,6 +8,7 @@ use crate::protocol::{
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
+    sync::Arc,
 };
 use uuid::Uuid;
 
@@ -38,6 +39,8 @@ pub(super) struct Disk {
     /// Deliveries that ever were synced, by the numbers of their messages' SENDs.
     of_send: BTreeMap<Box<str>, BTreeSet<u64>>,
     by_id: BTreeMap<Uuid, u64>,
+    /// Frames that ever were synced.
+    answers: BTreeSet<Arc<[u8]>>,
     /// Through, but not on the disk.
     owed: Vec<Change>,
     /// What each input gave rise to, and when, while nothing is known of it.
@@ -106,6 +109,9 @@ impl Disk {
                         self.by_id.insert(delivery.id, delivery.number);
                     }
                 }
+                Change::Answer(answer) => {
+                    self.answers.insert(answer.frame);
+                }
                 Change::Ended { delivery, .. } => {
                     self.open.remove(&delivery);
                 }
@@ -131,9 +137,9 @@ impl Disk {
         self.synced.image()
     }
 
-    /// Whether a frame waits there for its sender.
-    pub(super) fn has_answer(&self, frame: &[u8]) -> bool {
-        self.synced.answers.values().any(|answer| *answer.frame == *frame)
+    /// Whether a frame waited there for its sender at any time.
+    pub(super) fn had_answer(&self, frame: &[u8]) -> bool {
+        self.answers.contains(frame)
     }
 
     pub(super) fn delivery(&self, id: Uuid) -> Option<(&DeliveryRecord, bool)> {

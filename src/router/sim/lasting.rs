@@ -594,7 +594,7 @@ impl World {
         let (now, mut out) = (self.now(), Vec::new());
         let wires = std::mem::take(&mut self.wires);
         for frame in wires.values().flat_map(|wire| &wire.outbound) {
-            if !self.disk.has_answer(frame) {
+            if !self.disk.had_answer(frame) {
                 self.promises.outcomes.loses(frame);
             }
         }
