@@ -6,7 +6,8 @@
 //!
 //! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what outlives a
 //! connection `session`'s, what a member may say `member`'s; a SEND is judged in `send`, and what was
-//! taken goes out in `delivery`; who waits for an answer gets it in `asking`. Behind them stand plain tables: `roster` (names), `client`
+//! taken goes out in `delivery`; who waits for an answer gets it in `asking`, and what became of a
+//! message its sender is told in `outcome`. Behind them stand plain tables: `roster` (names), `client`
 //! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
 mod again;
@@ -25,6 +26,7 @@ mod limits;
 mod member;
 mod message;
 mod outbox;
+mod outcome;
 pub mod policy;
 mod redelivery;
 mod relay;

@@ -193,6 +193,7 @@ impl Router {
         for key in over {
             if let Some(message) = self.end(key, Ending::Acknowledged) {
                 self.counts.acknowledged += 1;
+                self.keep_question_of(&message);
                 self.put_by(message);
             }
         }
