@@ -132,10 +132,11 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
     let version = settings.command.first().and_then(|program| version_of(program));
     let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
-    let transcript = recipe.transcript.filter(|_| !settings.grid);
+    let transcript = recipe.transcript;
     let bridge = bridge::Settings {
         recipe,
         transcript: transcript.is_some(),
+        grid: settings.grid,
         attached: settings.attached,
         columns: size.cols.into(),
         rows: size.rows.into(),

@@ -10,11 +10,13 @@
 
 mod agent;
 mod basics;
+mod corpus;
 #[path = "../model/mod.rs"]
 mod model;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
+mod relay;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
