@@ -19,7 +19,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     let mut events = http::Events::begin(to)?;
     events.send(&json!({"type": "message_start", "message": message}))?;
     let (mut index, mut reason) = (0, "end_turn");
-    reply.play(request, |step| {
+    reply.play(shared, request, |step| {
         let (block, deltas) = match step {
             Step::Text { pieces, .. } => (
                 json!({"type": "text", "text": ""}),

@@ -33,7 +33,7 @@ pub(super) fn answer(
     };
     let reply = shared.converse(turn, request);
     let mut events = http::Events::begin(to)?;
-    reply.play(request, |step| match step {
+    reply.play(shared, request, |step| match step {
         Step::Text { pieces, .. } => {
             pieces.iter().try_for_each(|text| events.send(&chunk(&[json!({"text": text})], false)))
         }

@@ -26,6 +26,9 @@ use std::{
 /// A wait that takes longer is a failure, not a slow machine.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
+/// How often who waits at a gate looks whether the model has ended.
+const PACE: Duration = Duration::from_millis(50);
+
 /// One question, as part of the conversation that the agent leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
@@ -109,12 +112,13 @@ impl Reply {
     /// Its parts in the terms of one protocol: gates passed, commands as calls of the CLI's own tool.
     fn play(
         self,
+        shared: &Shared,
         request: &Value,
         mut step: impl FnMut(Step<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         for part in self.parts {
             match part {
-                Part::Waits(gate) => gate.pass()?,
+                Part::Waits(gate) => gate.pass(shared)?,
                 Part::Says(text) => {
                     step(Step::Text { text: &text, pieces: pieces(&text, self.piece) })?;
                 }
@@ -159,10 +163,17 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    fn pass(&self) -> io::Result<()> {
-        let waited = self.0.1.wait_timeout_while(lock(&self.0.0), WATCHDOG, |open| !*open);
-        let (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if *open { Ok(()) } else { Err(io::Error::other("nobody opens the gate")) }
+    /// Waits until it is opened, but for a model that has ended.
+    fn pass(&self, shared: &Shared) -> io::Result<()> {
+        let end = Instant::now() + WATCHDOG;
+        while !*lock(&self.0.0) {
+            if lock(&shared.state).ended || Instant::now() > end {
+                return Err(io::Error::other("nobody opens the gate"));
+            }
+            let waited = self.0.1.wait_timeout_while(lock(&self.0.0), PACE, |open| !*open);
+            drop(waited);
+        }
+        Ok(())
     }
 }
 
@@ -188,6 +199,8 @@ struct State {
     beside: Vec<(String, Value)>,
     answered: Vec<Instant>,
     connections: Vec<(TcpStream, JoinHandle<()>)>,
+    /// A script has panicked.
+    failed: bool,
     ended: bool,
 }
 
@@ -202,6 +215,7 @@ impl Model {
             beside: Vec::new(),
             answered: Vec::new(),
             connections: Vec::new(),
+            failed: false,
             ended: false,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), news: Condvar::new() });
@@ -272,6 +286,8 @@ impl Drop for Model {
             stream.shutdown(Shutdown::Both).ok();
             thread.join().ok();
         }
+        let failed = lock(&self.shared.state).failed;
+        assert!(!failed || thread::panicking(), "the model's script has failed");
     }
 }
 
@@ -286,11 +302,24 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         state.connections.retain(|(_, thread)| !thread.is_finished());
         let shared = Arc::clone(shared);
         let thread = thread::spawn(move || {
+            let _end = End { stream: &stream, shared: &shared };
             // That a CLI hangs up in the middle is its right.
             serve(&stream, &shared).ok();
-            stream.shutdown(Shutdown::Both).ok();
         });
         state.connections.push((kept, thread));
+    }
+}
+
+/// Ends a connection, of which another handle is kept; also where a script has failed.
+struct End<'a> {
+    stream: &'a TcpStream,
+    shared: &'a Shared,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.stream.shutdown(Shutdown::Both).ok();
+        lock(&self.shared.state).failed |= thread::panicking();
     }
 }
 

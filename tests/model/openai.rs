@@ -15,7 +15,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     let is_conversation = conversation.is_some();
     if let Some(turn) = conversation {
         let reply = shared.converse(turn, request);
-        reply.play(request, |step| {
+        reply.play(shared, request, |step| {
             let id = format!("{input}_{}", output.len());
             output.push(item(&mut events, &id, output.len(), step)?);
             Ok(())

@@ -3,13 +3,23 @@
 use super::*;
 use std::io::Read;
 
+/// A connection that has sent this.
+fn send(model: &Model, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(model.url().trim_start_matches("http://")).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+/// What any CLI asks.
+const ASKING: &str = "POST /v1/messages HTTP/1.1\r\ncontent-length: 78\r\n\r\n\
+    {\"tools\": [{\"name\": \"Bash\"}], \"messages\": [{\"role\": \"user\", \"content\": \"go\"}]}";
+
 /// Posts a request to the model and gives the answer's body, chunks taken apart.
 fn post(model: &Model, path: &str, request: &Value) -> String {
     let body = request.to_string();
     let head = format!("POST {path} HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
-    let mut stream = TcpStream::connect(model.url().trim_start_matches("http://")).unwrap();
-    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
-    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+    let mut stream = send(model, &[head, body].concat());
     stream.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -185,14 +195,34 @@ fn a_reply_stands_still_at_a_gate() {
 }
 
 #[test]
+fn a_model_that_ends_waits_at_no_gate() {
+    let gate = Gate::default();
+    let model = Model::playing([Reply::new().says("one").waits(&gate)]);
+    let _stream = send(&model, ASKING);
+    model.asked(1);
+    let begun = Instant::now();
+    drop(model);
+    assert!(begun.elapsed() < WATCHDOG);
+}
+
+#[test]
+fn a_script_that_fails_is_told_of() {
+    let model = Model::start(|_| unreachable!("it is not to be asked"));
+    let mut stream = send(&model, ASKING);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "");
+    let ends = std::panic::AssertUnwindSafe(|| drop(model));
+    assert!(std::panic::catch_unwind(ends).is_err());
+}
+
+#[test]
 fn requests_that_are_none_end_their_connection_only() {
     let model = replying();
     for broken in
         ["nonsense\r\n\r\n", "POST /v1/messages HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n"]
     {
-        let mut stream = TcpStream::connect(model.url().trim_start_matches("http://")).unwrap();
-        stream.set_read_timeout(Some(WATCHDOG)).unwrap();
-        stream.write_all(broken.as_bytes()).unwrap();
+        let mut stream = send(&model, broken);
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.is_empty());
