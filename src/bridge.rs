@@ -46,6 +46,16 @@ const COMPLAINTS_MAX: usize = 3;
 const IDLE_MS: u64 = 350;
 /// What keeps a message waiting for so long is worth a word to whoever asks.
 const LASTING_MS: u64 = 2000;
+/// A text that was submitted is looked after so often, and for so long before it is submitted again: some
+/// programs take an Enter that follows a paste too soon for a part of it.
+const LEAVING_LOOK_MS: u64 = 30;
+const LEAVING_MS: u64 = 700;
+/// What was submitted is taken up within this time, or was already over.
+const TAKING_UP_MS: u64 = 3000;
+/// How often the screen is looked at for it.
+const TAKING_UP_LOOK_MS: u64 = 50;
+/// A text is submitted so often at most.
+const PRESSES_MAX: u32 = 4;
 /// How often something is tried that no input need announce.
 const RETRY_MS: u64 = 1000;
 
@@ -220,6 +230,10 @@ pub struct Bridge {
     submitted_at: Option<Moment>,
     /// When to try again what only a [`Input::Tick`] can find possible.
     retry_at: Option<Moment>,
+    /// When the screen was last looked at for a text that leaves.
+    left_looked_at: Option<Moment>,
+    /// What was submitted has not been taken up yet, as far as can be seen.
+    taking_up: Option<TakingUp>,
     turn: Turn,
     mail: Mailbag,
     /// Why nothing is typed, and since when.
@@ -251,10 +265,22 @@ struct Turn {
     complaints_left_out: usize,
 }
 
+/// A text was submitted, and the agent begins to work at it: until that is seen it may look idle, and would
+/// make one prompt of this text and the next.
+#[derive(Debug)]
+struct TakingUp {
+    since: Moment,
+    /// It was seen at work.
+    begun: bool,
+    looked_at: Moment,
+}
+
 /// What is being typed.
 #[derive(Debug)]
 struct Injection {
     item: Item,
+    /// The digits of its frame.
+    hex: String,
     /// The count of bytes at which the terminal has all of this stage.
     until: u64,
     stage: Stage,
@@ -274,8 +300,18 @@ enum Stage {
     Text,
     /// It is there since this moment; the Enter waits.
     Guard(Moment),
-    /// The Enter is on its way.
-    Submit,
+    /// The Enter is on its way, for the first time or once more.
+    Submit {
+        /// How often it was pressed.
+        presses: u32,
+    },
+    /// It was pressed at this moment; the text has not left the line to type into yet.
+    Leaving {
+        /// See there.
+        since: Moment,
+        /// As above.
+        presses: u32,
+    },
 }
 
 impl Bridge {
@@ -298,6 +334,8 @@ impl Bridge {
             touched_at: None,
             submitted_at: None,
             retry_at: None,
+            left_looked_at: None,
+            taking_up: None,
             turn: Turn::default(),
             mail: Mailbag::default(),
             obstacle: None,
@@ -345,7 +383,8 @@ impl Bridge {
         }
         let enter = self.injection.as_ref().and_then(|injection| match injection.stage {
             Stage::Guard(since) => Some(self.enter_at(since)),
-            Stage::Text | Stage::Submit => None,
+            Stage::Leaving { since, presses } => Some(self.leaves_at(since, presses)),
+            Stage::Text | Stage::Submit { .. } => None,
         });
         let extractor = self.extractor.deadline();
         let all = [enter, extractor, self.turn_ends_at(), self.inject_at(), self.source.deadline()];
@@ -393,6 +432,7 @@ impl Bridge {
         if !self.line.is_known_empty() {
             self.line.see(&recipe::before(self.extractor.screen()));
         }
+        self.look_whether_it_began(now);
         self.shown(now, found, out);
     }
 
@@ -519,6 +559,7 @@ impl Bridge {
             self.line.remember_empty(&spot.before);
         }
         self.submit_when_due(now, &spot, out);
+        self.look_whether_it_left(now, &spot, out);
         self.inject_when_free(now, &spot, foreground, out);
     }
 }

@@ -114,7 +114,22 @@ impl Recipe {
         self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
     }
 
-    fn shows_composer(&self) -> bool {
+    /// Whether its agent is at work, by its look.
+    #[must_use]
+    pub fn looks_busy(&self, spot: &Spot) -> bool {
+        spot.shows(&self.looks.busy)
+    }
+
+    /// Whether what was typed stands where it was typed, so that an Enter sends it off and nothing else: the
+    /// cursor is at the end of it, which is a bracket, also where the program shows a word in its place.
+    #[must_use]
+    pub fn holds_text(&self, spot: &Spot) -> bool {
+        !spot.asking && (!self.shows_composer() || spot.follows_bracket())
+    }
+
+    /// It is known how its line to type into looks.
+    #[must_use]
+    pub fn shows_composer(&self) -> bool {
         !self.looks.composer.is_empty()
     }
 

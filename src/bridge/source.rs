@@ -216,10 +216,12 @@ impl Bridge {
         }
         match record {
             Record::Prompt(text) => {
+                self.was_confirmed(now, &text, out);
                 self.confirm(&text, out);
                 self.turn.told = false;
             }
             Record::Reply(text) => {
+                self.taking_up = None;
                 if let Some(transcripts) = &mut self.source.transcripts {
                     transcripts.heard = Some(now);
                     transcripts.seen = None;
@@ -233,6 +235,7 @@ impl Bridge {
             Record::TurnOver => {
                 self.turn.open = false;
                 self.turn.told = false;
+                self.taking_up = None;
             }
         }
         self.retry_at = None;

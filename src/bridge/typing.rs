@@ -1,8 +1,9 @@
 //! When and how what waits for the agent is typed.
 
 use super::{
-    Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, Mail, Output, Progress, RETRY_MS, SENDERS_MAX,
-    Stage, TYPED_MAX,
+    Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail, Output,
+    PRESSES_MAX, Progress, RETRY_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS, TAKING_UP_MS,
+    TYPED_MAX, TakingUp,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -53,10 +54,28 @@ impl Bridge {
             Err(why) => {
                 self.stand_before(now, why, out);
                 if self.inject_at().is_none_or(|at| at <= now) {
-                    self.retry_at = Some(now.plus(RETRY_MS));
+                    let soon = why == Obstacle::Busy && self.taking_up.is_some();
+                    self.retry_at = Some(now.plus(if soon { TAKING_UP_LOOK_MS } else { RETRY_MS }));
                 }
             }
         }
+    }
+
+    /// The screen changes: perhaps to that of an agent at work.
+    pub(super) fn look_whether_it_began(&mut self, now: Moment) {
+        let Some(taking_up) = &mut self.taking_up else { return };
+        if taking_up.begun || now.since(taking_up.looked_at) < TAKING_UP_LOOK_MS {
+            return;
+        }
+        taking_up.looked_at = now;
+        taking_up.begun = self.recipe.looks_busy(&Spot::of(self.extractor.screen()));
+    }
+
+    /// Whether what was submitted is still to be taken up by an agent that looks idle.
+    fn takes_up(&mut self, now: Moment) -> bool {
+        let waits = |it: &TakingUp| !it.begun && now.since(it.since) < TAKING_UP_MS;
+        self.taking_up = self.taking_up.take().filter(waits);
+        self.taking_up.is_some()
     }
 
     /// Nothing can be typed for this reason. One that lasts is reported.
@@ -70,7 +89,7 @@ impl Bridge {
     }
 
     fn free_form(
-        &self,
+        &mut self,
         now: Moment,
         spot: &Spot,
         foreground: Option<bool>,
@@ -92,6 +111,9 @@ impl Bridge {
             return Err(Obstacle::Printing);
         }
         let form = self.recipe.form(spot, self.known(foreground))?;
+        if self.takes_up(now) {
+            return Err(Obstacle::Busy);
+        }
         if form != Form::Plain && self.line.may_command() {
             return Err(Obstacle::HalfTyped);
         }
@@ -129,10 +151,10 @@ impl Bridge {
         let text = inject::clean(&body);
         self.extractor.remember_injected(&hex, &text);
         self.source.remember_injected(&hex, &text);
-        self.remember_drawn(hex, &item);
+        self.remember_drawn(hex.clone(), &item);
         self.write(bytes, out);
-        self.injection =
-            Some(Injection { item, until: self.handed_out, stage: Stage::Text, asked: false });
+        let (until, stage) = (self.handed_out, Stage::Text);
+        self.injection = Some(Injection { item, hex, until, stage, asked: false });
     }
 
     pub(super) fn was_written(&mut self, now: Moment, bytes: usize, out: &mut Vec<Output>) {
@@ -145,8 +167,11 @@ impl Bridge {
         }
         match injection.stage {
             Stage::Text => injection.stage = Stage::Guard(now),
-            Stage::Guard(_) => {}
-            Stage::Submit => self.submitted(now, out),
+            Stage::Guard(_) | Stage::Leaving { .. } => {}
+            Stage::Submit { presses } if self.recipe.shows_composer() => {
+                injection.stage = Stage::Leaving { since: now, presses };
+            }
+            Stage::Submit { .. } => self.submitted(now, out),
         }
     }
 
@@ -161,20 +186,71 @@ impl Bridge {
         if now < self.enter_at(since) {
             return;
         }
-        if !spot.asking {
-            self.write(self.recipe.submit.clone().into_bytes(), out);
-        } else {
+        // An Enter would answer what the program asks meanwhile.
+        let asks = !self.recipe.holds_text(spot);
+        if asks {
             self.release_keys(out);
+        } else {
+            self.write(self.recipe.submit.clone().into_bytes(), out);
         }
         if let Some(injection) = &mut self.injection {
-            injection.asked = spot.asking;
+            injection.asked = asks;
             injection.until = self.handed_out;
-            injection.stage = if spot.asking { Stage::Guard(now) } else { Stage::Submit };
+            injection.stage = if asks { Stage::Guard(now) } else { Stage::Submit { presses: 1 } };
+        }
+    }
+
+    /// When to look whether what was submitted has left the line to type into.
+    pub(super) fn leaves_at(&self, since: Moment, presses: u32) -> Moment {
+        let pause = if presses < PRESSES_MAX { LEAVING_LOOK_MS } else { RETRY_MS };
+        self.left_looked_at.map_or(since, |at| at.max(since)).plus(pause)
+    }
+
+    /// Whether what was submitted has left; else, after a while, it is submitted again.
+    pub(super) fn look_whether_it_left(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
+        let Some(Injection { stage: Stage::Leaving { since, presses }, .. }) = self.injection
+        else {
+            return;
+        };
+        if now < self.leaves_at(since, presses) {
+            return;
+        }
+        self.left_looked_at = Some(now);
+        if !self.recipe.holds_text(spot) {
+            return self.submitted(now, out);
+        }
+        if now.since(since) < LEAVING_MS || !self.has_stood_still(now) {
+            return;
+        }
+        // The person may know better what holds it up.
+        self.release_keys(out);
+        let Some(injection) = &mut self.injection else { return };
+        injection.asked = true;
+        if presses < PRESSES_MAX {
+            self.write(self.recipe.submit.clone().into_bytes(), out);
+            let until = self.handed_out;
+            if let Some(injection) = &mut self.injection {
+                injection.until = until;
+                injection.stage = Stage::Submit { presses: presses + 1 };
+            }
+        }
+    }
+
+    /// The agent's program has written down that it got the text in this frame.
+    pub(super) fn was_confirmed(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
+        let is_it = |injection: &Injection| {
+            matches!(injection.stage, Stage::Leaving { .. })
+                && prompt.contains(&format!("[relay {} from ", injection.hex))
+        };
+        if self.injection.as_ref().is_some_and(is_it) {
+            self.submitted(now, out);
         }
     }
 
     fn submitted(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.submitted_at = Some(now);
+        let taking_up = TakingUp { since: now, begun: false, looked_at: now };
+        self.taking_up = self.recipe.shows_composer().then_some(taking_up);
         // It may say nothing to it, and show nothing of it.
         self.turn.open = true;
         self.turn.looked_at = false;

@@ -216,6 +216,20 @@ impl Agent {
         self.terminal.press("\r");
     }
 
+    /// Does something; a failure shows the screen.
+    pub(crate) fn while_running<T>(&self, what: impl FnOnce() -> T) -> T {
+        struct Shown<'a>(&'a Agent);
+        impl Drop for Shown<'_> {
+            fn drop(&mut self) {
+                if thread::panicking() {
+                    eprintln!("{}", self.0.terminal.text());
+                }
+            }
+        }
+        let _shown = Shown(self);
+        what()
+    }
+
     /// Answers what it asks.
     #[track_caller]
     pub(crate) fn answer(&mut self, question: &str, key: &str) {

@@ -225,7 +225,7 @@ impl Words {
         while text.len() < bytes {
             let letters = 2 + self.0.next_u32() % 8;
             let word: String = (0..letters).map(|_| self.pick('a', 26)).collect();
-            let end = if self.0.next_u32() % 9 == 0 { ". " } else { " " };
+            let end = if self.0.next_u32().is_multiple_of(9) { ". " } else { " " };
             text.push_str(&word);
             text.push_str(end);
         }

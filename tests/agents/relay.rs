@@ -5,7 +5,7 @@ use crate::{
     agent::{Agent, Household, Kind},
     corpus::{Body, bodies},
     model::{Model, Reply},
-    sandbox::{Sandbox, WATCHDOG, until},
+    sandbox::{Sandbox, WATCHDOG},
 };
 use agent_relay::{
     bridge::inject::clean,
@@ -93,13 +93,12 @@ fn says_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
 fn is_asked_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
     let bob = Other::join(&sandbox, "Bob");
-    let (_household, _agent) = ann(&sandbox, kind, &model, columns);
+    let (_household, agent) = ann(&sandbox, kind, &model, columns);
     let mut count = 0;
     for turn in bodies.chunks(AT_A_TIME) {
         turn.iter().for_each(|body| bob.send("Ann", &body.text));
         count += turn.len();
-        until("all of them are asked", || model.asked(count).len() == count);
-        let asked = model.asked(count);
+        let asked = agent.while_running(|| model.asked(count));
         for (asked, body) in asked[count - turn.len()..].iter().zip(turn) {
             let expected = typed(kind, &body.text);
             assert_eq!(framed(&asked.prompt), expected, "{} {}", kind.name(), body.name);

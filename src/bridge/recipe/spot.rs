@@ -17,6 +17,8 @@ pub struct Spot {
     pub at: char,
     /// What follows on the cursor's row, but what is faint, and blanks at its ends.
     pub after: String,
+    /// The row above the cursor's.
+    pub above: String,
     /// The rows around the cursor.
     pub rows: Vec<String>,
     /// The program has not hidden the cursor.
@@ -56,12 +58,14 @@ impl Spot {
         let before = text(&row, cursor.column);
         let mut rows: Vec<_> = (0..screen.size().1).map(|index| screen.row(index).text).collect();
         let asking = dialog::is_asking(&rows, &before);
+        let above = cursor.row.checked_sub(1).and_then(|row| rows.get(row)).cloned();
         rows.drain(..cursor.row.saturating_sub(ROWS_ABOVE));
         let after = after(&row[cursor.column.min(row.len())..]);
         Self {
             asking,
             before,
             after,
+            above: above.unwrap_or_default(),
             rows,
             at: row.get(cursor.column).map_or(' ', |look| look.character),
             cursor_visible: cursor.visible,
@@ -69,6 +73,14 @@ impl Spot {
             bracketed_paste: screen.bracketed_paste(),
             synchronizing: screen.synchronizing(),
         }
+    }
+
+    /// Whether the last thing before the cursor is a bracket, on its row or on the one above.
+    pub(super) fn follows_bracket(&self) -> bool {
+        let ends = |row: &str| {
+            row.trim_end_matches(|c: char| c.is_whitespace() || is_line(c)).ends_with(']')
+        };
+        ends(&self.before) || (self.before.trim().is_empty() && ends(&self.above))
     }
 
     /// Whether one of these stands in the rows around the cursor; with `^` first, at the beginning of one.
