@@ -26,7 +26,7 @@ use keys::Line;
 use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use recipe::{Known, Obstacle, Recipe, Spot, Turns};
+use recipe::{Known, Obstacle, Reads, Recipe, Spot, Turns};
 use refusal::Sent;
 use source::Source;
 use std::collections::VecDeque;
@@ -77,6 +77,8 @@ pub struct Settings {
     pub transcript: bool,
     /// What the agent says is read from the screen all the same.
     pub grid: bool,
+    /// What the agent is told once, before anything else; nothing is where what is typed would be run.
+    pub brief: Option<String>,
     /// Where the frames' digits come from.
     pub seed: [u8; 32],
 }
@@ -236,6 +238,8 @@ pub struct Bridge {
     /// What was submitted has not been taken up yet, as far as can be seen.
     taking_up: Option<TakingUp>,
     turn: Turn,
+    /// What the agent is still to be told before anything else.
+    brief: Option<String>,
     mail: Mailbag,
     /// Why nothing is typed, and since when.
     obstacle: Option<(Obstacle, Moment)>,
@@ -292,7 +296,8 @@ struct Injection {
 #[derive(Debug)]
 enum Item {
     Mail(Mail),
-    Complaints,
+    /// The relay's own words.
+    Own,
 }
 
 #[derive(Debug)]
@@ -338,6 +343,7 @@ impl Bridge {
             left_looked_at: None,
             taking_up: None,
             turn: Turn::default(),
+            brief: settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
             mail: Mailbag::default(),
             obstacle: None,
             injection: None,
@@ -535,7 +541,7 @@ impl Bridge {
         self.shown(now, found, out);
         let current = self.injection.take().and_then(|injection| match injection.item {
             Item::Mail(mail) => Some(mail),
-            Item::Complaints => None,
+            Item::Own => None,
         });
         let rest = std::iter::from_fn(|| self.mail.pop());
         out.extend(current.into_iter().chain(rest).map(|mail| Output::GiveBack(mail.id)));

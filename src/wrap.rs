@@ -73,6 +73,8 @@ pub struct Settings {
     pub inline: bool,
     /// What the agent says is read off its screen, also where its program writes a transcript.
     pub grid: bool,
+    /// The agent is told how to speak to others, before anything else.
+    pub brief: bool,
     /// Standard input and output are a person's terminal: see [`is_attached`].
     pub attached: bool,
     /// What the person types.
@@ -141,6 +143,7 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
         columns: size.cols.into(),
         rows: size.rows.into(),
         inline: settings.inline,
+        brief: settings.brief.then(|| bridge::brief::first_words(client.name())),
         seed,
     };
     let signals = Signals::listen();

@@ -15,6 +15,12 @@ pub(super) fn play(command: &str, script: &str) -> String {
     play_with(&settings(command), script)
 }
 
+/// The same with something to be told first.
+pub(super) fn play_briefed(command: &str, script: &str) -> String {
+    let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
+    play_with(&Settings { brief, ..settings(command) }, script)
+}
+
 /// The same for a program that writes a transcript.
 pub(super) fn play_transcribed(script: &str) -> String {
     play_with(&Settings { transcript: true, ..settings("agent") }, script)
@@ -42,6 +48,7 @@ pub(super) fn settings(command: &str) -> Settings {
         inline: false,
         transcript: false,
         grid: false,
+        brief: None,
         seed: [7; 32],
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
     keys::Line,
-    script::{play, settings},
+    script::{play, play_briefed, settings},
 };
 use crate::protocol::{Moment, code::NackCode, text::is_hidden};
 use expect_test::{Expect, expect};
@@ -84,6 +84,59 @@ fn shells_and_python_get_their_own_form_at_their_prompt() {
             90000 1 waiting, 0 typed: what is typed would be run by a shell
         "#]],
     );
+}
+
+#[test]
+fn an_agent_is_told_first_and_once_how_to_speak() {
+    expect![[r#"
+        5100 1 waiting, 0 typed: the program asks something, which an Enter would answer
+        5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->relay:Bob <<<\nhello>>>\n```\n[/relay 789200]\e[201~
+        5450 types \r
+        5750 types \e[200~[relay 41f6aa from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 41f6aa]\e[201~
+        5900 types \r
+        5900 acknowledges 11111111-2222
+    "#]].assert_eq(&play_briefed(
+        "agent",
+        r"
+        0 prints Do you trust this folder?\r\n ❯ 1. Yes\r\n   2. No\r\n
+        100 mail Ann: hello
+        5000 prints \e[2J\e[H\e[?2004h>\s
+        5100 why
+        5200 connected
+        9000 connected
+        20000 ends
+        ",
+    ));
+    expect![[r#"
+        300 types [relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->relay:Bob <<<\nhello>>>\n```\n[/relay 789200]
+        450 types \r
+    "#]].assert_eq(&play_briefed(
+        "agent",
+        r"
+        0 prints >\s
+        9000 ends
+        ",
+    ));
+}
+
+#[test]
+fn what_runs_what_is_typed_is_told_nothing() {
+    for command in ["bash", "python3", "fish"] {
+        assert_eq!(play_briefed(command, "0 prints >>>\\s\n9000 ends"), "", "{command}");
+    }
+    // Nor is an interpreter that a program starts before it is ready; mail does not wait for it.
+    expect![[r#"
+        400 types \e[200~# [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\n# hello\n# [/relay 789200]\e[201~
+        550 types \r
+        550 acknowledges 11111111-2222
+    "#]].assert_eq(&play_briefed(
+        "agent",
+        r"
+        0 prints \e[?2004h>>>\s
+        400 mail Ann: hello
+        60000 ends
+        ",
+    ));
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Bridge {
     }
 
     fn has_something_to_type(&self) -> bool {
-        !self.mail.is_empty() || self.may_tell()
+        !self.mail.is_empty() || self.may_tell() || self.brief.is_some()
     }
 
     pub(super) fn may_tell(&self) -> bool {
@@ -49,7 +49,9 @@ impl Bridge {
         match self.free_form(now, spot, foreground) {
             Ok(form) => {
                 self.obstacle = None;
-                self.inject(form, spot, out);
+                if !self.inject(form, spot, out) {
+                    self.retry_at = Some(now.plus(RETRY_MS));
+                }
             }
             Err(why) => {
                 self.stand_before(now, why, out);
@@ -129,21 +131,16 @@ impl Bridge {
         self.printed_at.max(self.submitted_at)
     }
 
-    /// Types the next message; the relay's own words go first, since they are about what was just said.
-    fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) {
-        let item = if self.may_tell() {
-            Item::Complaints
-        } else {
-            let Some(mail) = self.mail.pop() else { return };
-            Item::Mail(mail)
-        };
-        let (origin, body) = match &item {
+    /// Types what is next; false where nothing is to be typed in this form.
+    fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) -> bool {
+        let Some((item, body)) = self.next_item(form) else { return false };
+        let origin = match &item {
             Item::Mail(mail) => {
                 let auth = shown_auth(&mut self.senders, mail);
                 let Mail { from, id, attempt, .. } = mail;
-                (Origin::Delivery { from, id, again: *attempt > 1, auth }, mail.body.clone())
+                Origin::Delivery { from, id, again: *attempt > 1, auth }
             }
-            Item::Complaints => (Origin::Relay, self.turn.tell()),
+            Item::Own => Origin::Relay,
         };
         let hex = inject::draw(&mut self.random, &body);
         let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
@@ -155,6 +152,23 @@ impl Bridge {
         self.write(bytes, out);
         let (until, stage) = (self.handed_out, Stage::Text);
         self.injection = Some(Injection { item, hex, until, stage, asked: false });
+        true
+    }
+
+    /// What is typed next, and its words. The relay's own go first: how to speak before anything is said,
+    /// the rest since it is about what was just said.
+    fn next_item(&mut self, form: Form) -> Option<(Item, String)> {
+        if form == Form::Plain
+            && let Some(brief) = self.brief.take()
+        {
+            return Some((Item::Own, brief));
+        }
+        if self.may_tell() {
+            return Some((Item::Own, self.turn.tell()));
+        }
+        let mail = self.mail.pop()?;
+        let body = mail.body.clone();
+        Some((Item::Mail(mail), body))
     }
 
     pub(super) fn was_written(&mut self, now: Moment, bytes: usize, out: &mut Vec<Output>) {
@@ -270,7 +284,7 @@ impl Bridge {
     fn remember_drawn(&mut self, hex: String, item: &Item) {
         let id = match item {
             Item::Mail(mail) => Some(mail.id.clone()),
-            Item::Complaints => None,
+            Item::Own => None,
         };
         if self.drawn.len() == DRAWN_MAX {
             self.drawn.pop_front();

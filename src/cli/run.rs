@@ -29,8 +29,9 @@ const RUN: &str = "run";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--] <command> [<argument>...]",
+    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--brief] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
+    example = "agent-relay run -n Ann --brief -- codex",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",
     note = "`agent-relay-wrap extract FILE` reads a recording."
@@ -55,6 +56,11 @@ pub(super) struct Run {
     /// read what the agent says off its screen, also where it writes a transcript
     #[argh(switch)]
     grid: bool,
+
+    /// tell the agent first how to speak to others (see `agent-relay brief`); a shell or an interpreter is
+    /// told nothing
+    #[argh(switch)]
+    brief: bool,
 }
 
 impl Run {
@@ -78,6 +84,7 @@ impl Run {
             record: self.record.map(PathBuf::from),
             inline: self.inline,
             grid: self.grid,
+            brief: self.brief,
             attached: wrap::is_attached(),
             keys: Box::new(io::stdin()),
             screen: Box::new(io::stdout()),
