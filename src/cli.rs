@@ -4,6 +4,7 @@ mod agents;
 mod argv;
 mod ask;
 mod bench;
+mod brief;
 mod completions;
 mod dead_letters;
 mod demo;
@@ -183,6 +184,7 @@ enum Command {
     Redeliver(redeliver::Redeliver),
     Tap(tap::Tap),
     Policy(policy::Policy),
+    Brief(brief::Brief),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Demo(demo::Demo),
@@ -217,6 +219,7 @@ impl Top {
             Command::Redeliver(redeliver) => redeliver.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Policy(policy) => policy.run(&asked),
+            Command::Brief(brief) => brief.run(),
             Command::Doctor(doctor) => doctor.run(&asked),
             Command::Bench(bench) => bench.run(&asked),
             Command::Demo(demo) => demo.run(),

@@ -13,6 +13,7 @@ mod threads;
 mod transcripts;
 mod version;
 
+pub use crate::bridge::brief;
 use crate::{
     bridge::{
         self,
@@ -143,7 +144,7 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
         columns: size.cols.into(),
         rows: size.rows.into(),
         inline: settings.inline,
-        brief: settings.brief.then(|| bridge::brief::first_words(client.name())),
+        brief: settings.brief.then(|| brief::first_words(client.name())),
         seed,
     };
     let signals = Signals::listen();

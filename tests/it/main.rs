@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod brief;
 mod commands;
 mod corpus;
 mod crash;
