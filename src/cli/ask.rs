@@ -13,6 +13,7 @@ use crate::{
         name::{GUEST, Name},
         payload::Nack,
         relay::{AgentRow, Agents, Page, Process, Status},
+        typed,
     },
 };
 use serde::Deserialize;
@@ -68,8 +69,8 @@ pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
 
 /// Reads an answer of the daemon's.
 pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(json).map_err(|error| {
-        Failure::failed(format!("the daemon's answer to `{what}` can't be read: {error}"))
+    typed::read(json).map_err(|why| {
+        Failure::failed(format!("the daemon's answer to `{what}` can't be read: {why}"))
     })
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError},
-    protocol::relay::{self, MessageRequest, MessageRow},
+    protocol::relay::{self, MessageRequest, MessageRow, Page},
 };
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
@@ -75,7 +75,12 @@ impl Status {
 
     fn message(&self, place: &Place, out: &mut Out, id: &str) -> Result<i32, Failure> {
         let client = join(place)?;
-        let request = |page| MessageRequest { id: id.to_owned(), page, offset: None };
+        let request = |Page { cursor, limit }| MessageRequest {
+            id: id.to_owned(),
+            cursor,
+            limit,
+            offset: None,
+        };
         each_row(&client, "message", usize::MAX, request, |json, row| {
             if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }
         })?;

@@ -392,7 +392,7 @@ fn requests_of_a_connection_are_answered_in_order_and_bounded() {
             bob goes
             disk keeps
                 op < DELIVER d1 @relay -> @operator seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
-                op < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": invalid type: string \"x\", expected usize at line 1 column 12"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": `limit` is not a whole number from 0 to 18446744073709551615, in digits"}
                 op < DELIVER d2 @relay -> @operator seq 2 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
                 op < DELIVER d3 @relay -> @operator seq 3 {"body":"tap","data":{},"kind":"response"}
                 ann < DELIVER d4 @relay -> Ann seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
