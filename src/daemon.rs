@@ -21,7 +21,7 @@ mod spin;
 mod storing;
 
 use crate::{
-    config::{ConfigError, policy},
+    config::ConfigError,
     link::Held,
     protocol::{relay::Process, secret::Secret},
     router::Limits,
@@ -41,6 +41,7 @@ use platform::{
     transport::{Listener, Place},
 };
 use reloading::Reloading;
+pub use reloading::load as load_policy;
 use std::{
     fmt, io, mem, ops::RangeInclusive, path::PathBuf, process, sync::Arc, thread, time::Duration,
 };
@@ -140,7 +141,7 @@ impl From<io::Error> for DaemonError {
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
-    let policy = Arc::new(policy::load(&settings.home).map_err(DaemonError::Policy)?);
+    let policy = Arc::new(load_policy(&settings.home)?);
     let opened = open_store(&settings)?;
     let operator_key = operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;

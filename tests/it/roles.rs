@@ -21,7 +21,8 @@ fn keyed(sandbox: &Sandbox, name: &str) -> String {
     let said = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
     let made: Value = serde_json::from_str(&said).unwrap();
     let text = format!("[[agent]]\nname = '{name}'\nkey = {}\n", made["hash"]);
-    fs::write(sandbox.home().join("policy.toml"), text).unwrap();
+    let path = sandbox.home().join("policy.toml");
+    platform::paths::write_private_file(&path, text.as_bytes()).unwrap();
     run(sandbox, &["policy", "reload"], DONE);
     made["key"].as_str().unwrap().to_owned()
 }
