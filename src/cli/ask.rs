@@ -40,6 +40,11 @@ pub(super) fn guest(place: &Place) -> Result<Client, Failure> {
 /// The answer's `data`.
 pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
     let answer = client.request(body, data).map_err(|error| match error {
+        // What was named is no mistake of the request's.
+        ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
+            let why = foreign_line(&nack.message);
+            Failure::failed(format!("{why}: inbox, history and dead-letters show ids"))
+        }
         ClientError::Refused(nack) => Failure::failed(format!(
             "the daemon refused `{body}`: {} ({}){}",
             foreign_line(&nack.message),
@@ -191,11 +196,14 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
 
 /// How many messages.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a whole number of messages".to_owned())
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "a whole number of messages, 1 at least".to_owned())
 }
 
 /// `500ms`, `60s`, `5m`, `2h`, `1d`; a bare number is seconds.
 pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
+    const NO_TIME: &str =
+        "a time is a whole number and ms, s, m, h or d, such as 60s; a bare number is seconds";
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 1,
@@ -203,12 +211,16 @@ pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err("a time is a number and one of ms, s, m, h, d".to_owned()),
+        _ => return Err(NO_TIME.to_owned()),
     };
-    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    number
-        .filter(|ms| *ms > 0)
-        .ok_or_else(|| "a time is a whole number and its unit: 60s".to_owned())
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(NO_TIME.to_owned());
+    }
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
+        Some(0) => Err("no time at all is too short: give more than 0".to_owned()),
+        Some(ms) => Ok(ms),
+        None => Err("that is longer than this program can count".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -229,8 +241,20 @@ mod tests {
         assert_eq!(milliseconds("60"), Ok(60_000));
         assert_eq!(milliseconds("500ms"), Ok(500));
         assert_eq!(milliseconds("2h"), Ok(7_200_000));
-        for wrong in ["", "s", "-1s", "1.5s", "1w", "0s", "99999999999999999999d"] {
-            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        for (wrong, why) in [
+            ("", "such as 60s"),
+            ("s", "such as 60s"),
+            ("-1s", "such as 60s"),
+            ("+1s", "such as 60s"),
+            ("1.5s", "such as 60s"),
+            ("1w", "a bare number is seconds"),
+            ("0s", "more than 0"),
+            ("0", "more than 0"),
+            ("99999999999999999999d", "longer than"),
+            ("999999999999999999d", "longer than"),
+        ] {
+            let said = milliseconds(wrong).unwrap_err();
+            assert!(said.contains(why), "{wrong}: {said}");
         }
     }
 }

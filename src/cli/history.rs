@@ -43,6 +43,9 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        if self.search.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
+            return Err(Failure::usage("--search has no word in it: say what to look for"));
+        }
         let client = join(&asked.place()?)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| HistoryRequest {

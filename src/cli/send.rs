@@ -54,7 +54,7 @@ pub(super) struct Send {
     #[argh(option, from_str_fn(argv::text))]
     thread: Option<String>,
 
-    /// how long it may wait, such as 60s
+    /// how long it may wait, such as 60s or 5m; a bare number is seconds
     #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
     ttl: Option<u64>,
 

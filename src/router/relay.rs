@@ -374,5 +374,8 @@ fn cursor(text: Option<&str>) -> Result<Option<u64>, Refusal> {
 }
 
 fn not_found(id: &str) -> Refusal {
-    (NackCode::NotFound, format!("no message with the id {} is known, or not any more", Quoted(id)))
+    (
+        NackCode::NotFound,
+        format!("{} is not a message's id, or that message is no longer kept", Quoted(id)),
+    )
 }

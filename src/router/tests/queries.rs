@@ -60,9 +60,9 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
             ann asks message {"id":"a1"}
                 ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
             bob asks report {"id":"d1","state":"confirmed"}
-                bob < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"0919022b-1953-4d92-982c-301a89d20975\" is known, or not any more"}
+                bob < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"0919022b-1953-4d92-982c-301a89d20975\" is not a message's id, or that message is no longer kept"}
             ann asks message {"id":"nobody's"}
-                ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
+                ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"nobody's\" is not a message's id, or that message is no longer kept"}
         "#]],
     );
 }
@@ -160,7 +160,7 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
             op asks redeliver {"id":"d1"}
                 op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
             op asks redeliver {"id":"nobody's"}
-                op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
+                op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"nobody's\" is not a message's id, or that message is no longer kept"}
         "#]],
     );
 }
