@@ -31,6 +31,14 @@ pub(super) fn read(
     dead_max: usize,
     now_unix_ms: u64,
 ) -> Result<Read, Trouble> {
+    let mut image = open(connection)?;
+    let remark = bury(connection, &mut image, now_unix_ms)?;
+    image.dead = dead(connection, dead_max)?;
+    Ok(Read { image, remark })
+}
+
+/// Everything that is open, as it stands there.
+pub(super) fn open(connection: &Connection) -> Result<Image, Trouble> {
     let (clock, last) = meta(connection)?;
     let mut image = Image { clock, last, ..Image::default() };
     let all = |table, columns| format!("SELECT {columns} FROM {table}");
@@ -42,9 +50,7 @@ pub(super) fn read(
     let open = table(connection, &open, |row| Ok(row::delivery(row)?.0), |it| it.number)?;
     image.deliveries = open;
     image.messages = messages(connection, &image)?;
-    let remark = bury(connection, &mut image, now_unix_ms)?;
-    image.dead = dead(connection, dead_max)?;
-    Ok(Read { image, remark })
+    Ok(image)
 }
 
 /// The clock, and the highest numbers.

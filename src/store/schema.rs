@@ -161,7 +161,8 @@ fn migrate(connection: &mut Connection, found: u32, schema: &Schema) -> Result<(
     Ok(transaction.commit()?)
 }
 
-fn check(connection: &Connection, schema: &Schema) -> Result<(), Trouble> {
+/// Whether all tables are there.
+pub(super) fn check(connection: &Connection, schema: &Schema) -> Result<(), Trouble> {
     let mut statement = connection
         .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")?;
     for table in schema.tables {
