@@ -11,7 +11,7 @@ use crate::{
     protocol::{
         code::NackCode,
         name::{GUEST, Name},
-        payload::Nack,
+        payload::{IMPORTANCE_MAX, Nack},
         relay::{AgentRow, Agents, Page, Process, Status},
         typed,
     },
@@ -198,6 +198,12 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| "a whole number of messages, 1 at least".to_owned())
+}
+
+/// How urgent a message is.
+pub(super) fn importance(text: &str) -> Result<u8, String> {
+    let number = text.parse().ok().filter(|number| *number <= IMPORTANCE_MAX);
+    number.ok_or_else(|| format!("a whole number from 0 to {IMPORTANCE_MAX}"))
 }
 
 /// `500ms`, `60s`, `5m`, `2h`, `1d`; a bare number is seconds.

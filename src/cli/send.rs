@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
-    ask::{Aside, agent_name, ask, milliseconds, nearest},
+    ask::{Aside, agent_name, ask, importance, milliseconds, nearest},
     identity::{Identity, check_name, key_of},
     input,
     launch::join_or_start,
@@ -57,6 +57,10 @@ pub(super) struct Send {
     /// how long it may wait, such as 60s or 5m; a bare number is seconds
     #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
     ttl: Option<u64>,
+
+    /// how urgent, from 0 to 100; above 75 it is typed into an agent before what else waits
+    #[argh(option, arg_name = "number", from_str_fn(importance))]
+    importance: Option<u8>,
 
     /// read the body from this file
     #[argh(option, arg_name = "path", from_str_fn(argv::text))]
@@ -119,7 +123,12 @@ impl Send {
     }
 
     fn message(&self, body: String) -> Outgoing {
-        let meta = Meta { requires_ack: !self.no_ack, ttl_ms: self.ttl, ..Meta::default() };
+        let meta = Meta {
+            requires_ack: !self.no_ack,
+            ttl_ms: self.ttl,
+            importance: self.importance,
+            ..Meta::default()
+        };
         Outgoing {
             to: Some(self.to.clone()),
             topic: self.topic.clone(),

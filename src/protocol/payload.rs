@@ -411,6 +411,9 @@ pub struct Spoken<'a> {
     pub thread: Option<String>,
 }
 
+/// The highest `importance`, by custom.
+pub const IMPORTANCE_MAX: u8 = 100;
+
 /// How our own clients fill a SEND's `payload_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Meta {

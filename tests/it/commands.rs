@@ -265,6 +265,19 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
+fn what_is_important_says_so() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "--importance", "100", "Bob", "now"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload_meta"]["importance"], 100);
+    let question = ["ask", "--importance", "76", "--timeout", "100ms", "Bob", "now?"];
+    run(&sandbox, &question, TIMED_OUT);
+    assert_eq!(bob.expect("DELIVER")["payload_meta"]["importance"], 76);
+    run(&sandbox, &["send", "Bob", "whenever"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload_meta"].get("importance"), None);
+}
+
+#[test]
 fn the_doctor_looks_into_the_policy_and_the_store() {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
@@ -406,6 +419,8 @@ fn what_means_nothing_is_said_with_what_to_do() {
         (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
         (&["listen", "--as", "Bob", "--count", "0"], "--count '0': a whole number"),
+        (&["send", "--importance", "101", "Bob", "y"], "a whole number from 0 to 100"),
+        (&["ask", "--importance", "-1", "Bob", "y"], "a whole number from 0 to 100"),
         (&["send", "--ttl", "1w", "Bob", "y"], "a bare number is seconds"),
         (&["send", "--ttl", "0s", "Bob", "y"], "--ttl '0s': no time at all is too short"),
         (&["history", "--limit", "0"], "--limit '0': a whole number of messages, 1 at least"),
