@@ -2,8 +2,8 @@
 
 use super::{
     Failure,
-    identity::Identity,
-    place::Place,
+    identity::{Identity, or_print},
+    place::{Asked, Place},
     print::{foreign_line, say},
 };
 use crate::{
@@ -27,9 +27,12 @@ const NO_KEY: &str = "; you are a guest there, since its operator.key is not in 
                       daemon's home with --home";
 
 /// Joins the daemon that runs, as who this process is.
-pub(super) fn join(place: &Place) -> Result<Client, Failure> {
-    let identity = Identity::of_process(&place.home)?;
-    place.join(&|endpoint| identity.settings(endpoint))
+pub(super) fn join(asked: &Asked) -> Result<Client, Failure> {
+    let joined = asked.place().and_then(|place| {
+        let identity = Identity::of_process(&place.home)?;
+        place.join(&|endpoint| identity.settings(endpoint))
+    });
+    joined.map_err(or_print)
 }
 
 /// A guest at the daemon that runs.

@@ -46,7 +46,7 @@ impl History {
         if self.search.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
             return Err(Failure::usage("--search has no word in it: say what to look for"));
         }
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| HistoryRequest {
             of: None,

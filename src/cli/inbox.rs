@@ -35,7 +35,7 @@ impl Inbox {
         let Some(of) = self.of.or_else(agent_around) else {
             return Err(Failure::usage("whose inbox? Name the agent with --as NAME"));
         };
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| InboxRequest { of: Some(of.clone()), cursor, limit };
         each_row(&client, "inbox", usize::MAX, request, |json, message| {

@@ -38,7 +38,7 @@ pub(super) struct Read {
 
 impl Read {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let request =
             MessageRequest { id: self.id.clone(), limit: Some(1), ..MessageRequest::default() };
         let json = message(&client, &request)?;

@@ -3,7 +3,7 @@
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
     ask::{Aside, agent_name, ask, importance, milliseconds, nearest},
-    identity::{Identity, check_name, key_of},
+    identity::{Identity, check_name, key_of, or_print},
     input,
     launch::join_or_start,
     place::Asked,
@@ -245,6 +245,14 @@ impl Send {
 /// Joins to say something: as the agent that was named, with its key if it has one, or as who this
 /// process is.
 pub(super) fn join_as(
+    from: Option<&str>,
+    key_file: Option<&str>,
+    asked: &Asked,
+) -> Result<Client, Failure> {
+    join_named(from, key_file, asked).map_err(or_print)
+}
+
+fn join_named(
     from: Option<&str>,
     key_file: Option<&str>,
     asked: &Asked,
