@@ -18,6 +18,7 @@ pub mod relay;
 pub mod secret;
 pub mod text;
 pub mod topic;
+pub mod typed;
 mod words;
 
 /// The version of the envelope: its `v`.

@@ -93,6 +93,49 @@ fn the_readme_names_every_command_and_every_key() {
     }
 }
 
+/// Each section stands in the contents, in its order; and wherever a link leads to, or a section is named by
+/// its number, it is there.
+#[test]
+fn the_contents_are_the_headings_and_links_lead_to_them() {
+    let sections: Vec<_> = headings().filter(|(level, _)| *level == 2).collect();
+    let (_, contents) = DOCUMENT.split_once("\nContents: ").expect("there are contents");
+    let (contents, _) = contents.split_once("\n\n").unwrap();
+    let listed: Vec<_> =
+        contents.split(" ·").map(|link| link.trim().trim_start_matches('[')).collect();
+    assert_eq!(listed.len(), sections.len(), "{listed:?}");
+    for (number, (link, (_, heading))) in (1..).zip(listed.iter().zip(&sections)) {
+        let begins = format!("{number} ");
+        assert!(link.starts_with(&begins) && heading.starts_with(&begins), "{link}: {heading}");
+        assert!(link.ends_with(&format!("](#{})", anchor(heading))), "{link}: {heading}");
+    }
+    let anchors: BTreeSet<_> = headings().map(|(_, heading)| anchor(heading)).collect();
+    let readme = include_str!("../../README.md").split("docs/PROTOCOL.md#");
+    let links = DOCUMENT.split("](#").skip(1).chain(readme.skip(1));
+    for link in links.map(|rest| rest.split(')').next().unwrap_or_default()) {
+        assert!(anchors.contains(link), "#{link} is no heading");
+    }
+    for rest in DOCUMENT.split("section ").skip(1) {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let Ok(number) = rest[..digits].parse::<usize>() else { continue };
+        assert!((1..=sections.len()).contains(&number), "there is no section {number}");
+    }
+}
+
+/// The document's headings and their levels, but for what stands in fences.
+fn headings() -> impl Iterator<Item = (usize, &'static str)> {
+    let outside = DOCUMENT.split("```").step_by(2).flat_map(str::lines);
+    outside.filter_map(|line| {
+        let text = line.trim_start_matches('#');
+        Some((line.len() - text.len(), text.strip_prefix(' ')?)).filter(|(level, _)| *level > 0)
+    })
+}
+
+/// What a heading is called in a link to it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
 #[test]
 fn the_frame_in_hex_is_the_envelope_beside_it() {
     let dumps = blocks("hex");
