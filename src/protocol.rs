@@ -6,6 +6,7 @@
 //! envelope carries. Writing goes the other way and appends whole frames to a buffer.
 
 pub mod code;
+pub mod control;
 pub mod deliver;
 pub mod envelope;
 pub mod frame;
