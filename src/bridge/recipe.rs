@@ -301,6 +301,8 @@ pub enum Obstacle {
     NoPrompt,
     /// What is typed would be run.
     Shell,
+    /// Its person wants nothing typed for now.
+    Held,
 }
 
 impl fmt::Display for Obstacle {
@@ -316,6 +318,7 @@ impl fmt::Display for Obstacle {
             Self::Dialog => "the program asks something, which an Enter would answer",
             Self::NoPrompt => "there is no prompt",
             Self::Shell => "what is typed would be run by a shell",
+            Self::Held => "its person holds its messages",
         })
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
 /// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
 /// `refused N WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
-/// (it takes everything again), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
+/// (it takes everything again), `holds`, `releases`, `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
     let mut stage = Stage::new(&settings(command));
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -87,6 +87,8 @@ impl Stage {
                 let bytes = self.stalled.take().unwrap_or(0);
                 self.input(Input::Written(bytes));
             }
+            "holds" => self.input(Input::Held(true)),
+            "releases" => self.input(Input::Held(false)),
             "connected" => self.input(Input::Connected(true)),
             "shut-out" => self.input(Input::ShutOut(rest)),
             "cut-off" => self.input(Input::CutOff(rest)),

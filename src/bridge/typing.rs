@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 impl Bridge {
     /// When the next message may be typed at the earliest, if one waits.
     pub(super) fn inject_at(&self) -> Option<Moment> {
-        if self.injection.is_some() || !self.has_something_to_type() {
+        if self.injection.is_some() || self.state.held || !self.has_something_to_type() {
             return None;
         }
         let start = self.started.filter(|_| self.printed_at.is_none());
@@ -41,7 +41,7 @@ impl Bridge {
         foreground: Option<bool>,
         out: &mut Vec<Output>,
     ) {
-        if self.injection.is_some() || !self.has_something_to_type() {
+        if self.injection.is_some() || self.state.held || !self.has_something_to_type() {
             return;
         }
         match self.free_form(now, spot, foreground) {
