@@ -1,14 +1,17 @@
 //! The thread that owns the bridge: it waits for all others and does what the bridge says.
 
+mod people;
+
 use super::{
     mail,
     questions::Questions,
     threads::{self, Channels, Ends, News, Threads, spawn},
+    visitors::Visitors,
 };
 use crate::{
     bridge::{self, Bridge, Input, Number, Output, Said},
     client::{Client, Ended, Event, SendId, State},
-    protocol::{Moment, code::NackCode},
+    protocol::{Moment, code::NackCode, control},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
@@ -81,6 +84,9 @@ pub(super) struct Driver {
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
+    visitors: Visitors,
+    /// What visitors are told of the agent, but for what changes.
+    about: control::State,
     ended: Option<i32>,
     is_ending: bool,
 }
@@ -92,11 +98,14 @@ impl Driver {
         ends: Ends,
         signals: &Signals,
         client: Client,
+        visitors: Visitors,
+        command: Vec<String>,
         settings: &bridge::Settings,
     ) -> io::Result<Self> {
         let (threads, channels) = threads::start(&pty, ends)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
+        let about = people::about(client.name(), &pty, command);
         Ok(Self {
             bridge: Bridge::new(settings),
             attached: settings.attached,
@@ -112,23 +121,27 @@ impl Driver {
             questions: Questions::default(),
             inputs,
             out: Vec::new(),
+            visitors,
+            about,
             ended: None,
             is_ending: false,
         })
     }
 
-    /// Until the command has ended and all it printed was read; says its exit code.
-    pub(super) fn run(mut self) -> i32 {
+    /// Until the command has ended and all it printed was read; says how it ended.
+    pub(super) fn run(mut self) -> control::Ended {
         let mut printing = true;
         while printing || self.ended.is_none() {
             self.take_inputs();
             self.tick_if_due();
+            self.visitors.serve(now(), self.bridge.screen());
             printing &= self.wait(printing);
         }
         let reset = self.bridge.screen().undo();
-        self.input(Input::ChildGone);
+        let ended = self.end();
         self.say_last_words();
-        let Self { attached, threads, channels, client, ended, .. } = self;
+        self.see_visitors_off();
+        let Self { attached, threads, channels, client, visitors, .. } = self;
         // Dropping its sender ends the thread that types.
         drop(channels);
         let screen = threads.join();
@@ -138,23 +151,28 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        ended.unwrap_or(1)
+        // Who waits for the end hears it here: the agent has left by now.
+        visitors.close();
+        ended
     }
 
     /// Waits for whatever comes next. Says whether the command may print more.
     fn wait(&mut self, printing: bool) -> bool {
-        let timeout = self
-            .bridge
-            .deadline()
-            .map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
+        let due = [self.bridge.deadline(), self.visitors.deadline()].into_iter().flatten().min();
+        let timeout =
+            due.map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
+        let visitors_keys = if wants_keys { self.visitors.keys() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
         // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
         let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
-                Ok(bytes) => self.input(Input::Printed(&bytes)),
+                Ok(bytes) => {
+                    self.input(Input::Printed(&bytes));
+                    self.visitors.printed(&bytes);
+                }
                 Err(_) => return false,
             },
             recv(keys) -> bytes => match bytes {
@@ -179,6 +197,16 @@ impl Driver {
             recv(events) -> event => match event {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
+            },
+            // The threads of the endpoint end with this driver.
+            recv(self.visitors.calls()) -> call => if let Ok((id, call)) = call {
+                self.call(id, call);
+            },
+            recv(visitors_keys) -> keys => if let Ok((id, bytes)) = keys {
+                let pressed = self.visitors.pressed(id, &bytes);
+                if !pressed.is_empty() {
+                    self.input(Input::Keys(&pressed));
+                }
             },
             default(timeout) => {},
         }
@@ -270,12 +298,18 @@ impl Driver {
     }
 
     fn resize(&mut self) {
-        let Some(size) = terminal::size().filter(|_| self.attached) else { return };
+        if let Some(size) = terminal::size().filter(|_| self.attached) {
+            self.resize_to(size);
+        }
+    }
+
+    fn resize_to(&mut self, size: Size) {
         if let Err(error) = self.pty.resize(size) {
             tracing::warn!("{error}");
         }
         let Size { cols, rows } = size;
         self.input(Input::Resized { columns: cols.into(), rows: rows.into() });
+        self.visitors.resized(size);
     }
 
     /// Ends the command beside the loop, which has to go on reading meanwhile.

@@ -18,6 +18,7 @@ mod hostile;
 mod independent;
 mod killed;
 mod line;
+mod person;
 mod policy;
 mod queries;
 mod raw;

@@ -20,6 +20,7 @@ pub(crate) struct Terminal {
     pub(crate) pty: Pty,
     keys: Writer,
     picture: Arc<(Mutex<Picture>, Condvar)>,
+    lets_go: bool,
 }
 
 struct Picture {
@@ -45,10 +46,22 @@ impl Terminal {
     }
 
     pub(crate) fn run(sandbox: &Sandbox, command: &[&str]) -> Self {
+        Self::run_in(sandbox, SIZE, command)
+    }
+
+    /// `agent-relay ARGUMENTS` in a terminal of this size.
+    pub(crate) fn command_in(sandbox: &Sandbox, size: Size, arguments: &[&str]) -> Self {
+        let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let mut line = vec![program.to_str().unwrap()];
+        line.extend_from_slice(arguments);
+        Self::run_in(sandbox, size, &line)
+    }
+
+    fn run_in(sandbox: &Sandbox, size: Size, command: &[&str]) -> Self {
         let command: Vec<_> = command.iter().map(OsString::from).collect();
         let env = environment(sandbox);
-        let pty = Pty::spawn(&command, &env, Some(sandbox.directory()), SIZE).unwrap();
-        let screen = Screen::new(SIZE.cols.into(), SIZE.rows.into());
+        let pty = Pty::spawn(&command, &env, Some(sandbox.directory()), size).unwrap();
+        let screen = Screen::new(size.cols.into(), size.rows.into());
         let picture = Picture { screen, bytes: Vec::new(), ended: false };
         let picture = Arc::new((Mutex::new(picture), Condvar::new()));
         let (mut reader, painted) = (pty.reader().unwrap(), Arc::clone(&picture));
@@ -67,7 +80,18 @@ impl Terminal {
             }
         });
         let keys = pty.writer().unwrap();
-        Self { pty, keys, picture }
+        Self { pty, keys, picture, lets_go: false }
+    }
+
+    /// Makes the terminal larger or smaller.
+    pub(crate) fn resize(&self, size: Size) {
+        lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
+        self.pty.resize(size).unwrap();
+    }
+
+    /// Closes the terminal's window: the system tells what runs in it, and nobody ends it by force.
+    pub(crate) fn close_window(mut self) {
+        self.lets_go = true;
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -122,7 +146,9 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.pty.kill().ok();
+        if !self.lets_go {
+            self.pty.kill().ok();
+        }
         self.pty.close();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::{Cell, Flags};
@@ -183,6 +182,7 @@ fn colour(look: &mut String, colour: Color, first: u8) {
 mod tests {
     use super::super::{Break, Row, View, Watch};
     use super::*;
+    use alacritty_terminal::grid::Dimensions;
     use proptest::prelude::*;
 
     struct Unwatched;
