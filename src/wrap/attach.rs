@@ -15,7 +15,7 @@ use crate::{
         control::{Answer, Bytes, Ended, Request},
     },
 };
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use platform::{
     clock,
     stop::{self, Signal},
@@ -37,6 +37,9 @@ const NOTICE_MS: u64 = 3000;
 
 /// Read at a time, in bytes; fits a frame.
 const READ_BYTES: usize = 64 << 10;
+
+/// How long the last keys may take when the person leaves.
+const LAST_KEYS_MS: u64 = 1000;
 
 /// Keys that wait for the agent, in reads: so many only where it doesn't read. One more sounds a bell.
 const KEYS_MAX: usize = 256;
@@ -103,6 +106,7 @@ pub fn attach(visit: &Visit, settings: Settings) -> Result<Left, VisitError> {
         // Only what it leaves on is of interest.
         model: Screen::new(size.cols.into(), size.rows.into()),
         to_say: VecDeque::new(),
+        is_saying: false,
         shown: false,
         due: Some(now().plus(PICTURE_MS)),
     };
@@ -119,6 +123,8 @@ struct Showing {
     size: Size,
     model: Screen,
     to_say: VecDeque<Vec<u8>>,
+    /// A frame is being said.
+    is_saying: bool,
     /// The first picture has come.
     shown: bool,
     /// When it has to have come; or when the notice goes.
@@ -140,6 +146,9 @@ impl Showing {
                 Err(error) => break Err(error),
             }
         };
+        if left.as_ref().is_ok_and(|left| *left == Left::Detached) {
+            self.say_rest();
+        }
         if self.shown {
             let undo = self.model.undo();
             let bottom = format!("{undo}\x1b[r\x1b[{};1H\r\n", self.size.rows);
@@ -168,7 +177,7 @@ impl Showing {
                 Err(_) => return Ok(Some(Left::Detached)),
             },
             recv(self.hands.said) -> said => match said {
-                Ok(()) => self.say_next(),
+                Ok(()) => self.said(),
                 // The wrapper's last words are on their way, or its end.
                 Err(_) => self.hands.said = never(),
             },
@@ -263,10 +272,28 @@ impl Showing {
     }
 
     fn say_next(&mut self) {
-        let Some(frame) = self.to_say.pop_front() else { return };
-        // Where nothing can be said any more, the answers end as well.
-        if let Err(TrySendError::Full(frame)) = self.hands.saying.try_send(frame) {
-            self.to_say.push_front(frame);
+        if !self.is_saying
+            && let Some(frame) = self.to_say.pop_front()
+        {
+            // Where nothing can be said any more, the answers end as well.
+            self.is_saying = self.hands.saying.try_send(frame).is_ok();
+        }
+    }
+
+    fn said(&mut self) {
+        self.is_saying = false;
+        self.say_next();
+    }
+
+    /// What was typed before the person left goes to the agent, unless it doesn't read.
+    fn say_rest(&mut self) {
+        let until = now().plus(LAST_KEYS_MS);
+        while self.is_saying {
+            let left = Duration::from_millis(until.since(now()));
+            match self.hands.said.recv_timeout(left) {
+                Ok(()) => self.said(),
+                Err(_) => return,
+            }
         }
     }
 

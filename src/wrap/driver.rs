@@ -134,7 +134,7 @@ impl Driver {
         while printing || self.ended.is_none() {
             self.take_inputs();
             self.tick_if_due();
-            self.visitors.serve(now(), self.bridge.screen());
+            self.serve_visitors();
             printing &= self.wait(printing);
         }
         let reset = self.bridge.screen().undo();
@@ -163,7 +163,6 @@ impl Driver {
             due.map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
-        let visitors_keys = if wants_keys { self.visitors.keys() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
         // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
         let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
@@ -201,12 +200,6 @@ impl Driver {
             // The threads of the endpoint end with this driver.
             recv(self.visitors.calls()) -> call => if let Ok((id, call)) = call {
                 self.call(id, call);
-            },
-            recv(visitors_keys) -> keys => if let Ok((id, bytes)) = keys {
-                let pressed = self.visitors.pressed(id, &bytes);
-                if !pressed.is_empty() {
-                    self.input(Input::Keys(&pressed));
-                }
             },
             default(timeout) => {},
         }

@@ -76,10 +76,6 @@ impl Visitors {
         self.visits.as_ref().map_or_else(never, |visits| visits.calls.clone())
     }
 
-    pub(super) fn keys(&self) -> Receiver<(VisitorId, Vec<u8>)> {
-        self.visits.as_ref().map_or_else(never, |visits| visits.keys.clone())
-    }
-
     /// So many terminals show the agent.
     pub(super) fn attached(&self) -> usize {
         self.all.values().filter(|visitor| visitor.seat.is_some()).count()
@@ -121,16 +117,11 @@ impl Visitors {
         }
     }
 
-    /// What a visitor pressed, as the agent is to get it.
-    pub(super) fn pressed(&mut self, id: VisitorId, bytes: &[u8]) -> Vec<u8> {
-        let Some(visitor) = self.all.get_mut(&id) else { return Vec::new() };
-        match &mut visitor.seat {
-            Some(Seat { drives: Some(keys), .. }) => keys.of(bytes),
-            _ => {
-                visitor.refuse("who only looks on can't type: attach without --view");
-                Vec::new()
-            }
-        }
+    /// What somebody who drives has pressed, as the agent is to get it.
+    pub(super) fn take_keys(&mut self) -> Option<Vec<u8>> {
+        let visitor = self.all.values_mut().find(|visitor| visitor.typed.is_some())?;
+        visitor.line.keys_taken();
+        visitor.typed.take()
     }
 
     pub(super) fn tell(&mut self, id: VisitorId, state: State) {
@@ -203,6 +194,8 @@ struct Visitor {
     asked_at: Moment,
     answers: Vec<u8>,
     output: Vec<u8>,
+    /// What it pressed, and the agent has no room for yet.
+    typed: Option<Vec<u8>>,
     /// It attached.
     seat: Option<Seat>,
     /// Only a picture shows it the screen again.
@@ -228,6 +221,7 @@ impl Visitor {
             asked_at: now,
             answers: Vec::new(),
             output: Vec::new(),
+            typed: None,
             seat: None,
             is_behind: false,
             pictured_at: None,
@@ -258,8 +252,10 @@ impl Visitor {
                 self.is_behind = true;
                 seat.drives.is_some().then_some(Order::Resize(sane(seat.size)))
             }
-            // They come on another way.
-            Request::Keys { .. } => None,
+            Request::Keys { bytes } => {
+                self.press(&bytes.0);
+                None
+            }
             Request::Hold => Some(Order::Hold(true)),
             Request::Release => Some(Order::Hold(false)),
             Request::Stop => {
@@ -267,6 +263,16 @@ impl Visitor {
                 Some(Order::Stop)
             }
             Request::State => Some(Order::Tell),
+        }
+    }
+
+    fn press(&mut self, bytes: &[u8]) {
+        match &mut self.seat {
+            Some(Seat { drives: Some(keys), .. }) => self.typed = Some(keys.of(bytes)),
+            _ => {
+                self.line.keys_taken();
+                self.refuse("who only looks on can't type: attach without --view");
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::threads::spawn;
 use crate::protocol::{
-    control::{Bytes, REQUEST_BYTES_MAX, Request},
+    control::{REQUEST_BYTES_MAX, Request},
     frame::Decoder,
     name::Name,
 };
@@ -35,7 +35,7 @@ pub(super) type VisitorId = u64;
 pub(super) enum Call {
     /// Somebody connected.
     Came(Line),
-    /// It asks this, which is not KEYS.
+    /// It asks this. After KEYS it is not heard until the line says that they were taken.
     Asked(Request),
     /// It is no user of ours, or its bytes are no requests; a sentence says so.
     Misspoke(String),
@@ -48,10 +48,17 @@ pub(super) enum Call {
 /// The way to one visitor; dropping it ends the visit once what was said is written.
 pub(super) struct Line {
     batches: Sender<Vec<u8>>,
+    taken: Sender<()>,
     stream: transport::Stream,
 }
 
 impl Line {
+    /// What it typed was taken.
+    pub(super) fn keys_taken(&self) {
+        // It waits for one word at a time, or is gone.
+        let _ = self.taken.try_send(());
+    }
+
     /// Hands over the next batch; false where the one before it is not yet written.
     pub(super) fn say(&self, batch: Vec<u8>) -> bool {
         !matches!(self.batches.try_send(batch), Err(TrySendError::Full(_)))
@@ -91,8 +98,6 @@ impl Door {
 pub(super) struct Visits {
     /// By whom.
     pub(super) calls: Receiver<(VisitorId, Call)>,
-    /// What people typed; its reader waits with it.
-    pub(super) keys: Receiver<(VisitorId, Vec<u8>)>,
     listener: Arc<transport::Listener>,
     stop: Sender<()>,
     acceptor: JoinHandle<()>,
@@ -103,21 +108,23 @@ impl Visits {
     /// Lets visitors in.
     pub(super) fn start(door: Door) -> io::Result<Self> {
         let (calling, calls) = bounded(CALLS_MAX);
-        let (typing, keys) = bounded(1);
         let (stop, stopped) = bounded(0);
         let Door { listener, owner, lock } = door;
         let accepting = Arc::clone(&listener);
-        let to_driver = ToDriver { calling, typing, owner };
+        let to_driver = ToDriver { calling, owner };
         let acceptor = spawn("visitors", move || accept(&accepting, &stopped, &to_driver))?;
-        Ok(Self { calls, keys, listener, stop, acceptor, _lock: lock })
+        Ok(Self { calls, listener, stop, acceptor, _lock: lock })
     }
 
     /// Ends all visits, and gives the endpoint up.
     pub(super) fn stop(self) {
-        let Self { calls, keys, listener, stop, acceptor, _lock } = self;
-        // Nobody waits to tell what nobody hears any more.
-        drop((calls, keys, stop));
+        let Self { calls, listener, stop, acceptor, _lock } = self;
+        drop(stop);
         listener.stop();
+        // Nobody waits to tell it, and lines that nobody has taken end with their visits.
+        for call in calls {
+            drop(call);
+        }
         if acceptor.join().is_err() {
             tracing::error!("the thread that lets visitors in panicked");
         }
@@ -128,7 +135,6 @@ impl Visits {
 #[derive(Clone)]
 struct ToDriver {
     calling: Sender<(VisitorId, Call)>,
-    typing: Sender<(VisitorId, Vec<u8>)>,
     owner: User,
 }
 
@@ -188,11 +194,12 @@ fn start(
         out.hang_up();
     })?;
     spawn("visitor", move || {
-        let line = Line { batches, stream: stream.clone() };
+        let (taken, keys_taken) = bounded(1);
+        let line = Line { batches, taken, stream: stream.clone() };
         {
             let last_word = LastWord { id, calling: &to_driver.calling };
             if to_driver.calling.send((id, Call::Came(line))).is_ok() {
-                read(id, &stream, &to_driver);
+                read(id, &stream, &to_driver, &keys_taken);
             }
             drop(last_word);
         }
@@ -214,7 +221,12 @@ impl Drop for LastWord<'_> {
     }
 }
 
-fn read(id: VisitorId, mut stream: &transport::Stream, to_driver: &ToDriver) {
+fn read(
+    id: VisitorId,
+    mut stream: &transport::Stream,
+    to_driver: &ToDriver,
+    keys_taken: &Receiver<()>,
+) {
     let mut decoder = Decoder::new(REQUEST_BYTES_MAX);
     let mut known = false;
     loop {
@@ -226,7 +238,7 @@ fn read(id: VisitorId, mut stream: &transport::Stream, to_driver: &ToDriver) {
         }
         let heard = if known { Ok(()) } else { check(stream, &to_driver.owner) };
         known = true;
-        match heard.and_then(|()| pass_on(id, &mut decoder, to_driver)) {
+        match heard.and_then(|()| pass_on(id, &mut decoder, to_driver, keys_taken)) {
             Ok(true) => {}
             Ok(false) => return,
             Err(sentence) => {
@@ -248,8 +260,13 @@ fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
     }
 }
 
-/// Tells the driver all whole requests; false where there is no driver any more.
-fn pass_on(id: VisitorId, decoder: &mut Decoder, to_driver: &ToDriver) -> Result<bool, String> {
+/// Tells the driver all whole requests; false where it is gone, or wants no more of this visitor.
+fn pass_on(
+    id: VisitorId,
+    decoder: &mut Decoder,
+    to_driver: &ToDriver,
+    keys_taken: &Receiver<()>,
+) -> Result<bool, String> {
     loop {
         let frames = match decoder.take() {
             Ok(Some(frames)) => frames,
@@ -257,11 +274,10 @@ fn pass_on(id: VisitorId, decoder: &mut Decoder, to_driver: &ToDriver) -> Result
             Err(violation) => return Err(violation.message),
         };
         for frame in frames {
-            let is_told = match Request::read(frame)? {
-                Request::Keys { bytes: Bytes(bytes) } => to_driver.typing.send((id, bytes)).is_ok(),
-                request => to_driver.calling.send((id, Call::Asked(request))).is_ok(),
-            };
-            if !is_told {
+            let request = Request::read(frame)?;
+            let are_keys = matches!(request, Request::Keys { .. });
+            let is_told = to_driver.calling.send((id, Call::Asked(request))).is_ok();
+            if !is_told || are_keys && keys_taken.recv().is_err() {
                 return Ok(false);
             }
         }

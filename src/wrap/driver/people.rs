@@ -35,6 +35,16 @@ impl Driver {
         }
     }
 
+    /// Types what they pressed, as far as there is room, and gives them what they are owed.
+    pub(super) fn serve_visitors(&mut self) {
+        while self.bridge.wants_keys()
+            && let Some(keys) = self.visitors.take_keys()
+        {
+            self.input(Input::Keys(&keys));
+        }
+        self.visitors.serve(now(), self.bridge.screen());
+    }
+
     fn tell(&mut self, id: VisitorId) {
         let state = self.bridge.state();
         let told = control::State {
