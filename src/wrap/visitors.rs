@@ -308,8 +308,8 @@ impl Visitor {
         if self.picture_at(size, tail).is_some_and(|at| at <= now || self.leaves)
             && let Some(seat) = &self.seat
         {
-            let mut picture = screen.picture(seat.size.cols.into(), seat.size.rows.into());
-            let mut bytes = mem::take(&mut picture).into_bytes();
+            let picture = screen.picture(seat.size.cols.into(), seat.size.rows.into());
+            let mut bytes = picture.into_bytes();
             if seat.size == size {
                 bytes.extend_from_slice(tail.begun().unwrap_or_default());
             }
@@ -331,7 +331,7 @@ impl Visitor {
         if seat.size == size && tail.begun().is_none() {
             return None;
         }
-        Some(self.pictured_at.map_or(Moment::default(), |at| at.plus(PICTURE_MS)))
+        Some(self.pictured_at.map(|at| at.plus(PICTURE_MS)).unwrap_or_default())
     }
 
     fn deadline(&self, size: Size, tail: &Tail) -> Option<Moment> {

@@ -82,7 +82,7 @@ impl Driver {
             let left = Duration::from_millis(until.since(now()));
             let Ok((id, call)) = calls.recv_timeout(left) else { return };
             // Nothing can be done for them any more.
-            drop(self.visitors.hear(now(), id, call));
+            let _ = self.visitors.hear(now(), id, call);
             self.visitors.serve(now(), self.bridge.screen());
         }
     }
