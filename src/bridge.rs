@@ -9,36 +9,43 @@ pub mod dialog;
 pub mod extract;
 pub mod inject;
 pub mod keys;
+mod mailbag;
 pub mod recipe;
+mod refusal;
 pub mod screen;
+mod source;
+pub mod transcript;
 mod typing;
+
+pub use refusal::{Cause, Refusal};
 
 use crate::protocol::{Moment, deliver::Proof};
 use extract::{Extracted, Extractor, Message, SILENCE_MS};
 use keys::Line;
+use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use recipe::{Obstacle, Recipe, Spot};
+use recipe::{Known, Obstacle, Recipe, Spot, Turns};
+use refusal::Sent;
+use source::Source;
 use std::collections::VecDeque;
+use transcript::Record;
 
-/// Messages that wait here before no more are wanted. Of those that are to be acknowledged the daemon
-/// sends fewer by itself.
-const MAIL_MAX: usize = 1000;
-/// And their bytes.
-const MAIL_BYTES_MAX: usize = 16 << 20;
 /// Keys that wait while a message is typed or the child doesn't read, in bytes. Beyond it the person's
 /// terminal isn't read from, and answers of a terminal stay with the screen, which has a bound for them.
 const KEYS_BYTES_MAX: usize = 64 << 10;
 /// Deliveries that are known to have been typed: for doubles, and for `[reply:ID]`.
 const TYPED_MAX: usize = 1024;
+/// Frames whose digits are remembered.
+const DRAWN_MAX: usize = 32;
 /// Senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
-/// Messages of the agent's that await the daemon's answer by name.
-const UNANSWERED_MAX: usize = 4096;
 /// What the agent is told at a time.
 const COMPLAINTS_MAX: usize = 3;
 /// Where the recipe sees the end of a turn, it is over after so long without output.
 const IDLE_MS: u64 = 350;
+/// What keeps a message waiting for so long is worth a word to whoever asks.
+const LASTING_MS: u64 = 2000;
 /// How often something is tried that no input need announce.
 const RETRY_MS: u64 = 1000;
 
@@ -55,6 +62,8 @@ pub struct Settings {
     pub rows: usize,
     /// `->relay:Bob hello` counts, too.
     pub inline: bool,
+    /// What the agent says is read from the transcript that its program writes, not from the screen.
+    pub transcript: bool,
     /// Where the frames' digits come from.
     pub seed: [u8; 32],
 }
@@ -70,6 +79,8 @@ pub struct Mail {
     pub session: Option<String>,
     /// How the daemon knows the sender.
     pub auth: Option<Proof>,
+    /// It goes before others that wait.
+    pub urgent: bool,
     /// 2 or more where it comes again.
     pub attempt: u32,
     /// The text.
@@ -101,6 +112,10 @@ pub struct Said {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u64);
 
+/// Names one file that may be the child's transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct File(pub u32);
+
 /// Everything that can happen.
 #[derive(Debug)]
 pub enum Input<'a> {
@@ -124,8 +139,8 @@ pub enum Input<'a> {
         /// Its recipient is not here: it waits.
         away: bool,
     },
-    /// A message of the agent's was not delivered; a sentence says why.
-    Refused(Number, String),
+    /// A message of the agent's was not delivered, as it turns out at once or much later.
+    Refused(Refusal),
     /// The relay is there, or away.
     Connected(bool),
     /// The relay doesn't take the agent in for now, and is asked again; a sentence says why.
@@ -136,6 +151,10 @@ pub enum Input<'a> {
     Held(bool),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
     Written(usize),
+    /// This file is the child's transcript: the system says so.
+    Owned(File),
+    /// A file that may be the child's transcript goes on with this.
+    Recorded(File, Record),
     /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
     /// system says.
     Tick {
@@ -155,10 +174,23 @@ pub enum Output {
     Send(Number, Said),
     /// The delivery with this id has been typed and submitted.
     Acknowledge(String),
+    /// How far a delivery is, for whoever asks.
+    Report(String, Progress),
     /// The delivery can't be typed any more: give it back, to be delivered again.
     GiveBack(String),
     /// A line for the log.
     Log(String),
+}
+
+/// How far a delivery is on its way into the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is not typed yet, for this reason.
+    Waiting(Obstacle),
+    /// It was typed and submitted.
+    Injected,
+    /// The agent's own program has written down that it got it, word for word.
+    Confirmed,
 }
 
 /// How it stands.
@@ -182,6 +214,7 @@ pub struct Bridge {
     attached: bool,
     random: ChaCha20Rng,
     extractor: Extractor,
+    source: Source,
     line: Line,
     started: Option<Moment>,
     printed_at: Option<Moment>,
@@ -190,15 +223,18 @@ pub struct Bridge {
     /// When to try again what only a [`Input::Tick`] can find possible.
     retry_at: Option<Moment>,
     turn: Turn,
-    mail: VecDeque<Mail>,
-    mail_bytes: usize,
+    mail: Mailbag,
+    /// Why nothing is typed, and since when.
+    obstacle: Option<(Obstacle, Moment)>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
     handed_out: u64,
     written: u64,
     typed: VecDeque<String>,
+    /// The digits of the last frames, and the deliveries in them.
+    drawn: VecDeque<(String, Option<String>)>,
     senders: VecDeque<(String, String)>,
-    unanswered: VecDeque<(Number, String)>,
+    sent: Sent,
     next: u64,
     state: State,
     /// The agent was told that the relay doesn't take it in.
@@ -253,10 +289,11 @@ impl Bridge {
             extractor.allow_inline();
         }
         Self {
-            recipe: settings.recipe,
+            recipe: settings.recipe.clone(),
             attached: settings.attached,
             random: ChaCha20Rng::from_seed(settings.seed),
             extractor,
+            source: Source::new(settings),
             line: Line::default(),
             started: None,
             printed_at: None,
@@ -264,15 +301,16 @@ impl Bridge {
             submitted_at: None,
             retry_at: None,
             turn: Turn::default(),
-            mail: VecDeque::new(),
-            mail_bytes: 0,
+            mail: Mailbag::default(),
+            obstacle: None,
             injection: None,
             held_keys: Vec::new(),
             handed_out: 0,
             written: 0,
             typed: VecDeque::new(),
+            drawn: VecDeque::new(),
             senders: VecDeque::new(),
-            unanswered: VecDeque::new(),
+            sent: Sent::default(),
             next: 0,
             state: State::default(),
             shut_out: false,
@@ -289,12 +327,14 @@ impl Bridge {
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
             Input::Delivered(mail) => self.delivered(mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
-            Input::Refused(number, sentence) => self.refused(number, &sentence, out),
+            Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
             Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
             Input::Held(held) => self.hold(held),
             Input::Written(bytes) => self.was_written(now, bytes, out),
+            Input::Owned(file) => self.owned(now, file, out),
+            Input::Recorded(file, record) => self.recorded(now, file, record, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
             Input::ChildGone => self.child_gone(now, out),
         }
@@ -311,7 +351,8 @@ impl Bridge {
             Stage::Text | Stage::Submit => None,
         });
         let extractor = self.extractor.deadline();
-        [enter, extractor, self.turn_ends_at(), self.inject_at()].into_iter().flatten().min()
+        let all = [enter, extractor, self.turn_ends_at(), self.inject_at(), self.source.deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// Whether there is room for more keys; until then the person's terminal is left alone.
@@ -324,7 +365,7 @@ impl Bridge {
     /// sender.
     #[must_use]
     pub fn wants_mail(&self) -> bool {
-        self.mail.len() < MAIL_MAX && self.mail_bytes < MAIL_BYTES_MAX
+        !self.mail.is_full()
     }
 
     /// What the child's bytes have painted.
@@ -340,7 +381,7 @@ impl Bridge {
         let why = match self.injection {
             Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
             None if self.state.held => Some(Obstacle::Held).filter(|_| waiting > 0),
-            None => self.state.why.filter(|_| waiting > 0),
+            None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
         };
         State { waiting, why, ..self.state.clone() }
     }
@@ -356,7 +397,7 @@ impl Bridge {
         if !self.line.is_known_empty() {
             self.line.see(&recipe::before(self.extractor.screen()));
         }
-        self.extracted(found, out);
+        self.shown(now, found, out);
     }
 
     /// Tells the child what it asks its terminal, where no real one does.
@@ -392,7 +433,7 @@ impl Bridge {
     fn resized(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Output>) {
         let mut found = Vec::new();
         self.extractor.resize(now, columns, rows, &mut found);
-        self.extracted(found, out);
+        self.shown(now, found, out);
     }
 
     fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
@@ -403,37 +444,30 @@ impl Bridge {
         if self.typed.contains(&mail.id) {
             return out.push(Output::Acknowledge(mail.id));
         }
-        if current || self.mail.iter().any(|waiting| waiting.id == mail.id) {
+        if current || self.mail.holds(&mail.id) {
             return;
         }
-        self.mail_bytes += mail.body.len();
-        self.mail.push_back(mail);
+        self.mail.push(mail);
         self.retry_at = None;
     }
 
-    fn answered(&mut self, number: Number) -> Option<String> {
-        let place = self.unanswered.iter().position(|(waiting, _)| *waiting == number)?;
-        self.unanswered.remove(place).map(|(_, to)| to)
-    }
-
     fn accepted(&mut self, number: Number, away: bool) {
-        if let Some(to) = self.answered(number)
-            && away
-        {
+        if let Some(to) = self.sent.recipient(number).filter(|_| away) {
             self.complain(format!("{to} is away; your message waits until {to} is back."));
         }
     }
 
-    /// A broadcast may be refused for several recipients, so its name is kept.
-    fn refused(&mut self, number: Number, sentence: &str, out: &mut Vec<Output>) {
-        let to = self.unanswered.iter().find(|(waiting, _)| *waiting == number);
-        let to = to.map_or("somebody", |(_, to)| to.as_str());
-        let complaint = format!("Your message to {to} was not delivered: {sentence}");
-        out.push(Output::Log(complaint.clone()));
-        self.complain(complaint);
+    fn refused(&mut self, now: Moment, refusal: &Refusal, out: &mut Vec<Output>) {
+        if let Some(told) = self.sent.tell(now, refusal) {
+            out.push(Output::Log(told.log));
+            self.complain(told.line);
+        }
     }
 
     fn connected(&mut self, connected: bool) {
+        if connected {
+            self.sent.connected();
+        }
         self.state.connected = connected;
         self.shut_out &= !connected;
     }
@@ -467,13 +501,13 @@ impl Bridge {
         }
         let mut found = Vec::new();
         self.extractor.finish(now, &mut found);
-        self.extracted(found, out);
+        self.shown(now, found, out);
         let current = self.injection.take().and_then(|injection| match injection.item {
             Item::Mail(mail) => Some(mail),
             Item::Complaints => None,
         });
-        out.extend(current.into_iter().chain(self.mail.drain(..)).map(|m| Output::GiveBack(m.id)));
-        self.mail_bytes = 0;
+        let rest = std::iter::from_fn(|| self.mail.pop());
+        out.extend(current.into_iter().chain(rest).map(|mail| Output::GiveBack(mail.id)));
     }
 
     fn tick(&mut self, now: Moment, foreground: Option<bool>, out: &mut Vec<Output>) {
@@ -486,9 +520,11 @@ impl Bridge {
         if self.turn_is_over(now, &spot, foreground) {
             self.turn.open = false;
             self.turn.told = false;
+            self.source.turn_over();
             self.extractor.turn_over(now, &mut found);
         }
-        self.extracted(found, out);
+        self.shown(now, found, out);
+        self.miss_transcript(now, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }
@@ -499,10 +535,18 @@ impl Bridge {
 
 /// Extraction: what the agent says.
 impl Bridge {
-    fn extracted(&mut self, found: Vec<Extracted>, out: &mut Vec<Output>) {
+    /// The screen shows something. Where a transcript is read, it says so better.
+    fn shown(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
+        match self.source.reads_screen() {
+            true => self.extracted(now, found, out),
+            false => self.source.saw(now, &found),
+        }
+    }
+
+    fn extracted(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
         for extracted in found {
             match extracted {
-                Extracted::Found(message) => self.say(message, out),
+                Extracted::Found(message) => self.say(now, message, out),
                 Extracted::Problem(problem) => {
                     out.push(Output::Log(problem.sentence.clone()));
                     self.complain(problem.sentence);
@@ -511,14 +555,11 @@ impl Bridge {
         }
     }
 
-    fn say(&mut self, message: Message, out: &mut Vec<Output>) {
+    fn say(&mut self, now: Moment, message: Message, out: &mut Vec<Output>) {
         let Message { to, topic, thread, kind, body, data, meta, reply } = message;
         let number = Number(self.next);
         self.next += 1;
-        if self.unanswered.len() == UNANSWERED_MAX {
-            self.unanswered.pop_front();
-        }
-        self.unanswered.push_back((number, to.clone()));
+        self.sent.add(now, number, (&to, topic.as_deref()), &body);
         let reply_to = reply.and_then(|reply| self.find_reply(&reply));
         out.push(Output::Send(
             number,
@@ -547,19 +588,25 @@ impl Bridge {
     }
 
     fn turn_ends_at(&self) -> Option<Moment> {
-        let printed = self.printed_at.filter(|_| self.turn.open)?;
+        let changed = self.changed_at().filter(|_| self.turn.open)?;
         let looks = self.recipe.shows_idle() && !self.turn.looked_at;
-        Some(printed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
+        Some(changed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
+    }
+
+    fn known(&self, foreground: Option<bool>) -> Known {
+        let told = self.recipe.turns == Some(Turns::Transcript);
+        Known { foreground, at_work: told && self.source.at_work() }
     }
 
     fn turn_is_over(&mut self, now: Moment, spot: &Spot, foreground: Option<bool>) -> bool {
-        let Some(printed) = self.printed_at.filter(|_| self.turn.open) else { return false };
-        let quiet_ms = now.since(printed);
+        let Some(changed) = self.changed_at().filter(|_| self.turn.open) else { return false };
+        let quiet_ms = now.since(changed);
         if quiet_ms < IDLE_MS {
             return false;
         }
         self.turn.looked_at = true;
-        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, foreground)
+        let known = self.known(foreground);
+        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, known)
     }
 }
 
@@ -577,13 +624,13 @@ impl Turn {
         self.complaints.clear();
         match std::mem::take(&mut self.complaints_left_out) {
             0 => {}
-            more => line.push_str(&format!(" ({more} more like this.)")),
+            more => line.push_str(&format!(" ({more} more like this: see `agent-relay history`.)")),
         }
         line
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod script;
 #[cfg(test)]
-mod transcript;
+mod tests;

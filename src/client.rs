@@ -16,13 +16,14 @@ use crate::{
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Capabilities, Nack, Sync, Welcome},
+        relay::{REQUEST, ReportRequest},
         secret::Secret,
     },
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use driver::{Account, Command, Driver};
 use platform::{endpoint::Endpoint, transport::Stream};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use session::{Identity, Input, Session};
 use std::{
     fmt,
@@ -310,14 +311,7 @@ impl Client {
     ///
     /// What was sent before it has been routed when this returns.
     pub fn request(&self, body: &str, data: Option<&RawValue>) -> Result<Delivery, ClientError> {
-        let message = Outgoing {
-            to: Some(RELAY.to_owned()),
-            kind: "request".to_owned(),
-            body: body.to_owned(),
-            data: data.map(ToOwned::to_owned),
-            ..Outgoing::default()
-        };
-        let (id, input) = self.outgoing(message)?;
+        let (id, input) = self.outgoing(asked(body, data))?;
         let (reply, answer) = bounded(1);
         self.tell(Command::Request(id.clone(), input, reply))?;
         let answer = wait(&answer, ANSWER_TIMEOUT, || format!("the request {body:?}"));
@@ -325,6 +319,14 @@ impl Client {
             self.tell_if_there(Command::Forget(id));
         }
         answer
+    }
+
+    /// Tells the daemon how far a delivery to this agent is. Nobody waits for what it says to that.
+    pub fn report(&self, report: &ReportRequest) -> Result<(), ClientError> {
+        let data = to_raw_value(report).expect("a report is JSON");
+        let (id, input) = self.outgoing(asked("report", Some(&data)))?;
+        let (unheard, _) = bounded(1);
+        self.tell(Command::Request(id, input, unheard))
     }
 
     /// Says BYE, lets what was said leave, and ends every thread.
@@ -384,6 +386,17 @@ fn wait<T>(
             ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         }),
         Err(RecvTimeoutError::Disconnected) => Err(ClientError::Closed),
+    }
+}
+
+/// What the daemon is asked.
+fn asked(body: &str, data: Option<&RawValue>) -> Outgoing {
+    Outgoing {
+        to: Some(RELAY.to_owned()),
+        kind: REQUEST.to_owned(),
+        body: body.to_owned(),
+        data: data.map(ToOwned::to_owned),
+        ..Outgoing::default()
     }
 }
 

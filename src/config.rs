@@ -1,6 +1,7 @@
 //! config.toml and policy.toml: read, checked, explained; and where the daemon is found.
 
 pub mod policy;
+pub mod recipes;
 
 use crate::{protocol::record::Durability, router::Limits};
 use std::{

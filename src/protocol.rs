@@ -5,6 +5,7 @@
 //! [`envelope`] judges one frame's JSON and borrows its header from it, [`payload`] types what an
 //! envelope carries. Writing goes the other way and appends whole frames to a buffer.
 
+pub mod calendar;
 pub mod code;
 pub mod control;
 pub mod deliver;

@@ -10,7 +10,10 @@ mod driver;
 mod key_file;
 mod mail;
 mod questions;
+mod sent;
 mod threads;
+mod transcripts;
+mod version;
 pub mod visit;
 mod visitors;
 mod visits;
@@ -19,7 +22,7 @@ use crate::{
     bridge::{
         self,
         extract::{Message, extract_recording},
-        recipe::Recipe,
+        recipe::Book,
     },
     client::{self, Client, ClientError},
     protocol::{
@@ -29,19 +32,22 @@ use crate::{
         secret::Secret,
     },
 };
-use driver::{Driver, Signals};
+use driver::{Beside, Driver, Signals};
 use key_file::KeyFile;
 use platform::{
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
 };
 use std::{
+    env,
     ffi::OsString,
     fmt,
     fs::File,
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+use transcripts::Follower;
+use version::version_of;
 use visitors::Visitors;
 use visits::Door;
 
@@ -71,8 +77,12 @@ pub struct Settings {
     pub run_directory: PathBuf,
     /// Where the command's output is written to as well.
     pub record: Option<PathBuf>,
+    /// How programs take text.
+    pub recipes: Book,
     /// `->relay:Bob hello` counts, too.
     pub inline: bool,
+    /// What the agent says is read off its screen, also where its program writes a transcript.
+    pub grid: bool,
     /// Standard input and output are a person's terminal: see [`is_attached`].
     pub attached: bool,
     /// What the person types.
@@ -151,8 +161,13 @@ fn run_joined(
     getrandom::fill(&mut seed).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let version = settings.command.first().and_then(|program| version_of(program));
+    let recipe = settings.recipes.choose(&words, env::consts::OS, version.as_ref());
+    tracing::info!("the recipe is {}", recipe.name);
+    let transcript = recipe.transcript.filter(|_| !settings.grid);
     let bridge = bridge::Settings {
-        recipe: Recipe::choose(&words),
+        recipe,
+        transcript: transcript.is_some(),
         attached: settings.attached,
         columns: size.cols.into(),
         rows: size.rows.into(),
@@ -165,9 +180,12 @@ fn run_joined(
     let pty = Pty::spawn(&settings.command, &env, settings.directory.as_deref(), size)
         .map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
+    let follower = transcript.map(|format| Follower::start(format, pty.pid())).transpose();
+    let follower = follower.map_err(WrapError::Terminal)?;
     let visitors = Visitors::expect(door, size, !settings.attached).map_err(WrapError::Terminal)?;
-    let driver = Driver::start(pty, ends, &signals, client, visitors, words, &bridge)
-        .map_err(WrapError::Terminal)?;
+    let beside = Beside { visitors, command: words, follower };
+    let driver = Driver::start(pty, ends, &signals, client, &bridge, beside);
+    let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();
     drop(raw);
     Ok(ended)

@@ -1,7 +1,7 @@
 //! Whatever a child prints, and however it is cut: no panic, everything bounded, the same messages.
 
 use agent_relay::bridge::{
-    extract::{Extracted, Extractor, Message, extract_recording, extract_text},
+    extract::{Extracted, Extractor, Message, Prose, extract_recording},
     screen::Screen,
 };
 use agent_relay::protocol::{
@@ -32,7 +32,9 @@ pub(crate) fn run(bytes: &[u8]) {
     assert_eq!(in_pieces(printed, columns, rows, cuts), at_once.0, "in pieces");
     live(printed, columns, rows, cuts, inline % 2 == 1);
     if let Ok(text) = str::from_utf8(printed) {
-        extract_text(text).0.iter().for_each(check);
+        let mut found = Vec::new();
+        Prose::new(inline % 2 == 1).read(text, &mut found);
+        messages(found).iter().for_each(check);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Starting a process that outlives this one.
+//! Processes beside this one: starting one that outlives it, and what the system says about others.
 
 #[cfg(unix)]
 #[path = "process/unix.rs"]
@@ -11,7 +11,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
 };
 
@@ -62,6 +62,28 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
         command.current_dir(directory);
     }
     imp::spawn(&mut command).map(Detached).map_err(naming(format!("start {}", exe.display())))
+}
+
+/// So many processes of one family are looked at.
+const FAMILY_MAX: usize = 256;
+
+/// A process and those that it and they have started, as far as the system says: on Linux all of them,
+/// elsewhere the process alone.
+#[must_use]
+pub fn family(pid: u32) -> Vec<u32> {
+    let mut family = vec![pid];
+    let mut at = 0;
+    while at < family.len() && family.len() < FAMILY_MAX {
+        family.extend(imp::children(family[at]));
+        at += 1;
+    }
+    family
+}
+
+/// The files that a process has open, where the system says: on Linux, for processes of this user's.
+#[must_use]
+pub fn open_files(pid: u32) -> Option<Vec<PathBuf>> {
+    imp::open_files(pid)
 }
 
 /// The exit code as shells have it: 128 + n if signal n ended the process (Unix).

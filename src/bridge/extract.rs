@@ -45,6 +45,9 @@ pub(super) const PICTURE_MS: u64 = 1_000;
 /// How many problems are remembered, so that each is told once however often it is painted.
 const TOLD_MAX: usize = 64;
 
+/// Bodies of one text that are read again without regard to their fences.
+const PLAIN_BODIES_MAX: usize = 32;
+
 /// How many messages that scrolled off an alternate screen belong to the picture they were part of.
 const PICTURE_MESSAGES_MAX: usize = 256;
 
@@ -136,7 +139,7 @@ impl Extractor {
     fn new(columns: usize, rows: usize, live: bool, injected: Injected) -> Self {
         let screen = Screen::new(columns, rows);
         let (columns, rows) = screen.size();
-        let rules = Rules { columns: Some(columns), inline: false, injected };
+        let rules = Rules { columns: Some(columns), injected, ..Rules::default() };
         Self {
             screen,
             reader: Reader { rules, rows, live, ..Reader::default() },
@@ -279,15 +282,49 @@ pub fn extract_recording(
     sorted(found)
 }
 
-/// All messages and problems of text that stood on no screen, as a transcript has it: one turn of it.
-pub fn extract_text(text: &str) -> (Vec<Message>, Vec<Problem>) {
-    let rules = Rules { columns: None, inline: false, injected: Injected::by_form() };
-    let (mut scanner, mut items) = (Scanner::default(), Vec::new());
-    for (number, line) in (0..).zip(text.lines()) {
-        scanner.line(Line::plain(line, number), &rules, &mut items);
+/// Reads messages out of texts that stood on no screen, as a transcript has them.
+pub struct Prose {
+    rules: Rules,
+}
+
+impl Prose {
+    /// A reader of what the agent says; `inline` as for [`Extractor::allow_inline`].
+    pub fn new(inline: bool) -> Self {
+        Self { rules: Rules { inline, fenced_bodies: true, ..Rules::default() } }
     }
-    scanner.end_turn(&mut items);
-    sorted(items.into_iter().map(|item| item.what).collect())
+
+    /// `body` is typed into the agent, in a frame with these six digits: that it repeats it is no message.
+    pub fn remember_injected(&mut self, hex: &str, body: &str) {
+        self.rules.injected.remember(hex, body);
+    }
+
+    /// One whole text of the agent's: what it doesn't close was never closed.
+    pub fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
+        self.rules.plain_bodies.clear();
+        let items = loop {
+            let items = self.scan(text);
+            // A fence that a body opens may be closed by another one's beginning, far below.
+            let unclosed = items
+                .iter()
+                .find(|item| item.is_unclosed() && !self.rules.plain_bodies.contains(&item.first));
+            match unclosed {
+                Some(item) if self.rules.plain_bodies.len() < PLAIN_BODIES_MAX => {
+                    self.rules.plain_bodies.push(item.first);
+                }
+                _ => break items,
+            }
+        };
+        out.extend(items.into_iter().map(|item| item.echo.map_or(item.what, Extracted::Problem)));
+    }
+
+    fn scan(&self, text: &str) -> Vec<Item> {
+        let (mut scanner, mut items) = (Scanner::default(), Vec::new());
+        for (number, line) in (0..).zip(text.lines()) {
+            scanner.line(Line::plain(line, number), &self.rules, &mut items);
+        }
+        scanner.end_turn(&mut items);
+        items
+    }
 }
 
 /// Where an arrow or a block stands in a line that has only blanks and bullets before it.
@@ -588,6 +625,8 @@ impl Reader {
     }
 }
 
+#[cfg(test)]
+mod prose;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]

@@ -3,20 +3,26 @@
 //! A recipe decides from what the screen shows whether something may be typed now, and in which form.
 //! Where it is in doubt it says no: the message waits, and the reason is shown.
 
-use super::{
-    dialog,
-    inject::Form,
-    screen::{Look, Screen},
-};
+mod book;
+mod prompts;
+mod spot;
+
+pub use book::{Book, BookError, Version};
+pub use spot::{Spot, before};
+
+use super::{inject::Form, transcript::Format};
+use serde::Deserialize;
 use std::fmt;
 
 /// What a program of one kind needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// The recipe's own name.
-    pub name: &'static str,
+    pub name: String,
     /// What the program does with what is typed.
     pub reads: Reads,
+    /// What sends the text off.
+    pub submit: String,
     /// The screen has stood still for so long before something is typed.
     pub quiet_ms: u64,
     /// The person has not touched a key for so long.
@@ -27,14 +33,19 @@ pub struct Recipe {
     pub guard_ms: u64,
     /// And at most.
     pub guard_ms_max: u64,
-    /// The commands it is for, without directory and extension; versions at their end don't count.
-    commands: &'static [&'static str],
-    /// Reads the command's arguments: whether they make it something that is talked to.
-    prompts: Option<Prompts>,
+    /// The transcript that it writes.
+    pub transcript: Option<Format>,
+    /// When its agent is at work the transcript says, not the screen.
+    pub turns: Option<Turns>,
+    /// It takes text in while its agent works.
+    pub while_busy: bool,
+    /// What it shows.
+    looks: Looks,
 }
 
 /// What a program does with a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reads {
     /// It reads it as text.
     Text,
@@ -46,101 +57,41 @@ pub enum Reads {
     OtherShell,
 }
 
-/// When a shell or an interpreter is one that prompts, rather than one that runs a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Prompts {
-    /// Letters of options after which it runs what its arguments say.
-    runs: &'static str,
-    /// Letters of options after which it prompts all the same.
-    stays: &'static str,
-    /// Options whose value is an argument of its own.
-    valued: &'static [&'static str],
+/// What tells the turns of a program's agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Turns {
+    /// The transcript.
+    Transcript,
 }
 
-const SH: Prompts =
-    Prompts { runs: "c", stays: "s", valued: &["--rcfile", "--init-file", "-o", "+o", "-O", "+O"] };
+/// What a program shows when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Looks {
+    composer: Vec<String>,
+    shell_mode: Vec<String>,
+    ghosts: Vec<String>,
+    busy: Vec<String>,
+    dialog: Vec<String>,
+}
 
-const GENERIC: Recipe = Recipe {
-    name: "generic",
-    reads: Reads::Text,
-    quiet_ms: 300,
-    untouched_ms: 1000,
-    start_ms: 2000,
-    // Known CLIs need up to 120 ms to tell an Enter from the end of a paste.
-    guard_ms: 150,
-    guard_ms_max: 2000,
-    commands: &[],
-    prompts: None,
-};
-
-const RECIPES: &[Recipe] = &[
-    Recipe {
-        name: "shell",
-        reads: Reads::Shell,
-        quiet_ms: 150,
-        guard_ms: 30,
-        commands: &["sh", "bash", "zsh", "dash"],
-        prompts: Some(SH),
-        ..GENERIC
-    },
-    Recipe {
-        name: "python",
-        reads: Reads::Python,
-        quiet_ms: 150,
-        guard_ms: 30,
-        commands: &["python", "ipython", "pypy"],
-        prompts: Some(Prompts { runs: "cm", stays: "i", valued: &["-W", "-X"] }),
-        ..GENERIC
-    },
-    Recipe {
-        name: "other-shell",
-        reads: Reads::OtherShell,
-        commands: &[
-            "fish",
-            "nu",
-            "elvish",
-            "xonsh",
-            "pwsh",
-            "powershell",
-            "cmd",
-            "tcsh",
-            "csh",
-            "ksh",
-            "mksh",
-            "ash",
-            "rc",
-            "osh",
-            "ysh",
-            "node",
-            "irb",
-            "lua",
-            "ghci",
-        ],
-        prompts: Some(Prompts { runs: "ce", stays: "i", valued: &[] }),
-        ..GENERIC
-    },
-];
+/// What is known of a program beside its screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether the terminal's foreground is the command itself, where the system says.
+    pub foreground: Option<bool>,
+    /// The transcript says that its agent is at work.
+    pub at_work: bool,
+}
 
 impl Recipe {
-    /// The recipe for a command, by its name and arguments.
-    #[must_use]
-    pub fn choose(command: &[String]) -> Self {
-        let Some((name, arguments)) = command.split_first() else { return GENERIC };
-        let name = base_name(name);
-        let fits = |recipe: &&Self| {
-            recipe.commands.contains(&name.as_str())
-                && recipe.prompts.is_none_or(|prompts| prompts.does_prompt(arguments))
-        };
-        RECIPES.iter().find(fits).copied().unwrap_or(GENERIC)
-    }
-
     /// The form in which something may be typed now, or why nothing may.
-    ///
-    /// `foreground` is whether the terminal's foreground is the command itself, where the system says.
-    pub fn form(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
+    pub fn form(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
+        let foreground = known.foreground;
         match self.reads {
             Reads::OtherShell => Err(Obstacle::Shell),
             _ if spot.asking => Err(Obstacle::Dialog),
+            Reads::Text if self.shows_composer() => self.at_composer(spot, known),
             _ if spot.alternate => self.on_alternate_screen(spot, foreground),
             _ if spot.is_python() => Ok(Form::Comment),
             _ if foreground == Some(false) => Err(Obstacle::OtherProgram),
@@ -154,13 +105,43 @@ impl Recipe {
     /// Whether its look says when the program has finished what it was told.
     #[must_use]
     pub fn shows_idle(&self) -> bool {
-        matches!(self.reads, Reads::Shell | Reads::Python)
+        matches!(self.reads, Reads::Shell | Reads::Python) || self.shows_composer()
     }
 
     /// Whether the program has finished what it was told, by its look.
     #[must_use]
-    pub fn looks_idle(&self, spot: &Spot, foreground: Option<bool>) -> bool {
-        self.shows_idle() && self.form(spot, foreground).is_ok()
+    pub fn looks_idle(&self, spot: &Spot, known: Known) -> bool {
+        self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
+    }
+
+    fn shows_composer(&self) -> bool {
+        !self.looks.composer.is_empty()
+    }
+
+    /// A program whose line to type into is known gets text there alone, and only while it is empty.
+    fn at_composer(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
+        let begins = |looks: &[String]| looks.iter().any(|look| spot.before.starts_with(&**look));
+        if known.foreground == Some(false) {
+            return Err(Obstacle::OtherProgram);
+        }
+        if spot.alternate && !spot.bracketed_paste {
+            return Err(Obstacle::OtherScreen);
+        }
+        if begins(&self.looks.shell_mode) {
+            return Err(Obstacle::Shell);
+        }
+        if !self.looks.composer.contains(&spot.before) {
+            return Err(match spot.shows(&self.looks.dialog) {
+                _ if begins(&self.looks.composer) => Obstacle::HalfTyped,
+                true => Obstacle::Dialog,
+                false => Obstacle::NoPrompt,
+            });
+        }
+        if !spot.after.is_empty() && !self.looks.ghosts.contains(&spot.after) {
+            return Err(Obstacle::HalfTyped);
+        }
+        let busy = known.at_work || spot.shows(&self.looks.busy);
+        if busy && !self.while_busy { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
     }
 
     /// A full screen that doesn't want pastes marked takes keys as commands: a pager, an editor.
@@ -168,114 +149,6 @@ impl Recipe {
         let agent = self.reads == Reads::Text && foreground != Some(false);
         if agent && spot.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
     }
-}
-
-impl Prompts {
-    fn does_prompt(&self, arguments: &[String]) -> bool {
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            if self.valued.contains(&argument.as_str()) {
-                arguments.next();
-                continue;
-            }
-            let Some(option) = argument.strip_prefix(['-', '+']) else { return false };
-            let letters = if option.starts_with('-') { "" } else { option };
-            if letters.contains(|letter| self.stays.contains(letter)) {
-                return true;
-            }
-            if letters.contains(|letter| self.runs.contains(letter)) {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// A command's name without directory, `.exe` and version: `/usr/bin/python3.11` is `python`.
-fn base_name(command: &str) -> String {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
-    let name = name.strip_suffix(".exe").unwrap_or(&name);
-    name.trim_start_matches('-')
-        .trim_end_matches(|c: char| c.is_ascii_digit() || ".-".contains(c))
-        .to_owned()
-}
-
-/// The spot where something would be typed: what of the screen a recipe looks at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spot {
-    /// The cursor's row, up to the cursor.
-    pub before: String,
-    /// The character at the cursor.
-    pub at: char,
-    /// The program has not hidden the cursor.
-    pub cursor_visible: bool,
-    /// A full screen is shown.
-    pub alternate: bool,
-    /// The program wants pastes marked.
-    pub bracketed_paste: bool,
-    /// The program is in the middle of a picture.
-    pub synchronizing: bool,
-    /// The program asks something that an Enter would answer.
-    pub asking: bool,
-}
-
-/// What stands on the cursor's row, up to the cursor.
-#[must_use]
-pub fn before(screen: &Screen) -> String {
-    let cursor = screen.cursor();
-    text(&screen.look(cursor.row), cursor.column)
-}
-
-fn text(row: &[Look], end: usize) -> String {
-    row.iter().take(end).map(|look| look.character).collect()
-}
-
-impl Spot {
-    /// Looks at a screen.
-    #[must_use]
-    pub fn of(screen: &Screen) -> Self {
-        let cursor = screen.cursor();
-        let row = screen.look(cursor.row);
-        let before = text(&row, cursor.column);
-        let rows: Vec<_> = (0..screen.size().1).map(|index| screen.row(index).text).collect();
-        Self {
-            asking: dialog::is_asking(&rows, &before),
-            before,
-            at: row.get(cursor.column).map_or(' ', |look| look.character),
-            cursor_visible: cursor.visible,
-            alternate: screen.alternate(),
-            bracketed_paste: screen.bracketed_paste(),
-            synchronizing: screen.synchronizing(),
-        }
-    }
-
-    /// A shell's line editor waits for a line to begin.
-    fn is_shell(&self, foreground: Option<bool>) -> bool {
-        if self.at != ' ' || self.before.trim().is_empty() {
-            return false;
-        }
-        // Where the shell itself is in front and asks for marked pastes, it reads a line, whatever
-        // its prompt looks like; `>` at its end may be that of an unfinished command.
-        let reads = foreground == Some(true) && self.bracketed_paste;
-        (reads && !self.before.trim_end().ends_with('>')) || ends_like_a_prompt(&self.before)
-    }
-
-    fn is_python(&self) -> bool {
-        let number = self.before.strip_prefix("In [").and_then(|rest| rest.strip_suffix("]: "));
-        let ipython = number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-        self.at == ' ' && (ipython || self.before == ">>> ")
-    }
-
-    /// A prompt behind which what is typed runs, of some shell.
-    fn ends_like_a_shell(&self) -> bool {
-        let windows = self.before.trim_end().ends_with('>')
-            && (self.before.starts_with("PS ") || self.before[..].get(1..3) == Some(":\\"));
-        windows || ends_like_a_prompt(&self.before)
-    }
-}
-
-fn ends_like_a_prompt(before: &str) -> bool {
-    ["$ ", "# ", "% ", "❯ ", "➜ "].iter().any(|end| before.ends_with(end))
 }
 
 /// Why nothing is typed now.
@@ -297,6 +170,8 @@ pub enum Obstacle {
     OtherProgram,
     /// The program asks its person something.
     Dialog,
+    /// Its agent is at work.
+    Busy,
     /// The shell or interpreter shows no prompt.
     NoPrompt,
     /// What is typed would be run.
@@ -316,6 +191,7 @@ impl fmt::Display for Obstacle {
             Self::OtherScreen => "a full-screen program is shown that takes keys, not text",
             Self::OtherProgram => "another program is in the terminal's foreground",
             Self::Dialog => "the program asks something, which an Enter would answer",
+            Self::Busy => "the agent is at work",
             Self::NoPrompt => "there is no prompt",
             Self::Shell => "what is typed would be run by a shell",
             Self::Held => "its person holds its messages",
@@ -324,13 +200,14 @@ impl fmt::Display for Obstacle {
 }
 
 #[cfg(test)]
+mod screens;
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
     fn chosen(command: &str, name: &str) {
-        let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-        assert_eq!(Recipe::choose(&command).name, name, "{command:?}");
+        assert_eq!(recipe(command).name, name, "{command:?}");
     }
 
     #[test]
@@ -358,13 +235,17 @@ mod tests {
         for other in ["fish", "pwsh -NoLogo", "cmd.exe", "node"] {
             chosen(other, "other-shell");
         }
-        for agent in ["claude", "cat", "node agent.js", "shh", ""] {
+        for agent in ["aider", "cat", "node agent.js", "shh", ""] {
             chosen(agent, "generic");
+        }
+        for agent in ["claude", "codex", "gemini"] {
+            chosen(agent, agent);
         }
     }
 
     fn recipe(command: &str) -> Recipe {
-        Recipe::choose(&[command.to_owned()])
+        let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
+        Book::default().choose(&command, "linux", None)
     }
 
     fn at(before: &str) -> Spot {
@@ -378,7 +259,8 @@ mod tests {
         foreground: Option<bool>,
         expected: Result<Form, Obstacle>,
     ) {
-        assert_eq!(recipe(command).form(spot, foreground), expected, "{command} {spot:?}");
+        let known = Known { foreground, at_work: false };
+        assert_eq!(recipe(command).form(spot, known), expected, "{command} {spot:?}");
     }
 
     #[test]
@@ -417,10 +299,10 @@ mod tests {
             judged("ssh", &at(before), None, Err(Obstacle::Shell));
         }
         for before in ["", "> ", "│ > ", "100%", "Say $"] {
-            judged("claude", &at(before), None, Ok(Form::Plain));
+            judged("aider", &at(before), None, Ok(Form::Plain));
         }
-        judged("claude", &Spot { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
-        judged("claude", &at("> "), Some(false), Err(Obstacle::OtherProgram));
+        judged("aider", &Spot { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
+        judged("aider", &at("> "), Some(false), Err(Obstacle::OtherProgram));
         judged("fish", &at("> "), None, Err(Obstacle::Shell));
         judged("fish", &at(">>> "), None, Err(Obstacle::Shell));
     }
@@ -428,10 +310,10 @@ mod tests {
     #[test]
     fn a_full_screen_takes_text_only_if_it_is_the_agents_and_says_so() {
         let full = |bracketed_paste| Spot { alternate: true, bracketed_paste, ..at("") };
-        judged("claude", &full(true), None, Ok(Form::Plain));
-        judged("claude", &full(true), Some(true), Ok(Form::Plain));
-        judged("claude", &full(false), None, Err(Obstacle::OtherScreen));
-        judged("claude", &full(true), Some(false), Err(Obstacle::OtherScreen));
+        judged("aider", &full(true), None, Ok(Form::Plain));
+        judged("aider", &full(true), Some(true), Ok(Form::Plain));
+        judged("aider", &full(false), None, Err(Obstacle::OtherScreen));
+        judged("aider", &full(true), Some(false), Err(Obstacle::OtherScreen));
         judged("bash", &full(true), None, Err(Obstacle::OtherScreen));
         judged(
             "python3",

@@ -1,11 +1,11 @@
 //! The machine's transcripts, and what must hold whatever happens.
 
 use super::{
-    Bridge, Input, Mail, Output, Settings, inject,
+    Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
     keys::Line,
-    transcript::{play, settings},
+    script::{play, settings},
 };
-use crate::protocol::{Moment, text::is_hidden};
+use crate::protocol::{Moment, code::NackCode, text::is_hidden};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ fn check(command: &str, script: &str, expected: Expect) {
 #[test]
 fn a_message_is_typed_submitted_and_then_acknowledged() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         5000 mail Ann: Your turn\nto play
@@ -89,7 +89,7 @@ fn shells_and_python_get_their_own_form_at_their_prompt() {
 #[test]
 fn nobody_is_interrupted_at_typing() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         3000 keys h
@@ -177,7 +177,7 @@ fn a_line_taken_back_holds_nothing_up() {
 #[test]
 fn the_screen_has_stood_still_before_anything_is_typed() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         100 mail Ann: hello
@@ -217,7 +217,7 @@ fn a_program_that_shows_nothing_is_taken_to_be_ready_after_a_while() {
 #[test]
 fn messages_are_typed_one_after_another_in_order() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1: one
@@ -244,7 +244,7 @@ fn messages_are_typed_one_after_another_in_order() {
 #[test]
 fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -262,7 +262,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
     let spinner: String = (1..30).map(|i| format!("{} prints .\n", 1000 + i * 100)).collect();
     let script = format!("0 prints \\e[?2004h>\\s\n1000 mail Ann: hello\n{spinner}");
     check(
-        "claude",
+        "agent",
         &script,
         expect![[r#"
         1000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
@@ -275,7 +275,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
 #[test]
 fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -292,7 +292,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -311,7 +311,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
 #[test]
 fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         500 stalls
@@ -335,7 +335,7 @@ fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
 #[test]
 fn what_was_not_typed_when_the_child_ends_is_given_back() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1: one
@@ -407,7 +407,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 keys \e
@@ -461,7 +461,7 @@ fn who_asks_and_does_not_read_is_not_answered_for_ever() {
 #[test]
 fn doubles_are_typed_once() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1: one
@@ -487,7 +487,7 @@ fn doubles_are_typed_once() {
 #[test]
 fn the_frame_says_what_is_unusual_about_the_sender() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann a-1 s-1: usual
@@ -535,7 +535,7 @@ fn nothing_is_typed_into_another_program() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 foreground other
@@ -581,7 +581,7 @@ fn a_key_that_ended_a_program_is_no_line_begun() {
 #[test]
 fn what_the_agent_prints_is_sent() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 prints \r\n->relay:Bob [thread:t1] <<<\r\nYour turn\r\nto play>>>\r\nDone.\r\n>\s
@@ -598,7 +598,7 @@ fn what_the_agent_prints_is_sent() {
 #[test]
 fn a_reply_names_the_delivery_that_it_answers() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 mail Ann abcdef01-2345: what?
@@ -642,14 +642,14 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         r"
         0 prints $\s
         1000 prints say\r\n->relay:Bobb <<<\r\nhello>>>\r\n$\s
-        1700 refused 0 nobody of that name was ever here; Ann and Bob are.
+        1700 refused 0 UNKNOWN_AGENT nobody of that name was ever here; Ann and Bob are.
         9000 prints x\r\n->relay:Bob <<<\r\nnever closed\r\n$\s
         20000 ends
         ",
         expect![[r#"
             1300 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
-            1700 logs Your message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are.
-            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYour message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are.\r[/relay 789200]\rrelay-789200
+            1700 logs the agent's message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are
+            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\r[/relay 789200]\rrelay-789200
             1730 types \r
             9350 logs Not sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
             9350 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rNot sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\r[/relay 41f6aa]\rrelay-41f6aa
@@ -657,39 +657,128 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         "#]],
     );
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 prints \r\n->relay:Bobb <<<\r\nhello>>>\r\nDone.\r\n>\s
-        2000 refused 0 nobody of that name\nwas ever here.
-        3000 refused 0 one
-        3001 refused 0 two
-        3002 refused 0 three
-        3003 refused 0 four
-        3004 refused 0 five
+        2000 refused 0 UNKNOWN_AGENT nobody of that name\nwas ever here.
+        3000 refused 0 LIMIT one
+        3001 refused 0 LIMIT two
+        3002 refused 0 LIMIT three
+        3003 refused 0 LIMIT four
+        3004 refused 0 LIMIT five
         70000 ends
         ",
         expect![[r#"
             1300 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
-            2000 logs Your message to Bobb was not delivered: nobody of that name
-            was ever here.
-            2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb was not delivered: nobody of that name was ever here.\n[/relay 789200]
+            2000 logs the agent's message to Bobb was not delivered: nobody of that name was ever here
+            2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here. Check the name and send it again.\n[/relay 789200]
             2150 types \r
-            3000 logs Your message to Bobb was not delivered: one
-            3001 logs Your message to Bobb was not delivered: two
-            3002 logs Your message to Bobb was not delivered: three
-            3003 logs Your message to Bobb was not delivered: four
-            3004 logs Your message to Bobb was not delivered: five
-            61000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb was not delivered: one Your message to Bobb was not delivered: two Your message to Bobb was not delivered: three (2 more like this.)\n[/relay 41f6aa]
-            61150 types \r
+            3000 logs the agent's message to Bobb was not delivered: one
+            3001 logs the agent's message to Bobb was not delivered: two
+            3002 logs the agent's message to Bobb was not delivered: three
+            3003 logs the agent's message to Bobb was not delivered: four
+            3004 logs the agent's message to Bobb was not delivered: five
+            62150 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: one. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: two. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: three. Wait a while, then send it again. (2 more like this: see `agent-relay history`.)\n[/relay 41f6aa]
+            62300 types \r
         "#]],
     );
 }
 
 #[test]
+fn what_fails_later_is_told_where_mail_could_be_typed() {
+    // Not into a line that is half typed; nor is it told twice when another connection repeats it.
+    check(
+        "agent",
+        r"
+        0 connected
+        0 prints \e[?2004h>\s
+        1000 prints \r\n->relay:Bob <<<\r\nYour turn\r\nto play>>>\r\nDone.\r\n>\s
+        2000 accepted 0
+        3000 keys h
+        3001 prints h
+        40000 refused 0 EXPIRED its time to live ran out
+        41000 connected
+        41001 refused 0 EXPIRED its time to live ran out
+        50000 keys \x7f
+        50001 prints \x08\s\x08
+        120000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
+            3000 types h
+            40000 logs the agent's message to Bob was not delivered: its time to live ran out
+            50000 types 
+            51000 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("Your turn to play") of 38 s ago was not delivered: its time to live ran out. `agent-relay agents` shows whether Bob is here; send it anew if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]\e[201~
+            51150 types \r
+        "#]],
+    );
+    // Nor while the program asks something.
+    check(
+        "agent",
+        r"
+        0 prints \e[?2004h>\s
+        1000 prints \r\n->relay:Bob <<<\r\nhello>>>\r\nDone.\r\n>\s
+        2000 accepted 0
+        3000 prints \e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
+        4000 refused 0 SYNC_TIMEOUT Bob did not answer within 800 ms.
+        61000 keys \e[B\r
+        61001 prints \e[2J\e[H\e[?25h>\s
+        70000 ends
+        ",
+        expect![[r#"
+            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            4000 logs the agent's message to Bob has no answer: Bob did not answer within 800 ms
+            61000 types \e[B\r
+            62000 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("hello") has no answer: Bob did not answer within 800 ms. The message itself may still be delivered: ask again, or go on without the answer.\n[/relay 789200]\e[201~
+            62150 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn a_program_that_shows_nothing_is_told_all_the_same() {
+    check(
+        "cat",
+        r"
+        0 prints ->relay:Bob <<<\r\none>>>\r\n->relay:Bob <<<\r\ntwo>>>\r\nDone.\r\n
+        70000 refused 0 GAVE_UP 10 attempts to deliver it failed
+        150000 refused 1 REFUSED Bob refused it: no
+        300000 ends
+        ",
+        expect![[r#"
+            300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "one", data: None, meta: None, reply_to: None }
+            300 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
+            70000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
+            70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
+            70150 types \r
+            150000 logs the agent's message to Bob was not delivered: Bob refused it: no
+            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: no. Mend what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
+            150150 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn a_hundred_refusals_are_two_prompts() {
+    let refused: String = (0..100)
+        .map(|n| format!("{} refused 0 REFUSED Bob refused it: {n}\n", 2000 + n / 50))
+        .collect();
+    let script = format!(
+        "0 prints $\\s\n1000 prints say\\r\\n->relay:* <<<\\r\\nhello>>>\\r\\n$\\s\n{refused}9000 ends"
+    );
+    let told = play("bash", &script);
+    let prompts: Vec<_> = told.lines().filter(|line| line.contains("from @relay")).collect();
+    assert_eq!(prompts.len(), 2, "{told}");
+    assert!(prompts[0].contains("Bob refused it: 0."), "{told}");
+    let (told, _) = prompts[1].split_once(" (96 more like this: ").expect("how many more");
+    assert_eq!(told.matches("was not delivered").count(), 3);
+}
+
+#[test]
 fn the_agent_is_told_that_it_is_cut_off() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints >\s
         1000 cut-off Ann is here already (NAME_IN_USE)
@@ -744,7 +833,7 @@ fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
 #[test]
 fn no_enter_answers_a_dialog() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h\e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
         1000 mail Ann: hello
@@ -766,7 +855,7 @@ fn no_enter_answers_a_dialog() {
 #[test]
 fn a_dialog_that_comes_up_meanwhile_is_the_persons_to_answer() {
     check(
-        "claude",
+        "agent",
         r"
         0 prints \e[?2004h>\s
         1000 mail Ann: hello
@@ -793,6 +882,7 @@ enum Event {
     Print(Vec<u8>),
     Keys(&'static str),
     Mail(String),
+    Refuse(u64, String),
     Stall,
     Take,
     Resize(usize, usize),
@@ -819,7 +909,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         3 => (0_u64..3000).prop_map(Event::Wait),
         3 => seen.prop_map(Event::Print),
         2 => keys.prop_map(Event::Keys),
-        2 => body.prop_map(Event::Mail),
+        2 => body.clone().prop_map(Event::Mail),
+        2 => (0_u64..3, body).prop_map(|(number, why)| Event::Refuse(number, why)),
         1 => Just(Event::Stall),
         2 => Just(Event::Take),
         1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
@@ -877,6 +968,13 @@ impl Judge {
                     ..Mail::default()
                 }))
             }
+            Event::Refuse(number, why) => self.input(Input::Refused(Refusal {
+                number: Some(Number(number)),
+                id: Some(why.clone()),
+                to: Some(why.clone()),
+                cause: Cause::Nack(NackCode::Refused),
+                why,
+            })),
             Event::Stall => {
                 self.stalled.get_or_insert(0);
                 Ok(())
@@ -923,7 +1021,7 @@ impl Judge {
                     let done = self.mail.get_mut(&id).expect("it was given");
                     prop_assert!(!std::mem::replace(done, true), "{id} twice");
                 }
-                Output::Send(..) | Output::Log(_) => {}
+                Output::Send(..) | Output::Report(..) | Output::Log(_) => {}
             }
         }
         if taken > 0 { self.input(Input::Written(taken)) } else { Ok(()) }
@@ -975,7 +1073,7 @@ proptest! {
     #[test]
     fn whatever_happens_only_keys_frames_and_answers_reach_the_child(
         events in events(),
-        command in prop_oneof![Just("claude"), Just("bash"), Just("python3"), Just("fish")],
+        command in prop_oneof![Just("agent"), Just("bash"), Just("python3"), Just("fish")],
         attached in any::<bool>(),
     ) {
         let mut judge = Judge::new(command, attached);

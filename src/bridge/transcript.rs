@@ -1,149 +1,161 @@
-//! Transcripts: what happens to a bridge as lines of text, and what it does about it as others.
+//! What a CLI writes down of its conversation, read as the file grows.
+//!
+//! Such a file holds a JSON object on each line. Every CLI has its own objects; a [`Reader`] makes
+//! [`Record`]s of them, and passes over what it doesn't know: formats grow. Of a conversation that goes
+//! on in an older file only what is said from now on counts.
 
-use super::*;
-use std::fmt::Write as _;
+mod claude;
+mod codex;
+mod gemini;
 
-/// Plays a script and says what came of it.
-///
-/// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
-/// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
-/// `refused N WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
-/// (it takes everything again), `holds`, `releases`, `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
-pub(super) fn play(command: &str, script: &str) -> String {
-    let mut stage = Stage::new(&settings(command));
-    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (time, rest) = line.split_once(' ').expect("a time and a verb");
-        stage.pass(Moment(time.parse().expect("a time")));
-        stage.act(rest);
-    }
-    stage.transcript
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::{
+    collections::{HashSet, VecDeque},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+/// A longer line is passed over: what somebody says to another is never that long, but a tool's output
+/// may be.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// Lines that are remembered, for files that are written anew, and objects that are written again.
+const SEEN_MAX: usize = 4096;
+
+/// Whose files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Claude Code's, from 2.0 on.
+    Claude,
+    /// Codex's.
+    Codex,
+    /// Gemini CLI's.
+    Gemini,
 }
 
-/// For a command in a person's terminal.
-pub(super) fn settings(command: &str) -> Settings {
-    let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-    let recipe = Recipe::choose(&command);
-    Settings { recipe, attached: true, columns: 80, rows: 24, inline: false, seed: [7; 32] }
+/// What of a conversation matters to the relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// What the agent was told, word for word.
+    Prompt(String),
+    /// What it said: all of one text.
+    Reply(String),
+    /// It has done what it was told.
+    TurnOver,
 }
 
-struct Stage {
-    bridge: Bridge,
-    now: Moment,
-    foreground: Option<bool>,
-    stalled: Option<usize>,
-    transcript: String,
+/// Reads one file.
+#[derive(Debug)]
+pub struct Reader {
+    format: Format,
+    /// What was written before it is another run's. A moment as all these files have it, `2026-11-20T12:00:00.000Z`, so
+    /// that the order of such texts is that of the moments.
+    since: String,
+    /// The beginning of a line whose end is not written yet.
+    line: Vec<u8>,
+    /// The line is longer than any is read.
+    overlong: bool,
+    lines: Seen,
+    objects: Seen,
 }
 
-impl Stage {
-    fn new(settings: &Settings) -> Self {
-        let bridge = Bridge::new(settings);
-        let transcript = String::new();
-        Self { bridge, now: Moment(0), foreground: None, stalled: None, transcript }
-    }
+/// What was read last, by what it is known again by.
+#[derive(Debug, Default)]
+struct Seen {
+    order: VecDeque<u64>,
+    all: HashSet<u64>,
+}
 
-    /// Lets time pass, with all ticks on the way.
-    fn pass(&mut self, until: Moment) {
-        let mut ticks = 0;
-        while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
-            self.now = self.now.max(due);
-            self.input(Input::Tick { foreground: self.foreground });
-            ticks += 1;
-            assert!(ticks < 10_000, "the deadline {due:?} does not move at {:?}", self.now);
+impl Reader {
+    /// A reader of a file from its beginning on.
+    #[must_use]
+    pub fn new(format: Format, since: String) -> Self {
+        Self {
+            format,
+            since,
+            line: Vec::new(),
+            overlong: false,
+            lines: Seen::default(),
+            objects: Seen::default(),
         }
-        self.now = until;
     }
 
-    fn act(&mut self, line: &str) {
-        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let rest = rest.replace("\\e", "\x1b").replace("\\r", "\r").replace("\\n", "\n");
-        let rest = rest.replace("\\s", " ").replace("\\x7f", "\x7f").replace("\\x08", "\x08");
-        match verb {
-            "prints" => self.input(Input::Printed(rest.as_bytes())),
-            "keys" => self.input(Input::Keys(rest.as_bytes())),
-            "mail" => self.input(Input::Delivered(mail(&rest))),
-            "resize" => {
-                let (columns, rows) = rest.split_once('x').expect("80x24");
-                let (columns, rows) = (columns.parse().unwrap(), rows.parse().unwrap());
-                self.input(Input::Resized { columns, rows });
+    /// The file is read from its beginning again. What was read of it before doesn't count twice.
+    pub fn restart(&mut self) {
+        self.line.clear();
+        self.overlong = false;
+    }
+
+    /// The file goes on with these bytes.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Record>) {
+        let mut pieces = bytes.split(|&byte| byte == b'\n').peekable();
+        while let Some(piece) = pieces.next() {
+            if self.line.len() + piece.len() > LINE_BYTES_MAX {
+                self.overlong = true;
+                self.line.clear();
             }
-            "accepted" => {
-                let (number, away) = rest.split_once(' ').unwrap_or((&rest, ""));
-                let number = Number(number.parse().unwrap());
-                self.input(Input::Accepted { number, away: away == "away" });
+            if !self.overlong {
+                self.line.extend_from_slice(piece);
             }
-            "refused" => {
-                let (number, why) = rest.split_once(' ').expect("a number and a sentence");
-                self.input(Input::Refused(Number(number.parse().unwrap()), why.to_owned()));
-            }
-            "foreground" => {
-                self.foreground = match rest.as_str() {
-                    "self" => Some(true),
-                    "other" => Some(false),
-                    _ => None,
+            if pieces.peek().is_some() {
+                let line = std::mem::take(&mut self.line);
+                if !std::mem::take(&mut self.overlong) {
+                    self.line(&line, out);
                 }
             }
-            "stalls" => self.stalled = Some(0),
-            "takes" => {
-                let bytes = self.stalled.take().unwrap_or(0);
-                self.input(Input::Written(bytes));
-            }
-            "holds" => self.input(Input::Held(true)),
-            "releases" => self.input(Input::Held(false)),
-            "connected" => self.input(Input::Connected(true)),
-            "shut-out" => self.input(Input::ShutOut(rest)),
-            "cut-off" => self.input(Input::CutOff(rest)),
-            "gone" => self.input(Input::ChildGone),
-            "why" => {
-                let State { waiting, why, typed, .. } = self.bridge.state();
-                let why =
-                    why.map_or_else(|| "nothing in the way".to_owned(), |why| why.to_string());
-                self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
-            }
-            "ends" => {}
-            verb => panic!("there is no verb {verb}"),
         }
     }
 
-    fn input(&mut self, input: Input<'_>) {
-        let mut out = Vec::new();
-        self.bridge.handle(self.now, input, &mut out);
-        let mut taken = 0;
-        for output in out {
-            match output {
-                Output::Write(bytes) => {
-                    match &mut self.stalled {
-                        Some(stalled) => *stalled += bytes.len(),
-                        None => taken += bytes.len(),
-                    }
-                    let text = String::from_utf8_lossy(&bytes).replace('\x1b', "\\e");
-                    self.note(&format!("types {}", text.replace('\r', "\\r").replace('\n', "\\n")));
-                }
-                Output::Send(number, said) => self.note(&format!("sends {}: {said:?}", number.0)),
-                Output::Acknowledge(id) => self.note(&format!("acknowledges {id}")),
-                Output::GiveBack(id) => self.note(&format!("gives back {id}")),
-                Output::Log(line) => self.note(&format!("logs {line}")),
+    fn line(&mut self, line: &[u8], out: &mut Vec<Record>) {
+        let Ok(text) = std::str::from_utf8(line) else { return };
+        let dated: Result<Dated<'_>, _> = serde_json::from_str(text);
+        // What has no time belongs to no moment of the conversation.
+        let counts = dated.is_ok_and(|it| it.timestamp.is_some_and(|at| at >= &*self.since));
+        if counts && !self.lines.again(text) {
+            match self.format {
+                Format::Claude => claude::read(text, out),
+                Format::Codex => codex::read(text, out),
+                Format::Gemini => gemini::read(text, &mut self.objects, out),
             }
         }
-        if taken > 0 {
-            self.input(Input::Written(taken));
-        }
-    }
-
-    fn note(&mut self, what: &str) {
-        writeln!(self.transcript, "{} {what}", self.now.0).expect("a String takes everything");
     }
 }
 
-fn mail(line: &str) -> Mail {
-    let (head, body) = line.split_once(": ").expect("a sender and a body");
-    let mut words = head.split(' ');
-    let mut word = |otherwise: &str| words.next().unwrap_or(otherwise).to_owned();
-    Mail {
-        from: word(""),
-        id: word("11111111-2222"),
-        session: Some(word("s-1")),
-        attempt: word("1").parse().expect("a number"),
-        auth: Some(Proof::Claim),
-        body: body.to_owned(),
+impl Seen {
+    /// Whether this was read before; from now on it was.
+    fn again(&mut self, what: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        what.hash(&mut hasher);
+        let number = hasher.finish();
+        if !self.all.insert(number) {
+            return true;
+        }
+        self.order.push_back(number);
+        if self.order.len() > SEEN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+        false
     }
+}
+
+#[derive(Deserialize)]
+struct Dated<'a> {
+    timestamp: Option<&'a str>,
+}
+
+/// A text, or a list of parts of which some are texts.
+fn texts(content: &RawValue) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Part {
+        text: Option<String>,
+    }
+    let content = content.get();
+    if let Ok(text) = serde_json::from_str::<String>(content) {
+        return vec![text];
+    }
+    let parts: Vec<Part> = serde_json::from_str(content).unwrap_or_default();
+    parts.into_iter().filter_map(|part| part.text).collect()
 }

@@ -1,7 +1,8 @@
 //! When and how what waits for the agent is typed.
 
 use super::{
-    Bridge, Injection, Item, Mail, Output, RETRY_MS, SENDERS_MAX, Stage, TYPED_MAX,
+    Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, Mail, Output, Progress, RETRY_MS, SENDERS_MAX,
+    Stage, TYPED_MAX,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 impl Bridge {
     /// When the next message may be typed at the earliest, if one waits.
     pub(super) fn inject_at(&self) -> Option<Moment> {
-        if self.injection.is_some() || self.state.held || !self.has_something_to_type() {
+        if self.injection.is_some() || !self.has_something_to_type() {
             return None;
         }
         let start = self.started.filter(|_| self.printed_at.is_none());
@@ -41,20 +42,30 @@ impl Bridge {
         foreground: Option<bool>,
         out: &mut Vec<Output>,
     ) {
-        if self.injection.is_some() || self.state.held || !self.has_something_to_type() {
+        if self.injection.is_some() || !self.has_something_to_type() {
             return;
         }
         match self.free_form(now, spot, foreground) {
             Ok(form) => {
-                self.state.why = None;
+                self.obstacle = None;
                 self.inject(form, spot, out);
             }
-            Err(obstacle) => {
-                self.state.why = Some(obstacle);
+            Err(why) => {
+                self.stand_before(now, why, out);
                 if self.inject_at().is_none_or(|at| at <= now) {
                     self.retry_at = Some(now.plus(RETRY_MS));
                 }
             }
+        }
+    }
+
+    /// Nothing can be typed for this reason. One that lasts is reported.
+    fn stand_before(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
+        let since = self.obstacle.filter(|(before, _)| *before == why).map_or(now, |it| it.1);
+        self.obstacle = Some((why, since));
+        if now.since(since) >= LASTING_MS {
+            let news = self.mail.report(why).map(str::to_owned);
+            out.extend(news.map(|id| Output::Report(id, Progress::Waiting(why))));
         }
     }
 
@@ -64,6 +75,9 @@ impl Bridge {
         spot: &Spot,
         foreground: Option<bool>,
     ) -> Result<Form, Obstacle> {
+        if self.state.held {
+            return Err(Obstacle::Held);
+        }
         let within = |at: Option<Moment>, ms| at.is_some_and(|at| now.since(at) < ms);
         if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
             return Err(Obstacle::Starting);
@@ -80,7 +94,7 @@ impl Bridge {
         if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
             return Err(Obstacle::Printing);
         }
-        let form = self.recipe.form(spot, foreground)?;
+        let form = self.recipe.form(spot, self.known(foreground))?;
         if form != Form::Plain && self.line.may_command() {
             return Err(Obstacle::HalfTyped);
         }
@@ -88,8 +102,12 @@ impl Bridge {
     }
 
     pub(super) fn has_stood_still(&self, now: Moment) -> bool {
-        let changed = [self.printed_at, self.submitted_at].into_iter().flatten().max();
-        changed.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
+        self.changed_at().is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
+    }
+
+    /// When the child printed last, or was given something to answer.
+    pub(super) fn changed_at(&self) -> Option<Moment> {
+        self.printed_at.max(self.submitted_at)
     }
 
     /// Types the next message; the relay's own words go first, since they are about what was just said.
@@ -97,8 +115,7 @@ impl Bridge {
         let item = if self.may_tell() {
             Item::Complaints
         } else {
-            let Some(mail) = self.mail.pop_front() else { return };
-            self.mail_bytes -= mail.body.len();
+            let Some(mail) = self.mail.pop() else { return };
             Item::Mail(mail)
         };
         let (origin, body) = match &item {
@@ -112,7 +129,10 @@ impl Bridge {
         let hex = inject::draw(&mut self.random, &body);
         let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
         let bytes = Frame { hex: &hex, origin, body: &body }.bytes(form, entry);
-        self.extractor.remember_injected(&hex, &inject::clean(&body));
+        let text = inject::clean(&body);
+        self.extractor.remember_injected(&hex, &text);
+        self.source.remember_injected(&hex, &text);
+        self.remember_drawn(hex, &item);
         self.write(bytes, out);
         self.injection =
             Some(Injection { item, until: self.handed_out, stage: Stage::Text, asked: false });
@@ -145,7 +165,7 @@ impl Bridge {
             return;
         }
         if !spot.asking {
-            self.write(b"\r".to_vec(), out);
+            self.write(self.recipe.submit.clone().into_bytes(), out);
         } else {
             self.release_keys(out);
         }
@@ -158,6 +178,9 @@ impl Bridge {
 
     fn submitted(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.submitted_at = Some(now);
+        // It may say nothing to it, and show nothing of it.
+        self.turn.open = true;
+        self.turn.looked_at = false;
         let item = self.injection.take().map(|injection| injection.item);
         if let Some(Item::Mail(mail)) = item {
             self.state.typed += 1;
@@ -165,9 +188,21 @@ impl Bridge {
                 self.typed.pop_front();
             }
             self.typed.push_back(mail.id.clone());
+            out.push(Output::Report(mail.id.clone(), Progress::Injected));
             out.push(Output::Acknowledge(mail.id));
         }
         self.release_keys(out);
+    }
+
+    fn remember_drawn(&mut self, hex: String, item: &Item) {
+        let id = match item {
+            Item::Mail(mail) => Some(mail.id.clone()),
+            Item::Complaints => None,
+        };
+        if self.drawn.len() == DRAWN_MAX {
+            self.drawn.pop_front();
+        }
+        self.drawn.push_back((hex, id));
     }
 
     fn release_keys(&mut self, out: &mut Vec<Output>) {

@@ -91,7 +91,8 @@ pub(super) fn wrapped(
 }
 
 /// Options of wrapping commands that take no value.
-pub(super) const SWITCHES: [&str; 5] = ["-h", "--help", "--inline", "--json", "--detached"];
+pub(super) const SWITCHES: [&str; 6] =
+    ["-h", "--help", "--inline", "--grid", "--json", "--detached"];
 
 /// Cuts up the arguments of any other command.
 pub(super) fn plain(

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     client::{self, ClientError},
+    config::recipes,
     protocol::{control::Ended, name::Name},
     wrap::{self, WrapError},
 };
@@ -36,7 +37,7 @@ pub(super) const LAST_LINE: &str = "\n    | ";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--] <command> [<argument>...]",
+    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",
@@ -58,6 +59,10 @@ pub(super) struct Run {
     /// take `->relay:Bob hello` in one line for a message, too
     #[argh(switch)]
     inline: bool,
+
+    /// read what the agent says off its screen, also where it writes a transcript
+    #[argh(switch)]
+    grid: bool,
 
     /// without a terminal and with a log in the home, as `spawn` starts it
     #[argh(switch, hidden_help)]
@@ -86,7 +91,9 @@ impl Run {
             true => (Box::new(io::empty()), Box::new(io::sink())),
             false => (Box::new(io::stdin()), Box::new(io::stdout())),
         };
+        let recipes = recipes::load(&place.home);
         let settings = wrap::Settings {
+            recipes: recipes.map_err(|error| Failure::failed(error.to_string()))?,
             name: self.name.clone(),
             key,
             command,
@@ -95,6 +102,7 @@ impl Run {
             run_directory: place.home.join(RUN),
             record: self.record.as_ref().map(PathBuf::from),
             inline: self.inline,
+            grid: self.grid,
             attached,
             keys,
             screen,

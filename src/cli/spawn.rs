@@ -43,7 +43,7 @@ const SENTENCE: &str = "agent-relay: ";
     subcommand,
     name = "spawn",
     help_triggers("--help"),
-    usage = "<name> [--key-file <path>] [--cwd <dir>] [--inline] [--json] [--] <command> [<argument>...]",
+    usage = "<name> [--key-file <path>] [--cwd <dir>] [--inline] [--grid] [--json] [--] <command> [<argument>...]",
     example = "agent-relay spawn Bob -- codex",
     example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
     note = "`agent-relay attach NAME` shows it. How it ended is in logs/NAME.log in the home."
@@ -64,6 +64,10 @@ pub(super) struct Spawn {
     /// take `->relay:Bob hello` in one line for a message, too
     #[argh(switch)]
     inline: bool,
+
+    /// read what the agent says off its screen, also where it writes a transcript
+    #[argh(switch)]
+    grid: bool,
 
     /// print one JSON object
     #[argh(switch)]
@@ -143,9 +147,8 @@ impl Spawn {
             let file = path::absolute(file).map_err(Failure::because)?;
             arguments.extend(["--key-file".into(), file.into_os_string()]);
         }
-        if self.inline {
-            arguments.push("--inline".into());
-        }
+        let switches = [("--inline", self.inline), ("--grid", self.grid)];
+        arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
         arguments.push("--".into());
         arguments.extend(command);
         Ok(arguments)

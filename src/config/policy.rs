@@ -64,7 +64,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Policy, ConfigError> {
     policy(text, table.get_ref()).map_err(wrong)
 }
 
-fn text_of(path: &Path) -> io::Result<String> {
+/// The text of a file that people write.
+pub(super) fn text_of(path: &Path) -> io::Result<String> {
     // Whoever opens a pipe waits for its other end.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));

@@ -377,6 +377,9 @@ pub struct Meta {
     /// The id of the message that this one answers.
     #[serde(rename = "replyTo", skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    /// 0 to 100; a recipient's wrapper types what is above 75 before others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub importance: Option<u8>,
 }
 
 impl Meta {

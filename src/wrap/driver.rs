@@ -5,13 +5,15 @@ mod people;
 use super::{
     mail,
     questions::Questions,
+    sent::Sent,
     threads::{self, Channels, Ends, News, Threads, spawn},
+    transcripts::{Follower, Told},
     visitors::Visitors,
 };
 use crate::{
-    bridge::{self, Bridge, Input, Number, Output, Said},
-    client::{Client, Ended, Event, SendId, State},
-    protocol::{Moment, code::NackCode, control},
+    bridge::{self, Bridge, Cause, Input, Number, Output, Progress, Refusal, Said},
+    client::{Client, Ended, Event, Reply, SendId, State},
+    protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
@@ -21,7 +23,7 @@ use platform::{
     terminal,
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     io::{self, Write},
     mem,
     time::Duration,
@@ -64,6 +66,16 @@ impl Signals {
     }
 }
 
+/// What a driver attends to beside the terminal and the relay.
+pub(super) struct Beside {
+    /// Who comes to the wrapper's own endpoint.
+    pub(super) visitors: Visitors,
+    /// What they are told of the command.
+    pub(super) command: Vec<String>,
+    /// Reads the transcript, where the command writes one.
+    pub(super) follower: Option<Follower>,
+}
+
 /// The driver of one bridge.
 pub(super) struct Driver {
     bridge: Bridge,
@@ -77,10 +89,12 @@ pub(super) struct Driver {
     is_typing: bool,
     client: Client,
     events: Receiver<Event>,
-    /// The agent's messages that the daemon has not answered.
-    sent: HashMap<SendId, Number>,
+    sent: Sent,
     /// Others' messages that wait for an answer of the agent's.
     questions: Questions,
+    /// Reads the transcript, where the command writes one.
+    follower: Option<Follower>,
+    recorded: Receiver<Told>,
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
@@ -98,10 +112,10 @@ impl Driver {
         ends: Ends,
         signals: &Signals,
         client: Client,
-        visitors: Visitors,
-        command: Vec<String>,
         settings: &bridge::Settings,
+        beside: Beside,
     ) -> io::Result<Self> {
+        let Beside { visitors, command, follower } = beside;
         let (threads, channels) = threads::start(&pty, ends)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
@@ -117,8 +131,10 @@ impl Driver {
             is_typing: false,
             events: client.events().clone(),
             client,
-            sent: HashMap::new(),
+            sent: Sent::default(),
             questions: Questions::default(),
+            recorded: follower.as_ref().map_or_else(never, |follower| follower.told.clone()),
+            follower,
             inputs,
             out: Vec::new(),
             visitors,
@@ -137,6 +153,7 @@ impl Driver {
             self.serve_visitors();
             printing &= self.wait(printing);
         }
+        self.read_to_the_end();
         let reset = self.bridge.screen().undo();
         let ended = self.end();
         self.say_last_words();
@@ -168,16 +185,18 @@ impl Driver {
         let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
-                Ok(bytes) => {
-                    self.input(Input::Printed(&bytes));
-                    self.visitors.printed(&bytes);
-                }
+                Ok(bytes) => self.printed(&bytes),
                 Err(_) => return false,
             },
             recv(keys) -> bytes => match bytes {
                 Ok(bytes) => self.input(Input::Keys(&bytes)),
                 // Nobody types any more; the agent goes on.
                 Err(_) => self.channels.keys = never(),
+            },
+            recv(self.recorded) -> told => match told {
+                Ok(told) => self.told(told),
+                // The thread that reads transcripts has made a mistake, which the panic hook told.
+                Err(_) => self.recorded = never(),
             },
             recv(self.channels.news) -> news => match news {
                 Ok(news) => self.hear(news),
@@ -197,9 +216,9 @@ impl Driver {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
-            // The threads of the endpoint end with this driver.
-            recv(self.visitors.calls()) -> call => if let Ok((id, call)) = call {
-                self.call(id, call);
+            recv(self.visitors.calls()) -> call => match call {
+                Ok((id, call)) => self.call(id, call),
+                Err(_) => self.visitors.lose_calls(),
             },
             default(timeout) => {},
         }
@@ -212,6 +231,34 @@ impl Driver {
             self.input(Input::Tick { foreground });
             self.take_inputs();
         }
+    }
+
+    fn printed(&mut self, bytes: &[u8]) {
+        if let Some(follower) = &self.follower {
+            follower.wake();
+        }
+        self.input(Input::Printed(bytes));
+        self.visitors.printed(bytes);
+    }
+
+    fn told(&mut self, told: Told) {
+        self.input(match told {
+            Told::Owned(file) => Input::Owned(file),
+            Told::Recorded(file, record) => Input::Recorded(file, record),
+        });
+    }
+
+    /// The transcript has the command's last words, too.
+    fn read_to_the_end(&mut self) {
+        let Some(follower) = self.follower.take() else { return };
+        self.recorded = never();
+        let (told, thread) = follower.finish();
+        for told in told {
+            self.told(told);
+            self.take_inputs();
+        }
+        // A panic of its was reported by the panic hook; what it did ends all the same.
+        drop(thread.join());
     }
 
     fn take_inputs(&mut self) {
@@ -236,6 +283,7 @@ impl Driver {
                 self.type_next();
             }
             Output::Send(number, said) => self.say(number, said),
+            Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
             Output::GiveBack(id) => {
                 let why = "the agent takes no more messages now";
@@ -245,19 +293,39 @@ impl Driver {
         }
     }
 
+    fn report(&self, id: String, progress: Progress) {
+        let (state, why) = match progress {
+            Progress::Waiting(why) => ("waiting", Some(why.to_string())),
+            Progress::Injected => ("injected", None),
+            Progress::Confirmed => ("confirmed", None),
+        };
+        let report = ReportRequest { id, state: state.to_owned(), why };
+        if let Err(error) = self.client.report(&report) {
+            tracing::debug!("nobody hears how far a message is: {error}");
+        }
+    }
+
     /// What the agent says is the answer to a question that waits for it, or a message.
     fn say(&mut self, number: Number, said: Said) {
         let sent = match self.questions.answer(now(), &said) {
-            Some(reply) => self.client.reply(reply).map(|()| None).map_err(|e| e.to_string()),
+            Some(reply) => self.reply(number, reply),
             None => mail::outgoing(said)
                 .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
-                .map(Some),
+                .map(|id| self.sent.add(id, number)),
         };
-        match sent {
-            Ok(Some(id)) => drop(self.sent.insert(id, number)),
-            Ok(None) => self.inputs.push_back(Input::Accepted { number, away: false }),
-            Err(sentence) => self.inputs.push_back(Input::Refused(number, sentence)),
+        if let Err(why) = sent {
+            let (number, cause) = (Some(number), Cause::Unsent);
+            let refusal = Refusal { number, id: None, to: None, cause, why };
+            self.inputs.push_back(Input::Refused(refusal));
         }
+    }
+
+    /// An answer is not answered, unless it can't be passed on.
+    fn reply(&mut self, number: Number, reply: Reply) -> Result<(), String> {
+        let id = SendId(reply.delivery_id.clone());
+        self.client.reply(reply).map_err(|error| error.to_string())?;
+        self.sent.settle(id, number);
+        Ok(())
     }
 
     /// Hands over the next piece; its thread has room for one.
@@ -329,20 +397,12 @@ impl Driver {
                 self.input(Input::Delivered(mail::incoming(&delivery)));
             }
             Event::Accepted { send_id, away, .. } => {
-                if let Some(number) = self.sent.remove(&send_id) {
+                if let Some(number) = self.sent.number(&send_id) {
+                    self.sent.settle(send_id, number);
                     self.input(Input::Accepted { number, away });
                 }
             }
-            Event::Refused { send_id, nack } => {
-                // Of a broadcast, one recipient's refusal is not its answer.
-                let number = match nack.to {
-                    Some(_) => self.sent.get(&send_id).copied(),
-                    None => self.sent.remove(&send_id),
-                };
-                if let Some(number) = number {
-                    self.input(Input::Refused(number, nack.message));
-                }
-            }
+            Event::Refused { send_id, nack } => self.refused(send_id, nack),
             Event::Answered { send_id, answer } => {
                 self.input(Input::Delivered(mail::answered(&send_id, &answer)));
             }
@@ -351,6 +411,7 @@ impl Driver {
             }
             Event::Ended(ended) => {
                 self.input(Input::CutOff(ended.to_string()));
+                self.give_up();
             }
             Event::Complaint(fault) if fault.fatal => {
                 self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
@@ -361,10 +422,32 @@ impl Driver {
         }
     }
 
+    fn refused(&mut self, id: SendId, nack: Nack) {
+        let number = self.sent.number(&id);
+        // Of a broadcast, one recipient's refusal is not its answer.
+        if let Some(number) = number.filter(|_| nack.to.is_none()) {
+            self.sent.settle(id, number);
+        }
+        self.input(Input::Refused(mail::refusal(number, nack)));
+    }
+
+    /// The relay is gone for good, and with it the answers to what was handed over.
+    fn give_up(&mut self) {
+        for (id, number) in self.sent.give_up() {
+            self.input(Input::Refused(Refusal {
+                number: Some(number),
+                id: Some(id.0),
+                to: None,
+                cause: Cause::Unanswered,
+                why: "the relay went away and had not answered for it".to_owned(),
+            }));
+        }
+    }
+
     /// Lets the command's last messages reach the daemon.
     fn say_last_words(&mut self) {
         let until = now().plus(LAST_WORDS_MS);
-        while !self.sent.is_empty() && self.bridge.state().connected {
+        while !self.sent.is_settled() && self.bridge.state().connected {
             let left = Duration::from_millis(until.since(now()));
             match self.events.recv_timeout(left) {
                 Ok(event) => self.event(event),

@@ -1,12 +1,20 @@
 //! Messages as the client library has them, and as the bridge has them.
 
 use crate::{
-    bridge::{Mail, Said},
+    bridge::{Cause, Mail, Number, Refusal, Said},
     client::{Answer, Delivery, Meta, Outgoing, SendId},
-    protocol::{deliver, envelope::Envelope, payload::SendMeta},
+    protocol::{
+        code::NackCode,
+        deliver,
+        envelope::Envelope,
+        payload::{Nack, SendMeta},
+    },
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// A message whose `importance` is above this goes before others.
+const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
 /// What arrived, to be typed.
 pub(super) fn incoming(delivery: &Delivery) -> Mail {
@@ -21,9 +29,19 @@ pub(super) fn incoming(delivery: &Delivery) -> Mail {
         from: delivery.from.clone(),
         session: session(delivery),
         auth: delivery.auth,
+        urgent: delivery.meta().is_some_and(is_urgent),
         attempt: delivery.attempt,
         body,
     }
+}
+
+/// Whether a sender's `payload_meta` says that a message goes before others.
+fn is_urgent(meta: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Importance {
+        importance: f64,
+    }
+    serde_json::from_str::<Importance>(meta).is_ok_and(|it| it.importance > IMPORTANCE_USUAL_MAX)
 }
 
 /// What somebody answered to a question of the agent's, to be typed: as a message of its own, which nobody
@@ -65,9 +83,21 @@ pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
             requires_ack: true,
             ttl_ms: asked.known.ttl_ms,
             sync: asked.known.sync,
+            importance: asked.importance,
             reply_to: said.reply_to.or(asked.reply_to),
         },
     })
+}
+
+/// What the daemon says of a message that did not arrive, whenever it says it.
+pub(super) fn refusal(number: Option<Number>, nack: Nack) -> Refusal {
+    Refusal {
+        number,
+        id: Some(nack.ack_id),
+        to: nack.to,
+        cause: NackCode::parse(&nack.code).map_or(Cause::Unsent, Cause::Nack),
+        why: nack.message,
+    }
 }
 
 /// What a block's `meta` may ask of the relay.
@@ -77,6 +107,8 @@ struct BlockMeta {
     known: SendMeta,
     #[serde(default, rename = "replyTo")]
     reply_to: Option<String>,
+    #[serde(default)]
+    importance: Option<u8>,
 }
 
 #[cfg(test)]
@@ -106,10 +138,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_important_goes_first() {
+        for (meta, urgent) in [
+            (r#"{"importance": 76}"#, true),
+            (r#"{"importance": 75}"#, false),
+            (r#"{"importance": "high"}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(is_urgent(meta), urgent, "{meta}");
+        }
+    }
+
+    #[test]
     fn a_blocks_meta_is_passed_on_or_refused() {
         let meta = |meta: &str| outgoing(Said { meta: Some(meta.to_owned()), ..said() });
         let sent = meta(r#"{"ttl_ms": 500, "replyTo": "d-1", "importance": 9}"#).unwrap();
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
+        assert_eq!(sent.meta.importance, Some(9));
         assert!(meta(r#"{"ttl_ms": "soon"}"#).unwrap_err().contains("meta"));
+    }
+    #[test]
+    fn a_nack_names_its_message_its_recipient_and_its_code() {
+        let nack =
+            Nack { to: Some("Bob".to_owned()), ..Nack::new("s-1", NackCode::Expired, "why") };
+        let told = refusal(Some(Number(3)), nack.clone());
+        assert_eq!((told.number, told.id.as_deref()), (Some(Number(3)), Some("s-1")));
+        assert_eq!((told.to.as_deref(), told.why.as_str()), (Some("Bob"), "why"));
+        assert_eq!(told.cause, Cause::Nack(NackCode::Expired));
+        let newer = refusal(None, Nack { code: "FROM_LATER_ON".to_owned(), ..nack });
+        assert_eq!((newer.number, newer.cause), (None, Cause::Unsent));
     }
 }

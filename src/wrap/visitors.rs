@@ -55,6 +55,7 @@ pub(super) enum Order {
 /// All of them.
 pub(super) struct Visitors {
     visits: Option<Visits>,
+    calls: Receiver<(VisitorId, Call)>,
     all: BTreeMap<VisitorId, Visitor>,
     tail: Tail,
     size: Size,
@@ -68,12 +69,19 @@ impl Visitors {
     /// Nobody so far; without a door there never is anybody.
     pub(super) fn expect(door: Option<Door>, size: Size, follows: bool) -> io::Result<Self> {
         let visits = door.map(Visits::start).transpose()?;
+        let calls = visits.as_ref().map_or_else(never, |visits| visits.calls.clone());
         let (all, tail) = (BTreeMap::new(), Tail::default());
-        Ok(Self { visits, all, tail, size, follows, is_over: false })
+        Ok(Self { visits, calls, all, tail, size, follows, is_over: false })
     }
 
-    pub(super) fn calls(&self) -> Receiver<(VisitorId, Call)> {
-        self.visits.as_ref().map_or_else(never, |visits| visits.calls.clone())
+    pub(super) fn calls(&self) -> &Receiver<(VisitorId, Call)> {
+        &self.calls
+    }
+
+    /// Nobody is let in any more: the threads at the endpoint have made a mistake, which the panic hook
+    /// told.
+    pub(super) fn lose_calls(&mut self) {
+        self.calls = never();
     }
 
     /// So many terminals show the agent.
@@ -178,8 +186,8 @@ impl Visitors {
 
     /// Ends all visits and gives the endpoint up.
     pub(super) fn close(self) {
-        let Self { visits, all, .. } = self;
-        drop(all);
+        let Self { visits, calls, all, .. } = self;
+        drop((calls, all));
         if let Some(visits) = visits {
             visits.stop();
         }

@@ -1,4 +1,9 @@
 //! docs/PROTOCOL.md held against the code: its examples, types, codes, names, patterns and limits.
+//!
+//! In `played` its examples are said to a daemon, in `states` its diagrams are held to the code's states.
+
+mod played;
+mod states;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +25,9 @@ use agent_relay::{
             Nack, Resume, SendMeta, Spoken, Sync, SyncInfo, Welcome,
         },
         relay::{
-            Agents, MessageRequest, MessageRow, Messages, Page, RedeliverRequest, Redelivered,
-            ReplyMeta, ReportRequest, Status, TapCopy,
+            Agents, HistoryRequest, InboxRequest, MessageRequest, MessageRow, Messages, Page,
+            Piece, Process, RedeliverRequest, Redelivered, ReplyMeta, ReportRequest, Status, Stop,
+            TapCopy,
         },
         topic::{Pattern, TOPIC_BYTES_MAX},
     },
@@ -61,6 +67,9 @@ fn examples_of_the_daemons_answers_hold_every_member_there_is() {
         };
         let example: Value = serde_json::from_str(&data).unwrap();
         assert_eq!(example, written, "{body}");
+        if let Some(daemon) = example.get("daemon") {
+            assert_eq!(*daemon, written_again::<Process<'_>>(&daemon.to_string()));
+        }
     }
 }
 
@@ -115,6 +124,10 @@ fn the_codes_are_those_of_the_code() {
     assert_eq!(of("ERROR, not fatal"), errors(false));
     let nacks = NackCode::ALL.iter().map(|code| code.as_str().to_owned());
     assert_eq!(of("NACK"), nacks.collect());
+    for row in rows(section("14 ")) {
+        let is_told = row.len() == 3 && row.iter().all(|cell| !cell.is_empty());
+        assert!(is_told, "when it comes, and what to do: {row:?}");
+    }
 }
 
 #[test]
@@ -175,18 +188,7 @@ fn the_limits_are_those_of_the_code() {
     let told: BTreeMap<_, _> = rows(section("16 "))
         .map(|row| (row[0].replace('`', ""), row[1].parse::<u64>().expect("a number")))
         .collect();
-    let mut real = limits();
-    // The router keeps these to itself; its own tests hold them.
-    for private in [
-        "failures of a message",
-        "shortest retry_after_ms",
-        "proof of an older connection",
-        "requests that wait",
-        "data of a request",
-    ] {
-        let value = *told.get(private).unwrap_or_else(|| panic!("{private} is in the table"));
-        real.insert(private.to_owned(), value);
-    }
+    let real: BTreeMap<_, _> = limits().into_iter().chain(private_limits()).collect();
     assert_eq!(told, real);
 }
 
@@ -245,14 +247,22 @@ fn check_message(envelope: &Envelope<'_>) {
     let data = spoken.data.map_or("{}", |data| data.get());
     let from_relay = envelope.from.as_deref() == Some(RELAY);
     match (&*spoken.kind, &*spoken.body) {
-        ("request", "agents") => check::<Page>(data),
+        ("request", "agents" | "dead-letters") => check::<Page>(data),
         ("request", "message") => check::<MessageRequest>(data),
+        ("request", "inbox") => check::<InboxRequest>(data),
+        ("request", "history") => check::<HistoryRequest>(data),
         ("request", "redeliver") => check::<RedeliverRequest>(data),
         ("request", "report") => check::<ReportRequest>(data),
-        ("response", "message") if from_relay => check::<Messages<MessageRow<'_>>>(data),
+        ("request", "stop") => check::<Stop>(data),
+        ("request", "status" | "tap" | "reload") => check::<Empty>(data),
+        ("response", "message") if data.contains("next_offset") => check::<Piece<'_>>(data),
+        ("response", "message" | "inbox" | "history" | "dead-letters") if from_relay => {
+            check::<Messages<MessageRow<'_>>>(data);
+        }
         ("response", "redeliver") if from_relay => check::<Redelivered>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),
+        ("response", "report" | "tap" | "reload" | "stop") if from_relay => check::<Empty>(data),
         ("tap", _) if from_relay => check::<TapCopy<'_>>(data),
         ("message", _) => {}
         other => panic!("an example of {other:?} wants a check of its own"),
@@ -334,6 +344,42 @@ fn limits() -> BTreeMap<String, u64> {
         ("topic", TOPIC_BYTES_MAX as u64),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Those that the machines keep to themselves, out of their sources.
+fn private_limits() -> BTreeMap<String, u64> {
+    const DESK: &str = include_str!("../../src/router/relay/desk.rs");
+    const LEDGER: &str = include_str!("../../src/router/ledger.rs");
+    const MESSAGE: &str = include_str!("../../src/router/message.rs");
+    let pairs = [
+        ("failures of a message", constant(MESSAGE, "FAILURES_MAX")),
+        ("shortest retry_after_ms", constant(MESSAGE, "REST_MS_MIN")),
+        (
+            "proof of an older connection",
+            constant(include_str!("../../src/router/heartbeat.rs"), "CONTEST_MS"),
+        ),
+        ("requests that wait", constant(DESK, "WAITING_MAX")),
+        (
+            "data of a request",
+            constant(include_str!("../../src/router/relay/asked.rs"), "DATA_BYTES_MAX"),
+        ),
+        ("answers to SUBSCRIBE before the store", constant(LEDGER, "SUBSCRIBING_MAX")),
+        ("late ACKs", constant(include_str!("../../src/router/dead.rs"), "LETTERS_MAX")),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// A number's value where a source gives it a name.
+fn constant(source: &str, name: &str) -> u64 {
+    let (_, after) = source.split_once(&format!("const {name}: ")).expect("the constant is there");
+    let (_, value) = after.split_once(" = ").expect("it has a value");
+    let (value, _) = value.split_once(';').expect("that ends");
+    let value = value.replace('_', "");
+    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|why| panic!("{why}: {value}"));
+    match value.split_once(" << ") {
+        Some((number_of, bits)) => number(number_of) << number(bits),
+        None => number(&value),
+    }
 }
 
 /// The contents of all fences in this language.

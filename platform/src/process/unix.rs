@@ -36,3 +36,29 @@ pub(crate) fn allow_open_files(wanted: u64) -> io::Result<u64> {
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
+
+/// The processes that a process has started: the first thread's, and those of the others.
+#[cfg(target_os = "linux")]
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists =
+        threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    let lists: Vec<String> = lists.flatten().collect();
+    lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn children(_: u32) -> Vec<u32> {
+    Vec::new()
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn open_files(pid: u32) -> Option<Vec<std::path::PathBuf>> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    Some(files.flatten().flat_map(|file| std::fs::read_link(file.path())).collect())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
+    None
+}

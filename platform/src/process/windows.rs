@@ -43,3 +43,11 @@ fn keep_standard_streams() {
         unsafe { SetHandleInformation(GetStdHandle(stream), HANDLE_FLAG_INHERIT, 0) };
     }
 }
+
+pub(super) fn children(_: u32) -> Vec<u32> {
+    Vec::new()
+}
+
+pub(super) fn open_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
+    None
+}

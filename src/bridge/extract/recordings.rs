@@ -217,7 +217,7 @@ impl Storm {
 
 #[test]
 fn floods_keep_memory_bounded() {
-    let rules = Rules { columns: Some(80), inline: false, injected: Injected::by_form() };
+    let rules = Rules { columns: Some(80), injected: Injected::by_form(), ..Rules::default() };
     let row = |text: &str, wraps| Row { text: text.to_owned(), width: text.len(), wraps };
     let long = "some text of a row, and more ".repeat(3);
     for start in ["->relay:Bob <<<", "[[RELAY]]", "```", "[relay 7f3a9c from Ann", ""] {

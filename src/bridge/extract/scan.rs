@@ -29,6 +29,10 @@ pub(super) struct Rules {
     pub(super) inline: bool,
     /// What was injected lately.
     pub(super) injected: Injected,
+    /// Fences are all there: what stands in one that a body opens and closes is that body's text.
+    pub(super) fenced_bodies: bool,
+    /// But not in bodies that begin in these lines.
+    pub(super) plain_bodies: Vec<u64>,
 }
 
 /// Something found, and the rows it stood on.
@@ -60,7 +64,7 @@ enum State {
     #[default]
     Text,
     Fence(Fence),
-    Body(Opener, Gathered),
+    Body(Opener, Gathered, Option<Fence>),
     Block(usize, Gathered),
 }
 
@@ -91,10 +95,7 @@ impl Scanner {
         }
         if self.in_frame(&line.text, rules) {
             // A body may quote one; nothing in it opens or closes.
-            if let State::Body(_, gathered) | State::Block(_, gathered) = &mut self.state {
-                gathered.push(line);
-            }
-            return;
+            return self.push(line);
         }
         match &self.state {
             State::Text => self.text(line, rules, out),
@@ -112,13 +113,13 @@ impl Scanner {
         self.frame = None;
         match std::mem::take(&mut self.state) {
             State::Text | State::Fence(_) => {}
-            State::Body(_, gathered) | State::Block(_, gathered) => gathered.unclosed(out),
+            State::Body(_, gathered, _) | State::Block(_, gathered) => gathered.unclosed(out),
         }
     }
 
     /// Rows were erased or moved: what is open may begin again without ever having been closed.
     pub(super) fn tear(&mut self) {
-        if let State::Body(_, gathered) | State::Block(_, gathered) = &mut self.state {
+        if let State::Body(_, gathered, _) | State::Block(_, gathered) = &mut self.state {
             gathered.torn = true;
         }
     }
@@ -162,14 +163,17 @@ impl Scanner {
         gathered.push(line);
         match ends {
             true => message(&opener, &gathered, rules, out),
-            false => self.state = State::Body(opener, gathered),
+            false => self.state = State::Body(opener, gathered, None),
         }
     }
 
     /// Takes a line of an open message or block; an opener begins another one instead.
     fn gather(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
+        if self.in_body_fence(&line, rules) {
+            return self.push(line);
+        }
         if let Reading::Opener(opener) = Reading::of(&line.text, false) {
-            if let State::Body(_, gathered) | State::Block(_, gathered) =
+            if let State::Body(_, gathered, _) | State::Block(_, gathered) =
                 std::mem::take(&mut self.state)
             {
                 gathered.unclosed(out);
@@ -178,7 +182,7 @@ impl Scanner {
         }
         match &mut self.state {
             State::Text | State::Fence(_) => return,
-            State::Body(opener, gathered) => {
+            State::Body(opener, gathered, _) => {
                 let ends = closes(&line.text);
                 gathered.push(line);
                 if !ends {
@@ -196,6 +200,35 @@ impl Scanner {
             }
         }
         self.state = State::Text;
+    }
+
+    /// The line is text of what is open.
+    fn push(&mut self, line: Line) {
+        if let State::Body(_, gathered, _) | State::Block(_, gathered) = &mut self.state {
+            gathered.push(line);
+        }
+    }
+
+    /// Whether a line is a fence's in a body, where that makes it text.
+    fn in_body_fence(&mut self, line: &Line, rules: &Rules) -> bool {
+        let State::Body(_, _, fence) = &mut self.state else { return false };
+        if !rules.fenced_bodies || rules.plain_bodies.contains(&self.opened) {
+            return false;
+        }
+        match fence {
+            Some(open) if open.closed_by(&line.text) => *fence = None,
+            // It ends the body as well.
+            Some(open) if closes(&line.text) && open.closed_by(before_close(&line.text)) => {
+                *fence = None;
+                return false;
+            }
+            Some(_) => {}
+            None => {
+                *fence = Fence::opened_by(&line.text);
+                return fence.is_some();
+            }
+        }
+        true
     }
 }
 
@@ -284,6 +317,11 @@ impl Gathered {
 }
 
 impl Item {
+    /// It tells of a message that was never closed.
+    pub(super) fn is_unclosed(&self) -> bool {
+        matches!(&self.what, Extracted::Problem(problem) if problem.what == Fault::Unclosed)
+    }
+
     fn of(problem: Problem, first: u64, last: u64) -> Self {
         Self { what: Extracted::Problem(problem), first, last, closed: false, echo: None }
     }

@@ -77,10 +77,9 @@ impl Driver {
     /// Lets those who look on take in what they are told, but not for ever.
     pub(super) fn see_visitors_off(&mut self) {
         let until = now().plus(GOODBYE_MS);
-        let calls = self.visitors.calls();
         while self.visitors.is_telling() {
             let left = Duration::from_millis(until.since(now()));
-            let Ok((id, call)) = calls.recv_timeout(left) else { return };
+            let Ok((id, call)) = self.visitors.calls().recv_timeout(left) else { return };
             // Nothing can be done for them any more.
             let _ = self.visitors.hear(now(), id, call);
             self.visitors.serve(now(), self.bridge.screen());

@@ -1,0 +1,327 @@
+//! All recipes: those that are built in, and what recipes.toml says of them.
+
+use super::{Looks, Reads, Recipe, Turns, prompts};
+use crate::bridge::transcript::Format;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use std::ops::Range;
+
+/// What is known without a file.
+const BUILT_IN: &str = include_str!("built_in.toml");
+
+/// The recipe for what no other is for.
+const GENERIC: &str = "generic";
+
+/// Times in a file are at most this, in milliseconds.
+const MS_MAX: u64 = 60_000;
+
+/// Recipes, the first that is for a command counts.
+#[derive(Clone, Debug)]
+pub struct Book {
+    entries: Vec<Entry>,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookError {
+    /// Where in its text.
+    pub place: Option<Range<usize>>,
+    /// What, and what would be right.
+    pub reason: String,
+}
+
+/// A program's version: its numbers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(Vec<u32>);
+
+impl Version {
+    /// `2.1.197`; what follows the numbers doesn't count.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let numbers: Result<Vec<u32>, _> = text[..end].split('.').map(str::parse).collect();
+        numbers.ok().map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let version =
+            Self::parse(&text).filter(|_| text.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+        version.ok_or_else(|| D::Error::custom(format!("{text:?} is no version: write \"2.1\"")))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    #[serde(default)]
+    recipe: Vec<toml::Spanned<Entry>>,
+}
+
+/// A recipe as a file has it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    commands: Option<Vec<String>>,
+    systems: Option<Vec<System>>,
+    from: Option<Version>,
+    below: Option<Version>,
+    reads: Option<Reads>,
+    transcript: Option<Format>,
+    turns: Option<Turns>,
+    submit: Option<String>,
+    quiet_ms: Option<u64>,
+    untouched_ms: Option<u64>,
+    start_ms: Option<u64>,
+    guard_ms: Option<u64>,
+    guard_ms_max: Option<u64>,
+    while_busy: Option<bool>,
+    composer: Option<Vec<String>>,
+    shell_mode: Option<Vec<String>>,
+    ghosts: Option<Vec<String>>,
+    busy: Option<Vec<String>>,
+    dialog: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum System {
+    Linux,
+    Macos,
+    Windows,
+}
+
+impl System {
+    /// As [`std::env::consts::OS`] has it.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Macos => "macos",
+            Self::Windows => "windows",
+        }
+    }
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        let entries = read(BUILT_IN).expect("a test reads what is built in");
+        Self { entries }
+    }
+}
+
+impl Book {
+    /// What is built in, changed by a file's text.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn with(text: &str) -> Result<Self, BookError> {
+        let mut book = Self::default();
+        let (mut changes, mut news) = (Vec::new(), Vec::new());
+        for entry in read(text)? {
+            let is_known = book.entries.iter().any(|known| known.name == entry.name);
+            if is_known { changes.push(entry) } else { news.push(entry) }
+        }
+        for change in changes {
+            for known in book.entries.iter_mut().filter(|known| known.name == change.name) {
+                *known = change.clone().over(known);
+            }
+        }
+        book.entries.splice(0..0, news);
+        Ok(book)
+    }
+
+    /// The recipe for a command, by its name and arguments, on this system, in this version if that is
+    /// known.
+    #[must_use]
+    pub fn choose(&self, command: &[String], system: &str, version: Option<&Version>) -> Recipe {
+        let name = command.first().map(|name| base_name(name)).unwrap_or_default();
+        let arguments = command.get(1..).unwrap_or_default();
+        let fits = |entry: &&Entry| {
+            entry.is_for(&name, system, version)
+                && entry.reads.is_none_or(|reads| prompts::does_prompt(reads, arguments))
+        };
+        let generic = self.entries.iter().find(|entry| entry.name == GENERIC);
+        let generic = generic.cloned().unwrap_or_default();
+        let entry = self.entries.iter().find(fits);
+        entry.map_or_else(|| generic.clone(), |entry| entry.clone().over(&generic)).recipe()
+    }
+}
+
+impl Entry {
+    fn is_for(&self, command: &str, system: &str, version: Option<&Version>) -> bool {
+        let commands = self.commands.iter().flatten();
+        let systems = self.systems.as_ref();
+        let above = |from: &Version| version.is_none_or(|version| version >= from);
+        let below = |below: &Version| version.is_some_and(|version| version < below);
+        commands.into_iter().any(|name| name == command)
+            && systems.is_none_or(|all| all.iter().any(|one| one.as_str() == system))
+            && self.from.as_ref().is_none_or(above)
+            && self.below.as_ref().is_none_or(below)
+    }
+
+    /// What this one leaves open is as in `base`.
+    fn over(self, base: &Self) -> Self {
+        let base = base.clone();
+        Self {
+            name: self.name,
+            commands: self.commands.or(base.commands),
+            systems: self.systems.or(base.systems),
+            from: self.from.or(base.from),
+            below: self.below.or(base.below),
+            reads: self.reads.or(base.reads),
+            transcript: self.transcript.or(base.transcript),
+            turns: self.turns.or(base.turns),
+            submit: self.submit.or(base.submit),
+            quiet_ms: self.quiet_ms.or(base.quiet_ms),
+            untouched_ms: self.untouched_ms.or(base.untouched_ms),
+            start_ms: self.start_ms.or(base.start_ms),
+            guard_ms: self.guard_ms.or(base.guard_ms),
+            guard_ms_max: self.guard_ms_max.or(base.guard_ms_max),
+            while_busy: self.while_busy.or(base.while_busy),
+            composer: self.composer.or(base.composer),
+            shell_mode: self.shell_mode.or(base.shell_mode),
+            ghosts: self.ghosts.or(base.ghosts),
+            busy: self.busy.or(base.busy),
+            dialog: self.dialog.or(base.dialog),
+        }
+    }
+
+    fn recipe(self) -> Recipe {
+        Recipe {
+            name: self.name,
+            reads: self.reads.unwrap_or(Reads::Text),
+            submit: self.submit.unwrap_or_default(),
+            quiet_ms: self.quiet_ms.unwrap_or_default(),
+            untouched_ms: self.untouched_ms.unwrap_or_default(),
+            start_ms: self.start_ms.unwrap_or_default(),
+            guard_ms: self.guard_ms.unwrap_or_default(),
+            guard_ms_max: self.guard_ms_max.unwrap_or_default(),
+            transcript: self.transcript,
+            turns: self.turns,
+            while_busy: self.while_busy.unwrap_or_default(),
+            looks: Looks {
+                composer: self.composer.unwrap_or_default(),
+                shell_mode: self.shell_mode.unwrap_or_default(),
+                ghosts: self.ghosts.unwrap_or_default(),
+                busy: self.busy.unwrap_or_default(),
+                dialog: self.dialog.unwrap_or_default(),
+            },
+        }
+    }
+
+    /// What would press keys that nobody wants pressed, or wait for ever.
+    fn check(&self) -> Result<(), String> {
+        let times = [
+            ("quiet_ms", self.quiet_ms),
+            ("untouched_ms", self.untouched_ms),
+            ("start_ms", self.start_ms),
+            ("guard_ms", self.guard_ms),
+            ("guard_ms_max", self.guard_ms_max),
+        ];
+        if let Some((name, _)) = times.iter().find(|(_, ms)| ms.is_some_and(|ms| ms > MS_MAX)) {
+            return Err(format!("{name} is at most {MS_MAX}"));
+        }
+        let submits = ["\r", "\n", "\r\n", "\x1b\r"];
+        if self.submit.as_ref().is_some_and(|keys| !submits.contains(&keys.as_str())) {
+            return Err(
+                "submit is an Enter: \"\\r\", \"\\n\", \"\\r\\n\" or \"\\u001b\\r\"".to_owned()
+            );
+        }
+        let looks = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
+        if looks.into_iter().flatten().flatten().any(|look| look.trim().is_empty()) {
+            return Err("what the program shows can't be nothing but blanks".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn read(text: &str) -> Result<Vec<Entry>, BookError> {
+    let page: Page = toml::from_str(text).map_err(|error| BookError {
+        place: error.span(),
+        reason: error.message().replace('\n', " "),
+    })?;
+    let checked = page.recipe.into_iter().map(|entry| {
+        let place = Some(entry.span());
+        let entry = entry.into_inner();
+        entry.check().map_err(|reason| BookError { place, reason }).map(|()| entry)
+    });
+    checked.collect()
+}
+
+/// A command's name without directory, extension and version: `/usr/bin/python3.11` is `python`.
+fn base_name(command: &str) -> String {
+    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+    let bare = [".exe", ".cmd", ".ps1", ".bat"].iter().find_map(|end| name.strip_suffix(end));
+    bare.unwrap_or(&name)
+        .trim_start_matches('-')
+        .trim_end_matches(|c: char| c.is_ascii_digit() || ".-".contains(c))
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(book: &Book, system: &str, version: Option<&str>) -> Recipe {
+        let version = version.and_then(Version::parse);
+        book.choose(&["agent".to_owned()], system, version.as_ref())
+    }
+
+    #[test]
+    fn what_is_built_in_can_be_read() {
+        assert!(read(BUILT_IN).unwrap().len() > 5);
+    }
+
+    #[test]
+    fn a_file_changes_what_it_names_and_adds_the_rest() {
+        let book = Book::with(
+            "[[recipe]]\nname = 'claude'\nquiet_ms = 7\n[[recipe]]\nname = 'mine'\ncommands = ['claude-x', 'agent']\ncomposer = ['$ ']",
+        );
+        let book = book.unwrap();
+        let claude = book.choose(&["claude".to_owned()], "linux", None);
+        assert_eq!((claude.quiet_ms, claude.transcript), (7, Some(Format::Claude)));
+        let mine = choose(&book, "linux", None);
+        assert_eq!((mine.name.as_str(), mine.guard_ms, mine.transcript), ("mine", 150, None));
+        let other = book.choose(&["other".to_owned()], "linux", None);
+        assert_eq!((other.name.as_str(), other.quiet_ms), ("generic", 300));
+    }
+
+    #[test]
+    fn a_recipe_may_be_for_some_systems_and_versions() {
+        let book = Book::with(
+            "[[recipe]]\nname = 'old'\ncommands = ['agent']\nbelow = '2.0'\n\
+             [[recipe]]\nname = 'windows'\ncommands = ['agent']\nsystems = ['windows']\nfrom = '2.5'\n\
+             [[recipe]]\nname = 'new'\ncommands = ['agent']",
+        );
+        let book = book.unwrap();
+        for (system, version, name) in [
+            ("linux", None, "new"),
+            ("linux", Some("1.99.3"), "old"),
+            ("linux", Some("2.0"), "new"),
+            ("windows", None, "windows"),
+            ("windows", Some("2.4.9"), "new"),
+            ("windows", Some("2.10.0-beta"), "windows"),
+        ] {
+            assert_eq!(choose(&book, system, version).name, name, "{system} {version:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, words) in [
+            ("[[recipe]]\nname = 'a'\nquiet = 3", "quiet"),
+            ("[[recipe]]\ncommands = ['a']", "name"),
+            ("[[recipe]]\nname = 'a'\nsubmit = \"\\u0003\"", "Enter"),
+            ("[[recipe]]\nname = 'a'\nguard_ms = 60001", "60000"),
+            ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blanks"),
+            ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
+            ("recipe = 3", "recipe"),
+        ] {
+            let error = Book::with(text).unwrap_err();
+            let all = format!("{} {:?}", error.reason, error.place);
+            assert!(error.place.is_some() && all.contains(words) || text == "recipe = 3", "{all}");
+        }
+    }
+}

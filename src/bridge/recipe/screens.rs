@@ -1,0 +1,125 @@
+//! What real programs show, and what may be typed then.
+//!
+//! Each picture has a first line with the cursor and the screen's modes, then its rows, and beneath a row
+//! which columns of it are dim or inverse.
+
+use super::{Book, Known, Spot};
+use crate::bridge::screen::{Break, Row, Screen, View, Watch};
+use std::{fmt::Write as _, fs, path::Path};
+
+struct Nobody;
+
+impl Watch for Nobody {
+    fn scrolled_off(&mut self, _: &Row) {}
+    fn leaving_alternate(&mut self, _: View<'_>) {}
+    fn broken(&mut self, _: Break) {}
+}
+
+/// Paints a picture.
+fn screen(picture: &str) -> Screen {
+    let mut lines = picture.lines();
+    let head = lines.next().unwrap();
+    let word = |name: &str| head.split(' ').skip_while(|word| *word != name).nth(1).unwrap();
+    let (columns, rows) = word("size").split_once('x').unwrap();
+    let mut bytes = String::from("\x1b[?2004h");
+    if word("alternate") == "true" {
+        bytes.push_str("\x1b[?1049h");
+    }
+    let mut row: Option<(usize, Vec<char>)> = None;
+    for line in lines {
+        if let Some((number, text)) =
+            line.split_once(['|', '>']).filter(|_| !line.starts_with("    "))
+        {
+            let text = text.strip_prefix('|').unwrap_or(text);
+            row = Some((number.trim().parse().unwrap(), text.chars().collect()));
+            let number = number.trim().parse::<usize>().unwrap() + 1;
+            write!(bytes, "\x1b[{number};1H{text}").unwrap();
+        } else if let Some((look, ranges)) = line.trim().split_once(": ") {
+            let (number, text) = row.as_ref().unwrap();
+            let code = if look == "dim" { 2 } else { 7 };
+            for range in ranges.split(' ') {
+                let (from, to) = range.split_once("..").unwrap();
+                let (from, to) = (from.parse::<usize>().unwrap(), to.parse::<usize>().unwrap());
+                let part: String = (from..to).map(|at| text.get(at).unwrap_or(&' ')).collect();
+                write!(bytes, "\x1b[{};{}H\x1b[{code}m{part}\x1b[0m", number + 1, from + 1)
+                    .unwrap();
+            }
+        }
+    }
+    if word("visible") == "false" {
+        bytes.push_str("\x1b[?25l");
+    }
+    let place = |name| word(name).parse::<usize>().unwrap() + 1;
+    write!(bytes, "\x1b[{};{}H", place("row"), place("column")).unwrap();
+    let mut screen = Screen::new(columns.parse().unwrap(), rows.parse().unwrap());
+    screen.feed(bytes.as_bytes(), &mut Nobody);
+    screen
+}
+
+#[track_caller]
+fn check(name: &str, expected: &str) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/screens");
+    let picture = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
+    let command = name.split('-').next().unwrap().to_owned();
+    let recipe = Book::default().choose(&[command], "linux", None);
+    let form = recipe.form(&Spot::of(&screen(&picture)), Known::default());
+    assert_eq!(
+        form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
+        expected,
+        "{name}"
+    );
+}
+
+#[test]
+fn an_empty_composer_takes_text() {
+    for name in [
+        "claude-idle",
+        "claude-plan-mode",
+        "codex-idle",
+        "codex-start",
+        "gemini-idle",
+        "gemini-interrupted",
+    ] {
+        check(name, "Plain");
+    }
+}
+
+#[test]
+fn an_agent_at_work_is_left_alone() {
+    for name in ["claude-busy", "claude-queued", "gemini-busy", "gemini-queued"] {
+        check(name, "Busy");
+    }
+}
+
+#[test]
+fn nothing_is_typed_into_a_dialog() {
+    for name in [
+        "claude-dialog-bash",
+        "claude-dialog-question",
+        "gemini-dialog-shell",
+        "gemini-dialog-question",
+    ] {
+        check(name, "Dialog");
+    }
+}
+
+#[test]
+fn nothing_is_typed_into_a_line_that_was_begun() {
+    for name in [
+        "claude-half-typed",
+        "claude-slash-menu",
+        "codex-half-typed",
+        "codex-slash-menu",
+        "gemini-half-typed",
+        "gemini-slash-menu",
+    ] {
+        check(name, "HalfTyped");
+    }
+}
+
+#[test]
+fn nothing_is_typed_where_it_would_run() {
+    for name in ["claude-shell-mode", "codex-shell-mode", "gemini-shell-mode"] {
+        check(name, "Shell");
+    }
+}

@@ -1,0 +1,199 @@
+//! Scripts: what happens to a bridge as lines of text, and what it does about it as others.
+
+use super::*;
+use crate::protocol::code::NackCode;
+use std::fmt::Write as _;
+
+/// Plays a script and says what came of it.
+///
+/// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
+/// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
+/// `refused N CODE WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
+/// (it takes everything again), `holds`, `releases`, `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on
+/// reports are shown), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
+pub(super) fn play(command: &str, script: &str) -> String {
+    play_with(&settings(command), script)
+}
+
+/// The same for a program that writes a transcript.
+pub(super) fn play_transcribed(script: &str) -> String {
+    play_with(&Settings { transcript: true, ..settings("agent") }, script)
+}
+
+fn play_with(settings: &Settings, script: &str) -> String {
+    let mut stage = Stage::new(settings);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (time, rest) = line.split_once(' ').expect("a time and a verb");
+        stage.pass(Moment(time.parse().expect("a time")));
+        stage.act(rest);
+    }
+    stage.transcript
+}
+
+/// For a command in a person's terminal.
+pub(super) fn settings(command: &str) -> Settings {
+    let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
+    let recipe = recipe::Book::default().choose(&command, "linux", None);
+    Settings {
+        recipe,
+        attached: true,
+        columns: 80,
+        rows: 24,
+        inline: false,
+        transcript: false,
+        seed: [7; 32],
+    }
+}
+
+struct Stage {
+    bridge: Bridge,
+    now: Moment,
+    foreground: Option<bool>,
+    stalled: Option<usize>,
+    reports: bool,
+    transcript: String,
+}
+
+impl Stage {
+    fn new(settings: &Settings) -> Self {
+        let bridge = Bridge::new(settings);
+        let transcript = String::new();
+        let now = Moment(0);
+        Self { bridge, now, foreground: None, stalled: None, reports: false, transcript }
+    }
+
+    /// Lets time pass, with all ticks on the way.
+    fn pass(&mut self, until: Moment) {
+        let mut ticks = 0;
+        while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
+            self.now = self.now.max(due);
+            self.input(Input::Tick { foreground: self.foreground });
+            ticks += 1;
+            assert!(ticks < 10_000, "the deadline {due:?} does not move at {:?}", self.now);
+        }
+        self.now = until;
+    }
+
+    fn act(&mut self, line: &str) {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let rest = rest.replace("\\e", "\x1b").replace("\\r", "\r").replace("\\n", "\n");
+        let rest = rest.replace("\\s", " ").replace("\\x7f", "\x7f").replace("\\x08", "\x08");
+        match verb {
+            "prints" => self.input(Input::Printed(rest.as_bytes())),
+            "keys" => self.input(Input::Keys(rest.as_bytes())),
+            "mail" => self.input(Input::Delivered(mail(&rest))),
+            "resize" => {
+                let (columns, rows) = rest.split_once('x').expect("80x24");
+                let (columns, rows) = (columns.parse().unwrap(), rows.parse().unwrap());
+                self.input(Input::Resized { columns, rows });
+            }
+            "accepted" => {
+                let (number, away) = rest.split_once(' ').unwrap_or((&rest, ""));
+                let number = Number(number.parse().unwrap());
+                self.input(Input::Accepted { number, away: away == "away" });
+            }
+            "refused" => {
+                self.input(Input::Refused(refusal(&rest)));
+            }
+            "foreground" => {
+                self.foreground = match rest.as_str() {
+                    "self" => Some(true),
+                    "other" => Some(false),
+                    _ => None,
+                }
+            }
+            "stalls" => self.stalled = Some(0),
+            "takes" => {
+                let bytes = self.stalled.take().unwrap_or(0);
+                self.input(Input::Written(bytes));
+            }
+            "owned" => self.input(Input::Owned(File(rest.parse().unwrap()))),
+            "records" => {
+                let (file, record) = rest.split_once(' ').expect("a file and a record");
+                let (kind, text) = record.split_once(' ').unwrap_or((record, ""));
+                let record = match kind {
+                    "prompt" => Record::Prompt(text.to_owned()),
+                    "reply" => Record::Reply(text.to_owned()),
+                    _ => Record::TurnOver,
+                };
+                self.input(Input::Recorded(File(file.parse().unwrap()), record));
+            }
+            "reports" => self.reports = true,
+            "holds" => self.input(Input::Held(true)),
+            "releases" => self.input(Input::Held(false)),
+            "connected" => self.input(Input::Connected(true)),
+            "shut-out" => self.input(Input::ShutOut(rest)),
+            "cut-off" => self.input(Input::CutOff(rest)),
+            "gone" => self.input(Input::ChildGone),
+            "why" => {
+                let State { waiting, why, typed, .. } = self.bridge.state();
+                let why =
+                    why.map_or_else(|| "nothing in the way".to_owned(), |why| why.to_string());
+                self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
+            }
+            "ends" => {}
+            verb => panic!("there is no verb {verb}"),
+        }
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = Vec::new();
+        self.bridge.handle(self.now, input, &mut out);
+        let mut taken = 0;
+        for output in out {
+            match output {
+                Output::Write(bytes) => {
+                    match &mut self.stalled {
+                        Some(stalled) => *stalled += bytes.len(),
+                        None => taken += bytes.len(),
+                    }
+                    let text = String::from_utf8_lossy(&bytes).replace('\x1b', "\\e");
+                    self.note(&format!("types {}", text.replace('\r', "\\r").replace('\n', "\\n")));
+                }
+                Output::Send(number, said) => self.note(&format!("sends {}: {said:?}", number.0)),
+                Output::Acknowledge(id) => self.note(&format!("acknowledges {id}")),
+                Output::Report(id, progress) => {
+                    if self.reports {
+                        self.note(&format!("reports {id} {progress:?}"));
+                    }
+                }
+                Output::GiveBack(id) => self.note(&format!("gives back {id}")),
+                Output::Log(line) => self.note(&format!("logs {line}")),
+            }
+        }
+        if taken > 0 {
+            self.input(Input::Written(taken));
+        }
+    }
+
+    fn note(&mut self, what: &str) {
+        writeln!(self.transcript, "{} {what}", self.now.0).expect("a String takes everything");
+    }
+}
+
+fn mail(line: &str) -> Mail {
+    let (head, body) = line.split_once(": ").expect("a sender and a body");
+    let mut words = head.split(' ');
+    let mut word = |otherwise: &str| words.next().unwrap_or(otherwise).to_owned();
+    Mail {
+        from: word(""),
+        id: word("11111111-2222"),
+        session: Some(word("s-1")),
+        urgent: false,
+        attempt: word("1").parse().expect("a number"),
+        auth: Some(Proof::Claim),
+        body: body.to_owned(),
+    }
+}
+
+fn refusal(line: &str) -> Refusal {
+    let mut words = line.splitn(3, ' ');
+    let mut word = || words.next().expect("a number, a code and a sentence").to_owned();
+    Refusal {
+        number: Some(Number(word().parse().expect("a number"))),
+        id: Some("s-1".to_owned()),
+        to: None,
+        cause: NackCode::parse(&word()).map_or(Cause::Unsent, Cause::Nack),
+        why: word(),
+    }
+}

@@ -1,0 +1,42 @@
+//! recipes.toml: what the owner knows better of the programs that are wrapped.
+
+use super::{ConfigError, is_absent, line_at, policy::text_of};
+use crate::bridge::recipe::Book;
+use std::path::Path;
+
+/// The file's name in the home directory.
+pub const FILE: &str = "recipes.toml";
+
+/// Reads `<home>/recipes.toml`; where there is none, what is built in counts.
+pub fn load(home: &Path) -> Result<Book, ConfigError> {
+    let path = home.join(FILE);
+    let wrong = |line, reason| ConfigError { path: path.clone(), line, reason };
+    match text_of(&path) {
+        Ok(text) => Book::with(&text).map_err(|error| {
+            wrong(error.place.map(|place| line_at(&text, place.start)), error.reason)
+        }),
+        Err(error) if is_absent(&error) => Ok(Book::default()),
+        Err(error) => Err(wrong(None, error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, fs, process};
+
+    #[test]
+    fn a_file_is_read_or_refused_with_its_line() {
+        let home = env::temp_dir().join(format!("ar-recipes-{}", process::id()));
+        fs::create_dir_all(&home).unwrap();
+        let command = ["agent".to_owned()];
+        let name = |book: Book| book.choose(&command, "linux", None).name;
+        assert_eq!(name(load(&home).unwrap()), "generic");
+        fs::write(home.join(FILE), "[[recipe]]\nname = 'mine'\ncommands = ['agent']\n").unwrap();
+        assert_eq!(name(load(&home).unwrap()), "mine");
+        fs::write(home.join(FILE), "[[recipe]]\nname = 'mine'\ncomands = ['agent']\n").unwrap();
+        let error = load(&home).unwrap_err();
+        assert_eq!((error.line, error.reason.contains("comands")), (Some(3), true), "{error}");
+        fs::remove_dir_all(&home).unwrap();
+    }
+}

@@ -1,0 +1,47 @@
+//! Times as people and files have them.
+
+/// A time on the wall clock, in milliseconds since 1970, as `2026-11-20T09:30:15.000Z`: the order of such
+/// texts is that of the times.
+#[must_use]
+pub fn utc(unix_ms: u64) -> String {
+    let (seconds, ms) = (unix_ms / 1000, unix_ms % 1000);
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// The date so many days after 1970 began. Years are counted from March here, which puts the leap day
+/// at their end, in cycles of 400 years.
+const fn date(days: u64) -> (u64, u64, u64) {
+    // 719,468 days lie between 0000-03-01 and 1970-01-01.
+    let days = days + 719_468;
+    let (cycle, day_of_cycle) = (days / 146_097, days % 146_097);
+    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
+        - day_of_cycle / 146_096)
+        / 365;
+    let day_of_year =
+        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = cycle * 400 + year_of_cycle + (month <= 2) as u64;
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_by_the_calendar() {
+        for (unix_s, text) in [
+            (0, "1970-01-01T00:00:00.999Z"),
+            (951_782_400, "2000-02-29T00:00:00.999Z"),
+            (951_868_800, "2000-03-01T00:00:00.999Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.999Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.999Z"),
+        ] {
+            assert_eq!(utc(unix_s * 1000 + 999), text);
+        }
+    }
+}

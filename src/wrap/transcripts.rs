@@ -1,0 +1,376 @@
+//! The thread that finds the transcript which the command writes, and follows it as it grows.
+//!
+//! A program that writes one also prints, so each look follows something printed, and for a while a few
+//! more do; a program that rests is looked at once a second. Whose a file is the system says where it
+//! can: Claude Code lists its processes, and on Linux a process's open files are known. Else every file
+//! of this directory that goes on is read, and the bridge decides by what is in it.
+
+use super::threads::spawn;
+use crate::{
+    bridge::{
+        File as Number,
+        transcript::{Format, Reader, Record},
+    },
+    protocol::calendar,
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use platform::{clock, process};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    thread::JoinHandle,
+    time::{Duration, SystemTime},
+};
+
+/// From one look to the next at least; so often after something was printed; and else.
+const LOOK_APART: Duration = Duration::from_millis(15);
+const LOOK_SOON: Duration = Duration::from_millis(20);
+const LOOK_IDLY: Duration = Duration::from_millis(1000);
+
+/// So long after something was printed what belongs to it may still be written.
+const SOON_MS: u64 = 2000;
+
+/// From one search for files to the next: while none is known to be the command's, and after that, since
+/// it may begin another conversation.
+const SEARCH_MS: u64 = 250;
+const SEARCH_AGAIN_MS: u64 = 1000;
+
+/// Records that wait for the driver, and files that are followed.
+const RECORDS_MAX: usize = 256;
+const FOLLOWED_MAX: usize = 32;
+
+/// Read at a time, in bytes; and of a file's first line.
+const READ_BYTES: usize = 64 << 10;
+const HEAD_BYTES_MAX: u64 = 256 << 10;
+
+/// What the thread tells.
+pub(super) enum Told {
+    /// This file is the command's.
+    Owned(Number),
+    /// A file that may be the command's goes on.
+    Recorded(Number, Record),
+}
+
+/// The thread, and what is heard of it.
+pub(super) struct Follower {
+    /// Something was printed.
+    wake: Sender<()>,
+    /// The command is alive as long as this one is there.
+    alive: Sender<()>,
+    /// What it tells, until the command's end.
+    pub(super) told: Receiver<Told>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// Follows what the command with this process id writes from now on.
+    pub(super) fn start(format: Format, pid: u32) -> io::Result<Self> {
+        let (wake, woken) = bounded(1);
+        let (alive, ended) = bounded(0);
+        let (teller, told) = bounded(RECORDS_MAX);
+        let mut search = Search::new(format, pid)?;
+        let thread = spawn("transcript", move || {
+            search.follow(&woken, &ended, &teller);
+        })?;
+        Ok(Self { wake, alive, told, thread })
+    }
+
+    /// Something was printed: it is worth a look.
+    pub(super) fn wake(&self) {
+        // One that waits already does for both.
+        let _ = self.wake.try_send(());
+    }
+
+    /// The command has ended: `told` gets what it wrote last, and closes.
+    pub(super) fn finish(self) -> (Receiver<Told>, JoinHandle<()>) {
+        drop((self.wake, self.alive));
+        (self.told, self.thread)
+    }
+}
+
+/// Where the command's transcript may be.
+struct Search {
+    format: Format,
+    pid: u32,
+    /// Where the program has its files.
+    home: PathBuf,
+    /// Where the command runs.
+    directory: PathBuf,
+    started: SystemTime,
+    since: String,
+    followed: Vec<Followed>,
+    /// Files that were looked at and are of other directories.
+    foreign: Vec<PathBuf>,
+    searched_ms: Option<u64>,
+}
+
+/// One file that is read as it grows.
+struct Followed {
+    number: Number,
+    path: PathBuf,
+    file: Option<File>,
+    offset: u64,
+    reader: Reader,
+    is_own: bool,
+}
+
+/// There is nobody left to tell.
+struct Unheard;
+
+impl Search {
+    fn new(format: Format, pid: u32) -> io::Result<Self> {
+        let directory = env::current_dir().and_then(fs::canonicalize)?;
+        Ok(Self {
+            format,
+            pid,
+            home: home(format)?,
+            directory,
+            started: SystemTime::now(),
+            since: calendar::utc(clock::unix_ms()),
+            followed: Vec::new(),
+            foreign: Vec::new(),
+            searched_ms: None,
+        })
+    }
+
+    /// Until the command has ended.
+    fn follow(&mut self, woken: &Receiver<()>, ended: &Receiver<()>, teller: &Sender<Told>) {
+        let mut woken_ms = clock::monotonic_ms();
+        loop {
+            if self.look(teller).is_err() {
+                return;
+            }
+            if let Err(RecvTimeoutError::Disconnected) = ended.recv_timeout(LOOK_APART) {
+                break;
+            }
+            let soon = clock::monotonic_ms().saturating_sub(woken_ms) < SOON_MS;
+            match woken.recv_timeout(if soon { LOOK_SOON } else { LOOK_IDLY }) {
+                Ok(()) => woken_ms = clock::monotonic_ms(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.searched_ms = None;
+        // Where nobody hears it, nobody wants to know.
+        drop(self.look(teller));
+    }
+
+    fn look(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
+        let now = clock::monotonic_ms();
+        let is_known = self.followed.iter().any(|followed| followed.is_own);
+        let every_ms = if is_known { SEARCH_AGAIN_MS } else { SEARCH_MS };
+        if self.searched_ms.is_none_or(|at| now.saturating_sub(at) >= every_ms) {
+            self.searched_ms = Some(now);
+            self.search(teller)?;
+        }
+        self.followed.iter_mut().try_for_each(|followed| followed.read(teller))
+    }
+
+    fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
+        let known = match self.format {
+            Format::Claude => Some(self.claude_lists()),
+            Format::Codex => self.codex_has_open(),
+            Format::Gemini => None,
+        };
+        let (paths, is_own) = match known {
+            Some(paths) => (paths, true),
+            None => (self.candidates(), false),
+        };
+        paths.into_iter().try_for_each(|path| self.add(path, is_own, teller))
+    }
+
+    fn add(&mut self, path: PathBuf, is_own: bool, teller: &Sender<Told>) -> Result<(), Unheard> {
+        if self.followed.iter().any(|followed| followed.path == path) {
+            return Ok(());
+        }
+        if self.followed.len() == FOLLOWED_MAX {
+            self.followed.remove(0);
+        }
+        let number = self.followed.last().map_or(0, |last| last.number.0 + 1);
+        let number = Number(number);
+        tracing::info!("reading {}", path.display());
+        let reader = Reader::new(self.format, self.since.clone());
+        self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
+        if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
+    }
+
+    /// Claude Code writes a file for each of its processes, named by the process, with its session.
+    fn claude_lists(&self) -> Vec<PathBuf> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Process {
+            session_id: String,
+        }
+        let session = |pid: u32| {
+            let path = self.home.join("sessions").join(format!("{pid}.json"));
+            let process: Process = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            process.session_id.chars().all(is_plain).then(|| process.session_id + ".jsonl")
+        };
+        let names: Vec<String> =
+            process::family(self.pid).into_iter().filter_map(session).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let all = directories(&self.home.join("projects"));
+        let paths = all.iter().flat_map(|directory| names.iter().map(|name| directory.join(name)));
+        paths.filter(|path| path.is_file()).collect()
+    }
+
+    /// Codex has its file open, which not every system tells.
+    fn codex_has_open(&self) -> Option<Vec<PathBuf>> {
+        process::open_files(self.pid)?;
+        let all = process::family(self.pid).into_iter().filter_map(process::open_files).flatten();
+        Some(all.filter(|path| path.starts_with(&self.home) && is_transcript(path)).collect())
+    }
+
+    /// Files of this directory that go on since the command began.
+    fn candidates(&mut self) -> Vec<PathBuf> {
+        let places = match self.format {
+            Format::Claude => Vec::new(),
+            Format::Codex => {
+                let years = directories(&self.home.join("sessions"));
+                let months: Vec<_> = years.iter().flat_map(|year| directories(year)).collect();
+                months.iter().flat_map(|month| directories(month)).collect()
+            }
+            Format::Gemini => {
+                let projects = directories(&self.home.join("tmp"));
+                projects.into_iter().map(|project| project.join("chats")).collect()
+            }
+        };
+        let all = places.iter().flat_map(|place| entries(place));
+        let goes_on = |path: &PathBuf| {
+            let changed = fs::metadata(path).and_then(|data| data.modified());
+            is_transcript(path) && changed.is_ok_and(|changed| changed >= self.started)
+        };
+        let all: Vec<PathBuf> = all.filter(goes_on).collect();
+        all.into_iter().filter(|path| self.is_here(path)).collect()
+    }
+
+    /// Whether a file is of a conversation in the command's directory, as its first line says.
+    fn is_here(&mut self, path: &Path) -> bool {
+        if self.followed.iter().any(|followed| followed.path == path) {
+            return true;
+        }
+        if self.foreign.iter().any(|foreign| foreign == path) {
+            return false;
+        }
+        let Some(head) = first_line(path) else { return false };
+        let is_here = match self.format {
+            Format::Claude | Format::Codex => directory_in(&head).is_some_and(|directory| {
+                fs::canonicalize(directory).is_ok_and(|directory| directory == self.directory)
+            }),
+            Format::Gemini => head.contains(&hash_of(&self.directory)),
+        };
+        if !is_here {
+            self.foreign.push(path.to_owned());
+        }
+        is_here
+    }
+}
+
+impl Followed {
+    /// Reads on to the file's end.
+    fn read(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut records = Vec::new();
+        loop {
+            let count = self.more(&mut buffer).unwrap_or_else(|error| {
+                tracing::debug!("{} can't be read: {error}", self.path.display());
+                0
+            });
+            self.reader.feed(&buffer[..count], &mut records);
+            for record in records.drain(..) {
+                teller.send(Told::Recorded(self.number, record)).map_err(|_| Unheard)?;
+            }
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the file has more. One that was put in its place, or is shorter now, is read from its
+    /// beginning; the reader knows again what it has read.
+    fn more(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = fs::metadata(&self.path)?.len();
+        if let Some(file) = &mut self.file
+            && length >= self.offset
+        {
+            let count = file.read(buffer)?;
+            self.offset += count as u64;
+            if count > 0 || length == self.offset {
+                return Ok(count);
+            }
+        }
+        if self.file.is_some() {
+            self.reader.restart();
+        }
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(0))?;
+        let count = file.read(buffer)?;
+        (self.file, self.offset) = (Some(file), count as u64);
+        Ok(count)
+    }
+}
+
+/// Where a program has its files.
+fn home(format: Format) -> io::Result<PathBuf> {
+    let named = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let user = || env::home_dir().ok_or_else(|| io::Error::other("there is no home directory"));
+    let home = match format {
+        Format::Claude => {
+            named("CLAUDE_CONFIG_DIR").map_or_else(|| Ok(user()?.join(".claude")), Ok)
+        }
+        Format::Codex => named("CODEX_HOME").map_or_else(|| Ok(user()?.join(".codex")), Ok),
+        Format::Gemini => {
+            named("GEMINI_CLI_HOME").map_or_else(user, Ok).map(|home| home.join(".gemini"))
+        }
+    };
+    // The system tells open files by their real names.
+    home.map(|home: PathBuf| fs::canonicalize(&home).unwrap_or(home))
+}
+
+fn is_transcript(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl")
+}
+
+/// What is in a directory; nothing where it isn't there.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn directories(directory: &Path) -> Vec<PathBuf> {
+    entries(directory).into_iter().filter(|path| path.is_dir()).collect()
+}
+
+/// A file's first line, once it is whole.
+fn first_line(path: &Path) -> Option<String> {
+    let mut line = String::new();
+    let file = File::open(path).ok()?.take(HEAD_BYTES_MAX);
+    BufReader::new(file).read_line(&mut line).ok()?;
+    line.ends_with('\n').then_some(line)
+}
+
+/// The directory that the first line of one of Codex's files names.
+fn directory_in(head: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        payload: Payload,
+    }
+    #[derive(Deserialize)]
+    struct Payload {
+        cwd: String,
+    }
+    serde_json::from_str::<Head>(head).ok().map(|head| head.payload.cwd)
+}
+
+/// What Gemini CLI calls a directory.
+fn hash_of(directory: &Path) -> String {
+    let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

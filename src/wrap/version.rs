@@ -1,0 +1,85 @@
+//! Which version of a program a command runs, without running it: its package says so.
+
+use crate::bridge::recipe::Version;
+use serde::Deserialize;
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Directories above the program that are looked at.
+const DIRECTORIES_MAX: usize = 4;
+
+/// The longest description of a package that is read.
+const PACKAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// The version of the program that a command starts, where its package says it, or the directory that it
+/// lies in.
+pub(super) fn version_of(command: &OsStr) -> Option<Version> {
+    let program = fs::canonicalize(find(command)?).ok()?;
+    let above = || program.ancestors().take(DIRECTORIES_MAX + 1);
+    let named = above().filter_map(|path| version_in_name(path.file_name()?.to_str()?)).next();
+    above().skip(1).find_map(packaged).or(named)
+}
+
+/// The file that a shell would run.
+fn find(command: &OsStr) -> Option<PathBuf> {
+    let command = Path::new(command);
+    if command.components().count() > 1 {
+        return Some(command.to_owned());
+    }
+    let ends: &[&str] =
+        if env::consts::OS == "windows" { &[".exe", ".cmd", ".bat", ""] } else { &[""] };
+    let path = env::var_os("PATH")?;
+    let mut all = env::split_paths(&path).flat_map(|directory| {
+        ends.iter().map(move |end| {
+            let mut name = OsString::from(command);
+            name.push(end);
+            directory.join(name)
+        })
+    });
+    all.find(|file| file.is_file())
+}
+
+/// `2.1.197`, as installers name directories.
+fn version_in_name(name: &str) -> Option<Version> {
+    Version::parse(name).filter(|_| name.contains('.'))
+}
+
+/// What a package.json in this directory says.
+fn packaged(directory: &Path) -> Option<Version> {
+    #[derive(Deserialize)]
+    struct Package {
+        version: String,
+    }
+    let path = directory.join("package.json");
+    let length = fs::metadata(&path).ok()?.len();
+    let text = (length <= PACKAGE_BYTES_MAX).then(|| fs::read(&path).ok())??;
+    let package: Package = serde_json::from_slice(&text).ok()?;
+    Version::parse(&package.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process;
+
+    #[test]
+    fn a_package_says_its_version_and_so_may_a_directory() {
+        let root = env::temp_dir().join(format!("ar-version-{}", process::id()));
+        let bin = root.join("package").join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(root.join("3.4.5")).unwrap();
+        fs::write(bin.join("agent"), "").unwrap();
+        fs::write(root.join("3.4.5").join("agent"), "").unwrap();
+        assert_eq!(version_of(bin.join("agent").as_os_str()), None);
+        fs::write(root.join("package").join("package.json"), r#"{"version": "2.1.197"}"#).unwrap();
+        assert_eq!(version_of(bin.join("agent").as_os_str()), Version::parse("2.1.197"));
+        let named = version_of(root.join("3.4.5").join("agent").as_os_str());
+        assert_eq!(named, Version::parse("3.4.5"));
+        assert_eq!(version_of(OsStr::new("no-such-program-anywhere")), None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

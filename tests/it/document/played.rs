@@ -1,0 +1,449 @@
+//! The examples played: what clients say is said to a daemon, and what the daemon says is held to what it
+//! says then, member by member.
+
+use super::blocks;
+use crate::{raw::Raw, sandbox::Sandbox};
+use agent_relay::protocol::secret::{Secret, hash_text};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+#[test]
+fn every_example_is_said_to_a_daemon_or_by_it() {
+    let mut script = Script::read();
+    first_minute(&mut script);
+    modes(&mut script);
+    topics(&mut script);
+    giving_back(&mut script);
+    questions(&mut script);
+    no_room(&mut script);
+    coming_back(&mut script);
+    requests(&mut script);
+    operators_requests(&mut script);
+    assert_eq!(script.unplayed, BTreeSet::new());
+}
+
+/// The document's envelopes by their ids.
+struct Script {
+    examples: BTreeMap<String, String>,
+    unplayed: BTreeSet<String>,
+    /// What the document made up, and what the daemon made instead.
+    known: BTreeMap<String, String>,
+}
+
+/// How much of an example a real envelope has.
+#[derive(Clone, Copy, PartialEq)]
+enum Has {
+    /// Every member, and no other.
+    All,
+    /// No other member; some are for other cases.
+    Some,
+}
+
+impl Script {
+    fn read() -> Self {
+        let mut examples = BTreeMap::new();
+        for text in blocks("json") {
+            let id = read(&text)["id"].as_str().unwrap().to_owned();
+            assert!(examples.insert(id.clone(), text).is_none(), "two examples are {id}");
+        }
+        let unplayed = examples.keys().cloned().collect();
+        Self { examples, unplayed, known: BTreeMap::new() }
+    }
+
+    /// An example as it stands, but for what the daemon really made.
+    #[track_caller]
+    fn text(&mut self, id: &str) -> String {
+        let mut text =
+            self.examples.get(id).unwrap_or_else(|| panic!("no example is {id}")).clone();
+        self.unplayed.remove(id);
+        for (made_up, real) in &self.known {
+            text = text.replace(&format!("\"{made_up}\""), &format!("\"{real}\""));
+        }
+        text
+    }
+
+    #[track_caller]
+    fn example(&mut self, id: &str) -> Value {
+        read(&self.text(id))
+    }
+
+    /// A client says an example, byte for byte.
+    #[track_caller]
+    fn say(&mut self, raw: &mut Raw, id: &str) {
+        raw.say_text(&self.text(id));
+    }
+
+    /// The next envelope is like an example.
+    #[track_caller]
+    fn hear(&mut self, raw: &mut Raw, id: &str, has: Has) -> Value {
+        let heard = raw.hear().unwrap_or_else(|| panic!("{id} expected, not the end"));
+        self.is_like(id, &heard, has);
+        heard
+    }
+
+    #[track_caller]
+    fn is_like(&mut self, id: &str, heard: &Value, has: Has) {
+        let example = self.example(id);
+        let (mut told, mut real) = (BTreeSet::new(), BTreeSet::new());
+        members(&example, "", &mut told);
+        members(heard, "", &mut real);
+        let is_like = if has == Has::All { told == real } else { told.is_superset(&real) };
+        assert!(is_like, "{example}\nis not like\n{heard}\n{:?}", told.symmetric_difference(&real));
+        for member in ["type", "from", "to"] {
+            assert_eq!(example[member], heard[member], "{member}: {heard}");
+        }
+        for member in ["code", "fatal", "kind", "ack_id", "ref"] {
+            assert_eq!(example["payload"][member], heard["payload"][member], "{member}: {heard}");
+        }
+        if example["from"] == "@relay" {
+            let answers = |it: &Value| it["payload_meta"]["replyTo"].clone();
+            assert_eq!(
+                (&example["payload"]["body"], answers(&example)),
+                (&heard["payload"]["body"], answers(heard))
+            );
+        }
+    }
+
+    /// What is asked of `@relay`, or answered by it.
+    fn bodies(&self, kind: &str) -> BTreeSet<String> {
+        let of_kind = self.examples.values().map(|text| read(text)["payload"].take());
+        let of_kind = of_kind.filter(|payload| payload["kind"] == kind);
+        of_kind.filter_map(|payload| Some(payload["body"].as_str()?.to_owned())).collect()
+    }
+
+    /// What the document calls like this is in truth called like that.
+    fn learn(&mut self, made_up: &str, real: &Value) {
+        self.known.insert(made_up.to_owned(), real.as_str().expect("a text").to_owned());
+    }
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("an example is JSON")
+}
+
+/// Every member by its path and the kind of its value.
+fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                members(value, &format!("{path}.{name}"), found);
+            }
+        }
+        Value::Array(array) => {
+            array.iter().for_each(|value| members(value, &format!("{path}[]"), found))
+        }
+        Value::Null => panic!("{path} is null"),
+        Value::Bool(_) => drop(found.insert(format!("{path}: boolean"))),
+        Value::Number(_) => drop(found.insert(format!("{path}: number"))),
+        Value::String(_) => drop(found.insert(format!("{path}: string"))),
+    }
+    if value.as_object().is_some_and(|object| object.is_empty()) {
+        found.insert(format!("{path}: object"));
+    }
+}
+
+fn first_minute(script: &mut Script) {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
+    script.say(&mut ann, "a-1");
+    let welcome = script.hear(&mut ann, "5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10", Has::All);
+    let mut granted = script.example("5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10");
+    granted["payload"]["server"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    assert_eq!(welcome["payload"]["capabilities"], granted["payload"]["capabilities"]);
+    assert_eq!(welcome["payload"]["server"], granted["payload"]["server"]);
+    script.say(&mut ann, "a-2");
+    let accepted = script.hear(&mut ann, "0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60", Has::All);
+    assert_eq!(
+        accepted["payload"],
+        script.example("0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60")["payload"]
+    );
+    let deliver = script.hear(&mut bob, "c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", Has::All);
+    script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
+    script.say(&mut bob, "b-2");
+    assert_eq!(bob.fence(), Vec::<Value>::new());
+    assert_eq!(bob.ask("inbox", &json!({}))["messages"], json!([]), "it is acknowledged");
+
+    ann.answers_pings = false;
+    let mut other = sandbox.connect();
+    script.say(&mut other, "a-1");
+    let ping = script.hear(&mut ann, "3d3b8f0e-52a1-4c53-8f7e-6a7b8c9d0e1f", Has::All);
+    script.learn("9f86d081", &ping["payload"]["nonce"]);
+    script.say(&mut ann, "a-3");
+    other.expect_code("ERROR", "NAME_IN_USE");
+
+    ann.say(&json!({"v": 1, "type": "SEND", "id": "a-7", "to": "Bob", "payload": {}}));
+    let error = script.hear(&mut ann, "7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b", Has::All);
+    assert_eq!(error["payload"], script.example("7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b")["payload"]);
+    ann.say(&json!({"v": 1, "type": "SEND", "id": "a-13", "ts": 0, "to": "Bbo", "payload": {}}));
+    let nack = script.hear(&mut ann, "e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f", Has::All);
+    assert_eq!(nack["payload"], script.example("e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f")["payload"]);
+    script.say(&mut ann, "a-4");
+    ann.expect_end();
+    script.known.clear();
+}
+
+/// HELLO in each mode.
+fn modes(script: &mut Script) {
+    let mut sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let key_of =
+        |id| read(&script.examples[id])["payload"]["auth"]["key"].as_str().unwrap().to_owned();
+    let (key, shown) = (key_of("u-2"), key_of("o-1"));
+    let hash = hash_text(&Secret::stated(&key).hash());
+    let policy = format!("[[agent]]\nname = 'claude-1'\nkey = '{hash}'\n");
+    fs::write(sandbox.home().join("policy.toml"), policy).unwrap();
+    sandbox.start();
+    let operator_key = fs::read_to_string(sandbox.home().join("operator.key")).unwrap();
+    script.learn(&shown, &json!(operator_key.trim_end()));
+
+    let mut codex = sandbox.connect();
+    script.say(&mut codex, "u-1");
+    let granted = codex.expect("WELCOME")["payload"]["capabilities"].take();
+    assert_eq!(granted, script.example("u-1")["payload"]["capabilities"]);
+    let mut heard_as = |id: &str| {
+        let mut raw = sandbox.connect();
+        script.say(&mut raw, id);
+        raw.expect("WELCOME");
+        raw.send("codex-1", id, json!({}));
+        let heard = codex.expect("DELIVER");
+        let auth = heard["delivery"]["sender"]["auth"].as_str().unwrap().to_owned();
+        (raw, heard["from"].as_str().unwrap().to_owned(), auth)
+    };
+    let (_claude, from, auth) = heard_as("u-2");
+    assert_eq!((&*from, &*auth), ("claude-1", "key"));
+    let (_companion, from, auth) = heard_as("c-1");
+    assert_eq!((&*from, &*auth), ("claude-1", "companion"));
+    let (_operator, from, auth) = heard_as("o-1");
+    assert_eq!((&*from, &*auth), ("@operator", "operator"));
+    let (_guest, from, auth) = heard_as("g-1");
+    assert!(from.starts_with("@guest-") && auth == "guest", "{from} {auth}");
+    script.known.clear();
+}
+
+fn topics(script: &mut Script) {
+    let sandbox = Sandbox::new();
+    let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
+    script.say(&mut codex, "a-11");
+    script.hear(&mut codex, "2c5ea4c0-4067-41e9-8bad-9b1deb4d3b7d", Has::All);
+    claude.say(&json!({"v": 1, "type": "SEND", "id": "t", "ts": 0, "topic": "build.linux", "payload": {"body": "!"}}));
+    assert_eq!(codex.expect("DELIVER")["payload"]["body"], "!");
+    script.say(&mut codex, "a-12");
+    assert_eq!(codex.expect("ACK")["payload"]["ack_id"], "a-12");
+
+    let send = script.example("a-10");
+    claude.say(&send);
+    claude.expect("ACK");
+    let deliver = codex.expect("DELIVER");
+    for member in ["topic", "payload", "payload_meta"] {
+        assert_eq!(deliver[member], send[member]);
+    }
+    codex.acknowledge(&deliver);
+    script.known.clear();
+}
+
+/// A DELIVER with all its members, its NACK and its ACK.
+fn giving_back(script: &mut Script) {
+    let deliver = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
+    let sandbox = Sandbox::new();
+    let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
+    codex.say(
+        &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "chess", "payload": {}}),
+    );
+    codex.expect("ACK");
+    let mut to_all = script.example("a-10");
+    to_all.as_object_mut().unwrap().remove("to");
+    claude.say(&to_all);
+    claude.expect("ACK");
+    codex.expect("DELIVER");
+    // Its answer is behind the DELIVER, which so is known to be written: its loss is a failure.
+    codex.fence();
+    codex.hang_up();
+    let mut codex = sandbox.connect();
+    codex.hello("codex-1");
+    let heard = script.hear(&mut codex, deliver, Has::All);
+    assert_eq!(heard["delivery"]["attempt"], 2);
+    script.learn(deliver, &heard["id"]);
+    script.say(&mut codex, "b-10");
+    codex.fence();
+    let rests = codex.ask("inbox", &json!({}))["messages"][0].take();
+    assert_eq!((&rests["waits_for"], &rests["failures"]), (&json!("rest"), &json!(2)), "{rests}");
+    script.say(&mut codex, "b-9");
+    codex.fence();
+    assert_eq!(codex.ask("inbox", &json!({}))["messages"], json!([]));
+    script.known.clear();
+}
+
+fn questions(script: &mut Script) {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    script.say(&mut ann, "a-15");
+    assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
+    script.learn("5f0c1d2e-8a7b-4c6d-9e0f-1a2b3c4d5e6f", &bob.expect("DELIVER")["id"]);
+    script.say(&mut bob, "b-11");
+    let answer = script.hear(&mut ann, "b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e", Has::All);
+    assert_eq!(
+        answer["payload"],
+        script.example("b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e")["payload"]
+    );
+    drop(bob.fence());
+    // The same again would be a double of the first.
+    let mut hurried = script.example("a-15");
+    hurried["payload_meta"]["sync"]["timeoutMs"] = json!(50);
+    ann.say(&hurried);
+    ann.expect("ACK");
+    script.hear(&mut ann, "c6d7e8f9-a0b1-4c2d-9e3f-4a5b6c7d8e9f", Has::All);
+    script.known.clear();
+}
+
+/// BUSY of one and of some.
+fn no_room(script: &mut Script) {
+    let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
+    let (mut ann, _bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    ann.send("Bob", "fills her half", json!({"requires_ack": true}));
+    ann.expect("ACK");
+    let mut send = json!({"v": 1, "type": "SEND", "id": "a-14", "ts": 0, "to": "Bob",
+        "payload": {"body": "?"}, "payload_meta": {"requires_ack": true}});
+    ann.say(&send);
+    script.hear(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Has::All);
+    (send["id"], send["to"]) = (json!("a-16"), json!("*"));
+    ann.say(&send);
+    let busy = script.hear(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Has::All);
+    assert_eq!(busy["payload"]["busy"], json!(["Bob"]));
+}
+
+/// With a token, by HELLO and by RESUME alone.
+fn coming_back(script: &mut Script) {
+    const TOKEN: &str = "b1946ac92492d2347c6235b4d2611184591ac0b2a9d7b0c1f3b2d8e6a5c49370";
+    const SESSION: &str = "s-7d1f20c39a4be586";
+    const SYNC: &str = "16fd2706-8baf-433b-82eb-8c7fada847da";
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
+    ann.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": "Ann", "capabilities": {"resume": true}}}));
+    let first = ann.expect("WELCOME")["payload"].take();
+    for number in 1..=49 {
+        bob.say(&json!({"v": 1, "type": "SEND", "id": number.to_string(), "ts": 0, "to": "Ann",
+            "topic": "chess", "payload": {"body": number.to_string()}}));
+        ann.expect("DELIVER");
+    }
+    ann.fence();
+    ann.hang_up();
+    script.learn(SESSION, &first["session_id"]);
+    let mut token = first["resume_token"].clone();
+    for (hello, resume) in [(Some("a-19"), "a-20"), (None, "a-21")] {
+        let mut ann = sandbox.connect();
+        script.learn(TOKEN, &token);
+        for said in hello.into_iter().chain([resume]) {
+            script.say(&mut ann, said);
+        }
+        let welcome = ann.expect("WELCOME")["payload"].take();
+        assert_eq!(welcome["session_id"], first["session_id"]);
+        token = welcome["resume_token"].clone();
+        let sync = script.hear(&mut ann, SYNC, Has::All);
+        assert_eq!(sync["payload"], script.example(SYNC)["payload"]);
+        for number in 46..=49 {
+            assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], number);
+        }
+        ann.hang_up();
+    }
+    script.known.clear();
+}
+
+/// What everybody may ask `@relay` for.
+fn requests(script: &mut Script) {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    drop(sandbox.join("Cid"));
+    ann.say(&json!({"v": 1, "type": "SEND", "id": "?", "ts": 0, "to": "@relay",
+        "payload": {"kind": "request", "body": "nonsense"}}));
+    let unknown = ann.expect_code("NACK", "INVALID")["payload"]["message"].take();
+    let (_, known) = unknown.as_str().unwrap().split_once("ask for ").expect("all that there is");
+    let words = known.split([',', ' ']).filter(|word| !["", "or"].contains(word));
+    let known: BTreeSet<_> = words.map(str::to_owned).collect();
+    assert_eq!(known, script.bodies("request"), "each request has an example");
+    assert_eq!(known, script.bodies("response"), "and so has each answer");
+
+    script.say(&mut ann, "a-30");
+    script.hear(&mut ann, "886313e1-3b8a-4372-9b90-0c9aee199e5d", Has::Some);
+    script.say(&mut ann, "a-31");
+    script.hear(&mut ann, "3f2504e0-4f89-41d3-9a0c-0305e82c3301", Has::Some);
+
+    bob.say(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
+    bob.expect("ACK");
+    ann.say_text(
+        r#"{"v":1,"type":"SEND","id":"a-2","ts":0,"topic":"build.linux","payload":{"kind":"message","body":"Your turn"},"payload_meta":{"requires_ack":true}}"#,
+    );
+    ann.expect("ACK");
+    let deliver = bob.expect("DELIVER");
+    script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
+    script.say(&mut bob, "b-34");
+    script.hear(&mut bob, "1f0e1d2c-3b4a-4596-8778-69504a3b2c1d", Has::All);
+    script.say(&mut ann, "a-32");
+    let way = script.hear(&mut ann, "5f0c3f6e-9a61-4f0e-8d0b-3c9d7a1e2b4f", Has::Some);
+    assert_eq!(way["payload"]["data"]["messages"][0]["reported"]["state"], "waiting");
+    script.say(&mut ann, "a-35");
+    let piece = script.hear(&mut ann, "0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f", Has::Some);
+    let text = piece["payload"]["data"]["text"].as_str().unwrap();
+    let shown = script.example("0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f")["payload"]["data"].take();
+    assert!(text.starts_with(shown["text"].as_str().unwrap()), "{text}");
+    assert_eq!(shown["next_offset"], shown["text"].as_str().unwrap().len());
+    bob.acknowledge(&deliver);
+    drop(bob.fence());
+    script.say(&mut ann, "a-37");
+    let history = script.hear(&mut ann, "45c48cce-2e2d-4fbd-aa1a-fc51c7c6ad26", Has::All);
+    assert_eq!(history["payload"]["data"]["messages"][0]["state"], "acknowledged");
+
+    for body in ["My turn", "Yours"] {
+        bob.send("Ann", body, json!({"requires_ack": true}));
+        bob.expect("ACK");
+        ann.expect("DELIVER");
+    }
+    script.say(&mut ann, "a-36");
+    script.hear(&mut ann, "9e107d9d-372b-4b68-a6bd-86a9f1c3d5e7", Has::All);
+    script.known.clear();
+}
+
+/// What only who runs the place may ask for.
+fn operators_requests(script: &mut Script) {
+    let mut sandbox = Sandbox::new();
+    let (mut ann, mut bob, mut operator) =
+        (sandbox.join("Ann"), sandbox.join("Bob"), sandbox.operator());
+    for id in ["a-1", "a-2"] {
+        let mut cid = sandbox.connect();
+        cid.hello("Cid");
+        cid.say(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
+        cid.expect("ACK");
+        ann.say(&json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "topic": "build.linux",
+            "payload": {"kind": "message", "body": "Your turn"}, "payload_meta": {"requires_ack": true}}));
+        ann.expect("ACK");
+        let deliver = cid.expect("DELIVER");
+        cid.say(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
+            "payload": {"ack_id": deliver["id"], "code": "X", "message": "no"}}));
+        ann.expect_code("NACK", "REFUSED");
+        cid.leave();
+    }
+    script.say(&mut operator, "o-32");
+    let dead = script.hear(&mut operator, "d3d94468-02a4-4259-b55d-38e6d163e820", Has::All);
+    assert_eq!(dead["payload"]["data"]["messages"][0]["send_id"], "a-2");
+    script.say(&mut operator, "o-33");
+    let again = script.hear(&mut operator, "f47ac10b-58cc-4372-a567-0e02b2c3d479", Has::Some);
+    assert_eq!(again["payload"]["data"], json!({"redelivered": 1}));
+    script.say(&mut operator, "o-34");
+    script.hear(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Has::All);
+    script.say(&mut operator, "o-35");
+    script.hear(&mut operator, "902ba3cd-a188-4c3f-9f5d-2e6b7a8c9d0e", Has::All);
+    script.say(&mut ann, "a-2");
+    ann.expect("ACK");
+    script.hear(&mut operator, "a8098c1a-f86e-41da-bd1a-00112444be1e", Has::Some);
+    bob.expect("DELIVER");
+    script.say(&mut operator, "o-36");
+    script.hear(&mut operator, "84a516a0-5c3b-4d8e-9f71-6c0b1a2d3e4f", Has::All);
+    let bye = script.hear(&mut bob, "6fa459ea-ee8a-4ca4-894e-db77e160355e", Has::All);
+    assert_eq!(bye["payload"]["reason"], "stop");
+    bob.expect_end();
+    assert!(sandbox.await_daemon_end().success());
+    script.known.clear();
+}

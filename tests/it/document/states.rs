@@ -1,0 +1,170 @@
+//! The diagrams: each arrow is explained, each state is one of the code's; and the tests that the
+//! document names are there.
+
+use super::{DOCUMENT, constant, part, rows, section, ticked};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+const ROWS: &str = include_str!("../../../src/router/relay/rows.rs");
+const CLIENT: &str = include_str!("../../../src/router/client.rs");
+const MESSAGE: &str = include_str!("../../../src/client/message.rs");
+const SESSION: &str = include_str!("../../../src/client/session.rs");
+
+#[test]
+fn the_diagrams_have_the_states_that_the_code_has() {
+    assert_eq!(states("As the client sees it"), variants(MESSAGE, "pub enum State {"));
+    assert_eq!(states("As the daemon sees it"), variants(CLIENT, "pub(super) enum Stage {"));
+    assert_eq!(states("States of a delivery"), ways());
+    assert_eq!(states("States of a session").len(), 3);
+}
+
+#[test]
+fn every_arrow_of_a_diagram_is_explained() {
+    for heading in [
+        "States of a delivery",
+        "States of a session",
+        "As the client sees it",
+        "As the daemon sees it",
+    ] {
+        let numbers: BTreeSet<_> = diagram(heading)
+            .lines()
+            .filter(|line| !line.contains("[over]"))
+            .flat_map(str::split_whitespace)
+            .filter_map(|word| word.parse::<u64>().ok())
+            .collect();
+        let explained = rows(part("### ", heading)).filter_map(|row| row[0].parse().ok());
+        assert_eq!(numbers, explained.collect(), "{heading}");
+        assert_eq!(numbers.first(), Some(&1), "{heading}");
+    }
+}
+
+#[test]
+fn the_table_of_a_rows_states_is_that_of_the_diagram() {
+    let row = |name| rows(section("13 ")).find(|row| row[0] == name).expect("a row");
+    let words = |name| row(name)[2].split("; ").map(|part| ticked(part)[0]).collect::<Vec<_>>();
+    let waits = words("`waits_for`").into_iter().map(|word| format!("waiting: {word}"));
+    let states = words("`state`").into_iter().filter(|state| *state != "waiting");
+    let told: BTreeSet<_> = states.map(str::to_owned).chain(waits).collect();
+    assert_eq!(told, ways());
+}
+
+#[test]
+fn the_times_of_our_client_are_those_it_has() {
+    let told: BTreeMap<_, _> = rows(part("### ", "As the client sees it"))
+        .filter(|row| row[0].parse::<u64>().is_err())
+        .map(|row| (row[0], row[1].parse::<u64>().expect("a number")))
+        .collect();
+    let real = [
+        ("first wait", "BACKOFF_MS"),
+        ("longest wait", "BACKOFF_MS_MAX"),
+        ("attempts", "ATTEMPTS_MAX"),
+        ("steady", "STEADY_MS"),
+        ("wait for WELCOME", "WELCOME_MS"),
+        ("wait for SYNC", "SYNC_MS"),
+    ];
+    let mut real: BTreeMap<_, _> = real.map(|(name, of)| (name, constant(SESSION, of))).into();
+    let wrap = include_str!("../../../src/wrap.rs");
+    real.insert("next cycle", constant(wrap, "NEXT_CYCLE_MS"));
+    assert_eq!(told, real);
+    let choosing = part("### ", "Choosing `max_inflight`");
+    let inflight = constant(wrap, "INFLIGHT_MAX");
+    assert!(choosing.contains(&format!("The wrapper of this project says {inflight} ")));
+    let heard = include_str!("../../../src/client/session/heard.rs");
+    assert_eq!(constant(heard, "REMEMBERED"), 4_096);
+    assert!(choosing.contains("remembers 4,096"));
+}
+
+#[test]
+fn the_bounds_of_subscribe_are_those_of_the_code() {
+    let topics = part("### ", "Topics");
+    let each = constant(include_str!("../../../src/router/topics.rs"), "PLACES_BYTES");
+    assert!(topics.contains(&format!("twice its length and {each} bytes")));
+    let waiting = constant(include_str!("../../../src/router/ledger.rs"), "SUBSCRIBING_MAX");
+    assert_eq!(waiting, 2_048);
+    assert!(
+        topics.contains("2,048 answers to SUBSCRIBE and UNSUBSCRIBE, of all connections together")
+    );
+}
+
+#[test]
+fn every_test_that_is_named_is_there() {
+    let named: BTreeSet<_> = ticked_words().filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 20, "{named:?}");
+    for test in named.into_iter().filter(|test| !test.ends_with('…')) {
+        let (modules, function) = test.rsplit_once("::").unwrap();
+        let file = format!("{}.rs", modules.replace("::", "/"));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let places = ["tests/it", "src", "platform/tests"];
+        let text =
+            places.iter().find_map(|place| fs::read_to_string(root.join(place).join(&file)).ok());
+        let text = text.unwrap_or_else(|| panic!("{test}: there is no {file}"));
+        assert!(text.contains(&format!("fn {function}() {{")), "{test} is not there");
+    }
+}
+
+#[test]
+fn each_of_the_ten_points_has_its_own_test() {
+    let points = section("19 ");
+    for number in 1..=10 {
+        let point = part("### ", &format!("{number} "));
+        assert!(point.contains(&format!("`gaps::point_{number}_")), "{number}");
+        assert!(point.contains("*Then:*") && point.contains("*Now:*"), "{number}");
+    }
+    assert_eq!(points.matches("\n### ").count(), 10);
+}
+
+fn ticked_words() -> impl Iterator<Item = &'static str> {
+    DOCUMENT.lines().flat_map(ticked)
+}
+
+fn diagram(heading: &str) -> &'static str {
+    let (_, after) = part("### ", heading).split_once("```text\n").expect("a diagram");
+    after.split_once("```").expect("that ends").0
+}
+
+fn states(heading: &str) -> BTreeSet<String> {
+    let pieces = diagram(heading).split('[').skip(1);
+    pieces.map(|piece| piece.split_once(']').expect("a state ends").0.to_owned()).collect()
+}
+
+/// The variants of an enum in a source, as words.
+fn variants(source: &str, opening: &str) -> BTreeSet<String> {
+    let (_, after) = source.split_once(opening).expect("the enum is there");
+    let (body, _) = after.split_once("\n}").expect("it ends");
+    let variants = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = variants.filter(|line| line.starts_with(|first: char| first.is_uppercase()));
+    variants.map(words).collect()
+}
+
+/// `HungUp,` as `hung up`.
+fn words(variant: &str) -> String {
+    let mut words = String::new();
+    for letter in variant.chars().take_while(|letter| letter.is_alphanumeric()) {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
+}
+
+/// What `message` can say of a delivery: every word in quotes in the functions that say it.
+fn ways() -> BTreeSet<String> {
+    let (_, way) = ROWS.split_once("    fn way<").expect("the function is there");
+    let (way, obstacle) = way.split_once("    fn obstacle(").expect("the next one");
+    let (obstacle, _) = obstacle.split_once("\n    }\n").expect("it ends");
+    let quoted = |text: &'static str| text.split('"').skip(1).step_by(2);
+    let (mut states, mut waits) = (BTreeSet::new(), BTreeSet::new());
+    waits.extend(quoted(obstacle));
+    for line in way.lines() {
+        let mut words = quoted(line);
+        states.extend(words.next());
+        waits.extend(words.next());
+    }
+    assert!(states.remove("waiting"), "{states:?}");
+    let waits = waits.into_iter().map(|what| format!("waiting: {what}"));
+    states.into_iter().map(str::to_owned).chain(waits).collect()
+}
