@@ -119,8 +119,9 @@ fn nobody_is_interrupted_at_typing() {
 #[test]
 fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
     check(
-        "claude",
+        "agent",
         r"
+        0 reports
         0 prints \e[?2004h>\s
         5000 mail Ann: one
         5010 holds
@@ -137,10 +138,13 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
         expect![[r#"
             5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
             5150 types \r
+            5150 reports 11111111-2222 Injected
             5150 acknowledges 11111111-2222
+            7450 reports 22222222 Waiting(Held)
             90000 1 waiting, 1 typed: its person holds its messages
             90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
             90150 types \r
+            90150 reports 22222222 Injected
             90150 acknowledges 22222222
             95000 0 waiting, 2 typed: nothing in the way
             95000 0 waiting, 2 typed: nothing in the way
