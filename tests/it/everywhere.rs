@@ -3,6 +3,7 @@
 use crate::{
     raw::Raw,
     sandbox::{Sandbox, WATCHDOG, until, wait},
+    terminal::{SIZE, Terminal},
     wrap::fullscreen,
 };
 use serde_json::{Value, json};
@@ -80,6 +81,22 @@ fn a_spawned_agent_is_held_released_and_stopped() {
     assert_eq!(ended["name"], "Ann", "{ended}");
     let nobody = sandbox.run(["stop", "Ann"]);
     assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+}
+
+#[test]
+fn a_second_terminal_shows_an_agent_and_drives_it() {
+    let sandbox = Sandbox::new();
+    assert_success(&sandbox.run(["spawn", "Ann", "--", &fullscreen()]));
+    let mut other = Terminal::command_in(&sandbox, SIZE, &["attach", "Ann"]);
+    other.wait_for_row(">");
+    other.press("\u{1c}");
+    other.wait_for("Ann runs on");
+    assert_eq!(other.finish(), 0);
+    let mut other = Terminal::command_in(&sandbox, SIZE, &["attach", "Ann"]);
+    other.wait_for_row(">");
+    other.press("quit\r");
+    other.wait_for("Ann ended with code 0");
+    assert_eq!(other.finish(), 0);
 }
 
 #[test]
