@@ -115,7 +115,10 @@ pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     let key_file = KeyFile::make(&settings.run_directory, &name, &companion_key)
         .map_err(WrapError::CompanionKey)?;
     let door = open_door(&settings, &name)?;
-    run_joined(settings, client, &key_file, door)
+    let (ended, visitors) = run_joined(settings, client, &key_file, door)?;
+    drop(key_file);
+    visitors.close();
+    Ok(ended)
 }
 
 /// Without an endpoint of its own, an agent runs as well; nobody can attach to it.
@@ -154,7 +157,7 @@ fn run_joined(
     client: Client,
     key_file: &KeyFile,
     door: Option<Door>,
-) -> Result<Ended, WrapError> {
+) -> Result<(Ended, Visitors), WrapError> {
     let record = settings.record.map(create).transpose()?;
     let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_UNSEEN);
     let mut seed = [0; 32];

@@ -144,8 +144,9 @@ impl Driver {
         })
     }
 
-    /// Until the command has ended and all it printed was read; says how it ended.
-    pub(super) fn run(mut self) -> control::Ended {
+    /// Until the command has ended and all it printed was read; says how it ended, and gives back who
+    /// waits to hear that nothing of the agent is left.
+    pub(super) fn run(mut self) -> (control::Ended, Visitors) {
         let mut printing = true;
         while printing || self.ended.is_none() {
             self.take_inputs();
@@ -168,9 +169,7 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        // Who waits for the end hears it here: the agent has left by now.
-        visitors.close();
-        ended
+        (ended, visitors)
     }
 
     /// Waits for whatever comes next. Says whether the command may print more.

@@ -112,6 +112,7 @@ impl Visitors {
             Call::Misspoke(message) => {
                 visitor.refuse(message);
                 visitor.leaves = true;
+                visitor.waits_for_end = false;
                 None
             }
             Call::Written => {
@@ -181,15 +182,15 @@ impl Visitors {
 
     /// Whether anybody has not yet taken what it was told.
     pub(super) fn is_telling(&self) -> bool {
-        !self.all.is_empty()
+        self.all.values().any(|visitor| !visitor.is_told())
     }
 
-    /// Ends all visits and gives the endpoint up.
+    /// Gives the endpoint up and ends all visits.
     pub(super) fn close(self) {
         let Self { visits, calls, all, .. } = self;
-        drop((calls, all));
+        drop(calls);
         if let Some(visits) = visits {
-            visits.stop();
+            visits.stop(all.into_values().map(|visitor| visitor.line));
         }
     }
 }
@@ -362,8 +363,14 @@ impl Visitor {
                 self.line.hang_up();
                 false
             }
+            // What it waits for is the end of this connection, when nothing of the agent is left.
+            None if self.waits_for_end => true,
             None => !self.leaves && self.idle_until().is_none_or(|until| until > now),
         }
+    }
+
+    fn is_told(&self) -> bool {
+        self.in_hand_since.is_none() && self.answers.is_empty() && self.output.is_empty()
     }
 }
 

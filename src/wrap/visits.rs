@@ -100,9 +100,12 @@ pub(super) struct Visits {
     pub(super) calls: Receiver<(VisitorId, Call)>,
     listener: Arc<transport::Listener>,
     stop: Sender<()>,
-    acceptor: JoinHandle<()>,
-    _lock: Lock,
+    acceptor: JoinHandle<Vec<Visitor>>,
+    lock: Lock,
 }
+
+/// A connection, and the thread that reads from it.
+type Visitor = (transport::Stream, JoinHandle<()>);
 
 impl Visits {
     /// Lets visitors in.
@@ -113,20 +116,30 @@ impl Visits {
         let accepting = Arc::clone(&listener);
         let to_driver = ToDriver { calling, owner };
         let acceptor = spawn("visitors", move || accept(&accepting, &stopped, &to_driver))?;
-        Ok(Self { calls, listener, stop, acceptor, _lock: lock })
+        Ok(Self { calls, listener, stop, acceptor, lock })
     }
 
-    /// Ends all visits, and gives the endpoint up.
-    pub(super) fn stop(self) {
-        let Self { calls, listener, stop, acceptor, _lock } = self;
+    /// Gives the endpoint up, and then ends all visits, whose lines these are: who hears the end finds
+    /// nobody there any more.
+    pub(super) fn stop(self, lines: impl IntoIterator<Item = Line>) {
+        let Self { calls, listener, stop, acceptor, lock } = self;
         drop(stop);
         listener.stop();
+        let visitors = acceptor.join().unwrap_or_else(|_| {
+            tracing::error!("the thread that lets visitors in panicked");
+            Vec::new()
+        });
+        drop((listener, lock));
+        lines.into_iter().for_each(drop);
+        for (stream, _) in &visitors {
+            stream.hang_up();
+        }
         // Nobody waits to tell it, and lines that nobody has taken end with their visits.
         for call in calls {
             drop(call);
         }
-        if acceptor.join().is_err() {
-            tracing::error!("the thread that lets visitors in panicked");
+        for (_, thread) in visitors {
+            join(thread);
         }
     }
 }
@@ -138,8 +151,13 @@ struct ToDriver {
     owner: User,
 }
 
-fn accept(listener: &transport::Listener, stopped: &Receiver<()>, to_driver: &ToDriver) {
-    let mut visitors: Vec<(transport::Stream, JoinHandle<()>)> = Vec::new();
+/// Lets visitors in until it is stopped; gives back those who are still there.
+fn accept(
+    listener: &transport::Listener,
+    stopped: &Receiver<()>,
+    to_driver: &ToDriver,
+) -> Vec<Visitor> {
+    let mut visitors: Vec<Visitor> = Vec::new();
     for id in 0.. {
         let visitor = listener.accept().and_then(|stream| {
             for (_, ended) in visitors.extract_if(.., |(_, thread)| thread.is_finished()) {
@@ -164,10 +182,7 @@ fn accept(listener: &transport::Listener, stopped: &Receiver<()>, to_driver: &To
             }
         }
     }
-    for (stream, thread) in visitors {
-        stream.hang_up();
-        join(thread);
-    }
+    visitors
 }
 
 fn join(visitor: JoinHandle<()>) {

@@ -125,6 +125,20 @@ impl Terminal {
         assert!(good(&shown), "{what} is not shown{ended}:\n{shown}");
     }
 
+    /// Waits until it has been told this, whether or not the screen still shows it.
+    #[track_caller]
+    pub(crate) fn wait_for_bytes(&self, text: &str) {
+        let picture = lock(&self.picture.0);
+        let told = |picture: &Picture| String::from_utf8_lossy(&picture.bytes).contains(text);
+        let waiting = |picture: &mut Picture| !told(picture) && !picture.ended;
+        let (picture, _) = self
+            .picture
+            .1
+            .wait_timeout_while(picture, WATCHDOG, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(told(&picture), "{text:?} does not come:\n{}", picture.screen.text());
+    }
+
     /// What the screen shows now.
     pub(crate) fn text(&self) -> String {
         lock(&self.picture.0).screen.text()
