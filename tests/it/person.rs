@@ -286,8 +286,8 @@ fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it(
     drive.press("stty size\r");
     drive.wait_for("\n20 70\n$");
     let _view = attach(&sandbox, Size { rows: 50, cols: 50 }, &["--view"]);
-    drive.press("clear; stty size\r");
-    drive.wait_for("\n20 70\n$");
+    drive.press("echo still $(stty size)\r");
+    drive.wait_for("\nstill 20 70\n$");
     drive.resize(Size { rows: 25, cols: 90 });
     let wait = "clear; while [ \"$(stty size)\" != '25 90' ]; do sleep 0.01; done; echo resized\r";
     drive.press(wait);
