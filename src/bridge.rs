@@ -62,8 +62,10 @@ pub struct Settings {
     pub rows: usize,
     /// `->relay:Bob hello` counts, too.
     pub inline: bool,
-    /// What the agent says is read from the transcript that its program writes, not from the screen.
+    /// The transcript that its program writes is followed.
     pub transcript: bool,
+    /// What the agent says is read from the screen all the same.
+    pub grid: bool,
     /// Where the frames' digits come from.
     pub seed: [u8; 32],
 }

@@ -6,7 +6,8 @@
 //!
 //! A frame comes in at [`Router::handle`]. Who may speak at all is `handshake`'s matter, what outlives a
 //! connection `session`'s, what a member may say `member`'s; a SEND is judged in `send`, and what was
-//! taken goes out in `delivery`; who waits for an answer gets it in `asking`. Behind them stand plain tables: `roster` (names), `client`
+//! taken goes out in `delivery`; who waits for an answer gets it in `asking`, and what became of a
+//! message its sender is told in `outcome`. Behind them stand plain tables: `roster` (names), `client`
 //! (connections), `stream` (order), `outbox` (bounds), `doubles`, `topics`, `alarm`.
 
 mod again;
@@ -25,10 +26,12 @@ mod limits;
 mod member;
 mod message;
 mod outbox;
+mod outcome;
 pub mod policy;
 mod redelivery;
 mod relay;
 mod replay;
+mod reports;
 mod restore;
 mod resume;
 mod roster;
@@ -61,6 +64,7 @@ use policy::{Pairs, Policy};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use relay::Desks;
+use reports::Reports;
 use roster::{Agent, Roster};
 use serde_json::value::RawValue;
 use slots::{Key, Slots};
@@ -195,6 +199,7 @@ pub struct Router {
     deliveries: FastMap<Uuid, MessageKey>,
     ledger: Ledger,
     dead: DeadLetters,
+    reports: Reports,
     questions: Questions,
     /// What `@relay`'s numbers count from.
     relay_seq_base: u64,
@@ -269,6 +274,7 @@ impl Router {
             deliveries: FastMap::default(),
             ledger: Ledger::default(),
             dead: DeadLetters::default(),
+            reports: Reports::default(),
             questions: Questions::default(),
             relay_seq_base: 0,
             doubles: 0,

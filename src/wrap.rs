@@ -35,11 +35,11 @@ use crate::{
 use driver::{Beside, Driver, Signals};
 use key_file::KeyFile;
 use platform::{
+    process,
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
 };
 use std::{
-    env,
     ffi::OsString,
     fmt,
     fs::File,
@@ -165,12 +165,13 @@ fn run_joined(
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let version = settings.command.first().and_then(|program| version_of(program));
-    let recipe = settings.recipes.choose(&words, env::consts::OS, version.as_ref());
+    let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
-    let transcript = recipe.transcript.filter(|_| !settings.grid);
+    let transcript = recipe.transcript;
     let bridge = bridge::Settings {
         recipe,
         transcript: transcript.is_some(),
+        grid: settings.grid,
         attached: settings.attached,
         columns: size.cols.into(),
         rows: size.rows.into(),

@@ -121,11 +121,22 @@ fn template() -> &'static [u8] {
                 changes.handle(&mut router, now, Input::Kept(said));
             }
         }
+        // Ann is away when the time of her question is over.
+        changes.handle(&mut router, now, Input::Disconnected(ClientId(2)));
+        let now = Now { monotonic: Moment(100), unix_ms: UNIX_MS + 99 };
+        changes.handle(&mut router, now, Input::Tick);
+        let is_answer = |change: &Change| matches!(change, Change::Answer(_));
+        assert!(changes.said.iter().any(is_answer), "something waits for Ann");
         let (jobs, waiting) = bounded(JOBS_MAX);
         let store = changes.store.take().expect("it was restored");
         jobs.send(Job::Keep { changes: changes.said, clock: Clock(now) }).expect("it waits here");
         drop(jobs);
         store.run(&waiting, |_| {});
+        // What is asked by a delivery that is over.
+        let question = "INSERT INTO question VALUES (zeroblob(16), 2, 1, 'q', 'c', 1000, 1000)";
+        let connection = Connection::open(&path).expect("the store's file");
+        connection.execute_batch(question).expect("a row");
+        drop(connection);
         fs::read(&path).expect("the store's file")
     })
 }
@@ -139,6 +150,7 @@ const BOB: &[&str] = &[
 const ANN: &[&str] = &[
     r#"{"v":1,"type":"HELLO","id":"h","ts":1,"payload":{"agent":"Ann"}}"#,
     r#"{"v":1,"type":"SEND","id":"m","ts":1,"to":"Bob","payload":{"body":"a word"},"payload_meta":{"requires_ack":true}}"#,
+    r#"{"v":1,"type":"SEND","id":"q","ts":1,"to":"Bob","payload":{"body":"a word?"},"payload_meta":{"sync":{"correlationId":"c","timeoutMs":50}}}"#,
     r#"{"v":1,"type":"SEND","id":"n","ts":1,"topic":"news.today","payload":{"body":"news"},"payload_meta":{"requires_ack":true}}"#,
 ];
 

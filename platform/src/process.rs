@@ -8,7 +8,7 @@ mod imp;
 mod imp;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -62,6 +62,27 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
         command.current_dir(directory);
     }
     imp::spawn(&mut command).map(Detached).map_err(naming(format!("start {}", exe.display())))
+}
+
+/// The system's name: `linux`, `macos` or `windows`.
+pub const SYSTEM: &str = std::env::consts::OS;
+
+/// The file that a command of this name runs, by the search path.
+#[must_use]
+pub fn find_program(command: &OsStr) -> Option<PathBuf> {
+    let command = Path::new(command);
+    if command.components().count() > 1 {
+        return Some(command.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).flat_map(|directory| {
+        imp::PROGRAM_ENDINGS.iter().map(move |ending| {
+            let mut name = OsString::from(command);
+            name.push(ending);
+            directory.join(name)
+        })
+    });
+    all.find(|file| file.is_file())
 }
 
 /// So many processes of one family are looked at.

@@ -41,6 +41,7 @@ pub(super) fn settings(command: &str) -> Settings {
         rows: 24,
         inline: false,
         transcript: false,
+        grid: false,
         seed: [7; 32],
     }
 }

@@ -33,6 +33,8 @@ const MISSED_MS: u64 = 15_000;
 /// Where what the agent says is read.
 pub(super) struct Source {
     transcripts: Option<Transcripts>,
+    /// What the agent says is read off the screen, whatever a transcript has.
+    grid: bool,
     prose: Prose,
 }
 
@@ -64,12 +66,13 @@ impl Source {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             transcripts: settings.transcript.then(Transcripts::default),
+            grid: settings.grid || !settings.transcript,
             prose: Prose::new(settings.inline),
         }
     }
 
     pub(super) fn reads_screen(&self) -> bool {
-        self.transcripts.is_none()
+        self.grid
     }
 
     /// Whether the transcript says that the agent is at work.
@@ -221,9 +224,11 @@ impl Bridge {
                     transcripts.heard = Some(now);
                     transcripts.seen = None;
                 }
-                let mut found = Vec::new();
-                self.source.prose.read(&text, &mut found);
-                self.extracted(now, found, out);
+                if !self.source.grid {
+                    let mut found = Vec::new();
+                    self.source.prose.read(&text, &mut found);
+                    self.extracted(now, found, out);
+                }
             }
             Record::TurnOver => {
                 self.turn.open = false;

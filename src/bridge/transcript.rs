@@ -58,6 +58,8 @@ pub struct Reader {
     overlong: bool,
     lines: Seen,
     objects: Seen,
+    /// The turn that is written down has a prompt.
+    prompted: bool,
 }
 
 /// What was read last, by what it is known again by.
@@ -78,6 +80,7 @@ impl Reader {
             overlong: false,
             lines: Seen::default(),
             objects: Seen::default(),
+            prompted: false,
         }
     }
 
@@ -115,7 +118,7 @@ impl Reader {
         if counts && !self.lines.again(text) {
             match self.format {
                 Format::Claude => claude::read(text, out),
-                Format::Codex => codex::read(text, out),
+                Format::Codex => self.prompted = codex::read(text, self.prompted, out),
                 Format::Gemini => gemini::read(text, &mut self.objects, out),
             }
         }
@@ -159,3 +162,6 @@ fn texts(content: &RawValue) -> Vec<String> {
     let parts: Vec<Part> = serde_json::from_str(content).unwrap_or_default();
     parts.into_iter().filter_map(|part| part.text).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -456,10 +456,19 @@ impl Session {
         match envelope.kind {
             Kind::Deliver => self.deliver(now, envelope, json, out),
             Kind::Ack => {
-                let from = envelope.from.as_deref().unwrap_or_default();
-                self.ack(now, from, &envelope.typed(envelope.payload)?, out);
+                let ack: Ack<'_> = envelope.typed(envelope.payload)?;
+                if ack.correlation_id.is_none()
+                    || self.heard.is_new_outcome(&envelope.id, &ack.ack_id)
+                {
+                    self.ack(now, envelope.from.as_deref().unwrap_or_default(), &ack, out);
+                }
             }
-            Kind::Nack => self.nack(now, envelope.typed(envelope.payload)?, out),
+            Kind::Nack => {
+                let nack: Nack = envelope.typed(envelope.payload)?;
+                if self.heard.is_new_outcome(&envelope.id, &nack.ack_id) {
+                    self.nack(now, nack, out);
+                }
+            }
             Kind::Busy => {
                 let busy = envelope.typed(envelope.payload)?;
                 self.hold.busy(now, busy, &mut self.dice, out);

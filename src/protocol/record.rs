@@ -4,7 +4,8 @@
 //! reports how far it is. What it has when a daemon starts is an [`Image`]. What nobody holds in memory
 //! any more is asked for with a [`Query`].
 //!
-//! Agents, streams, messages and deliveries have numbers, which count up and are never used twice.
+//! Agents, streams, messages and deliveries have numbers, which count up and are never used twice. Those of
+//! answers count up from the last that is still kept.
 //! Moments are of the daemon's own clock, which goes on where the last daemon's ended: see [`Clock`].
 
 #[cfg(test)]
@@ -23,7 +24,7 @@ pub type Fingerprint = [u8; 16];
 /// Something that is to be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// An at-least-once SEND was taken. Of all changes, only this one may be refused for want of room.
+    /// An at-least-once SEND was taken. Where there is no room for it, it is refused.
     Taken(Box<Taken>),
     /// A delivery was handed out more often than its record says, or failed.
     Attempted {
@@ -65,6 +66,15 @@ pub enum Change {
     Stream(Box<StreamRecord>),
     /// A stream is over.
     StreamEnded(u64),
+    /// A sender that is away is to hear something. It may be refused for want of room, too, of which
+    /// nobody is told: the daemon has it at hand.
+    Answer(Box<AnswerRecord>),
+    /// It was written to its sender, or nobody will come for it.
+    AnswerEnded(u64),
+    /// A delivery was acknowledged, and its sender still waits for an answer.
+    Question(Box<QuestionRecord>),
+    /// Nobody waits any more for an answer to this delivery.
+    QuestionEnded(Uuid),
 }
 
 /// What taking a SEND changes.
@@ -201,6 +211,36 @@ pub struct StreamRecord {
     pub reserved: u64,
 }
 
+/// What became of a message, as its sender is to hear it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerRecord {
+    /// Its number; lower ones are heard first.
+    pub number: u64,
+    /// The sender's number.
+    pub agent: u64,
+    /// The whole frame.
+    pub frame: Arc<[u8]>,
+}
+
+/// A question whose delivery is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuestionRecord {
+    /// The DELIVER's id.
+    pub delivery: Uuid,
+    /// The number of who asked.
+    pub from: u64,
+    /// The number of who is to answer.
+    pub to: u64,
+    /// The SEND's id.
+    pub send_id: Box<str>,
+    /// What the answer is known by.
+    pub correlation_id: Box<str>,
+    /// How long it had.
+    pub timeout_ms: u64,
+    /// When that is over.
+    pub until: Moment,
+}
+
 /// The daemon's clock when something was kept last.
 ///
 /// A daemon's moments go on from there: it adds what the wall clock says has gone by since. Where that is
@@ -239,6 +279,10 @@ pub struct Image {
     pub doubles: BTreeMap<u64, DoubleRecord>,
     /// Dead letters, the last ones.
     pub dead: BTreeMap<u64, DeadRecord>,
+    /// What waits for senders that were away.
+    pub answers: BTreeMap<u64, AnswerRecord>,
+    /// Questions whose deliveries were acknowledged, by these.
+    pub questions: BTreeMap<Uuid, QuestionRecord>,
     /// The highest numbers that were ever kept.
     pub last: Numbers,
 }

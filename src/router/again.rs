@@ -5,7 +5,8 @@ use crate::protocol::record::{Change, DoubleRecord, MessageRecord, Taken};
 use std::collections::BTreeMap;
 
 impl Router {
-    /// Says what is known, and every message that was accepted and is not over. What is over is lost.
+    /// Says what is known, every message that was accepted and is not over, and what its sender waits for.
+    /// What is over is lost.
     pub(super) fn say_again(&mut self) {
         for agent in self.roster.keys() {
             self.keep_agent(agent);
@@ -28,6 +29,8 @@ impl Router {
             deliveries.sort_unstable_by_key(|key| self.messages[*key].order);
             self.keep_taken_again(number, &deliveries);
         }
+        self.say_answers_again();
+        self.say_questions_again();
     }
 
     fn keep_taken_again(&mut self, number: u64, deliveries: &[MessageKey]) {

@@ -141,6 +141,7 @@ impl Router {
     /// Whoever is left has had its moment.
     pub(super) fn stopped(&mut self) {
         self.stopping = Stopping::Done;
+        self.keep_unwritten();
         self.settle_ledger();
         let is_open = |client: &&ClientId| !matches!(self.clients[client].stage, Stage::HungUp);
         let mut left: Vec<_> = self.clients.keys().filter(is_open).copied().collect();

@@ -1,12 +1,12 @@
-//! Asking and waiting: open questions, their answers, and what a sender that is away finds on its return.
+//! Asking and waiting: open questions and their answers.
 //!
 //! A question is one delivery of a SEND with `sync`. It is open until its recipient answers, its time is
-//! over, or the delivery fails; that the delivery is acknowledged does not end it.
+//! over, or the delivery fails; that the delivery is acknowledged does not end it. Until then the store
+//! has it with the message, and after that alone.
 
 use super::{
-    AgentKey, ClientId, Frame, Output, Router,
+    AgentKey, ClientId, Router,
     alarm::Alarm,
-    client::What,
     hash::FastMap,
     message::{Message, SendId, State},
     send::Said,
@@ -15,17 +15,18 @@ use crate::protocol::{
     Moment,
     code::NackCode,
     deliver::{Shared, shared_object},
-    envelope::{Header, Kind},
+    envelope::Kind,
     frame::PREFIX,
     payload::{Ack, CORRELATION_ID_BYTES_MAX, Nack, SendMeta, Sync},
-    record::MessageRecord,
+    record::{Change, Clock, MessageRecord, QuestionRecord},
 };
-use serde::Serialize;
-use std::{collections::VecDeque, mem, sync::Arc};
 use uuid::Uuid;
 
 /// What a question counts for in memory, beside its correlation id.
 const QUESTION_BYTES: usize = 256;
+
+/// A daemon that lived for so long after the time of a question was over has said so, and kept that.
+const RUNG_MS: u64 = 10_000;
 
 /// One delivery whose sender waits for an answer.
 #[derive(Debug)]
@@ -34,12 +35,14 @@ pub(super) struct Question {
     /// As the message has it.
     by: Option<ClientId>,
     /// The connection that asked; none where that was before this daemon.
-    client: Option<ClientId>,
+    pub(super) client: Option<ClientId>,
     to: AgentKey,
     send_id: SendId,
-    correlation_id: Box<str>,
+    pub(super) correlation_id: Box<str>,
     timeout_ms: u64,
     until: Moment,
+    /// The store has it, without its message.
+    is_kept: bool,
 }
 
 impl Question {
@@ -77,33 +80,14 @@ impl Questions {
         Some(question)
     }
 
+    /// Those that the store has without their messages.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Uuid> {
+        self.by_delivery.iter().filter(|(_, question)| question.is_kept).map(|(id, _)| *id)
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.by_delivery.values().map(Question::bytes).sum()
-    }
-}
-
-/// What waits for a session to be taken up, the oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Answers {
-    frames: VecDeque<Arc<[u8]>>,
-    bytes: usize,
-}
-
-impl Answers {
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn push(&mut self, frame: Arc<[u8]>) {
-        self.bytes += frame.len();
-        self.frames.push_back(frame);
-    }
-
-    fn pop(&mut self) -> Option<Arc<[u8]>> {
-        let frame = self.frames.pop_front()?;
-        self.bytes -= frame.len();
-        Some(frame)
     }
 }
 
@@ -140,16 +124,19 @@ impl Router {
             correlation_id: sync.correlation_id.as_str().into(),
             timeout_ms,
             until: self.now.monotonic.plus(timeout_ms),
+            is_kept: false,
         };
         self.await_answer(delivery, question);
     }
 
-    /// An earlier daemon took it, and its delivery is not over. Its time goes on from when it was taken.
+    /// An earlier daemon, which lived until then, took it, and its delivery is not over. Its time goes on
+    /// from when it was taken.
     pub(super) fn restore_question(
         &mut self,
         delivery: Uuid,
         message: &MessageRecord,
         (from, to): (AgentKey, AgentKey),
+        clock: Clock,
     ) {
         // There may be very many that don't ask.
         let text = std::str::from_utf8(&message.shared).unwrap_or_default();
@@ -163,6 +150,9 @@ impl Router {
         let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
         let passed_ms = self.now.unix_ms.saturating_sub(message.unix_ms);
+        if clock.0.unix_ms.saturating_sub(message.unix_ms) > timeout_ms.saturating_add(RUNG_MS) {
+            return;
+        }
         let question = Question {
             from,
             by: None,
@@ -172,8 +162,75 @@ impl Router {
             correlation_id: sync.correlation_id.into(),
             timeout_ms,
             until: self.now.monotonic.plus(timeout_ms.saturating_sub(passed_ms)),
+            is_kept: false,
         };
         self.await_answer(delivery, question);
+    }
+
+    /// An earlier daemon kept it, since its delivery was acknowledged.
+    pub(super) fn restore_open_question(
+        &mut self,
+        record: QuestionRecord,
+        agents: &FastMap<u64, AgentKey>,
+    ) {
+        let QuestionRecord { delivery, send_id, correlation_id, timeout_ms, until, .. } = record;
+        let place = (agents.get(&record.from).copied(), agents.get(&record.to).copied());
+        let (Some(from), Some(to)) = place else {
+            self.keep(Change::QuestionEnded(delivery));
+            return;
+        };
+        // One that is asked with its message has that to go by.
+        if self.questions.by_delivery.contains_key(&delivery) {
+            self.keep(Change::QuestionEnded(delivery));
+            return;
+        }
+        let question = Question {
+            from,
+            by: None,
+            client: None,
+            to,
+            send_id: SendId::new(&send_id),
+            correlation_id,
+            timeout_ms,
+            until,
+            is_kept: true,
+        };
+        self.await_answer(delivery, question);
+    }
+
+    /// A delivery was acknowledged: what it asks is still to be answered. Guests, and connections that are
+    /// not their agents' own, end with the daemon, and so does what they ask.
+    pub(super) fn keep_question_of(&mut self, message: &Message) {
+        let Some(kept) = message.kept().filter(|_| message.by.is_none()) else { return };
+        let Some(question) = self.questions.by_delivery.get_mut(&kept.id) else { return };
+        let asker = self.roster.get(question.from);
+        question.is_kept = asker.is_some_and(|asker| !asker.is_guest());
+        if question.is_kept {
+            self.say_question(kept.id);
+        }
+    }
+
+    fn say_question(&mut self, delivery: Uuid) {
+        let question = &self.questions.by_delivery[&delivery];
+        let number = |agent| self.roster.get(agent).map(|agent| agent.number);
+        // Who is forgotten neither asks nor answers.
+        let (Some(from), Some(to)) = (number(question.from), number(question.to)) else { return };
+        self.keep(Change::Question(Box::new(QuestionRecord {
+            delivery,
+            from,
+            to,
+            send_id: question.send_id.as_str().into(),
+            correlation_id: question.correlation_id.clone(),
+            timeout_ms: question.timeout_ms,
+            until: question.until,
+        })));
+    }
+
+    /// Tells a store that lost it what is asked apart from messages.
+    pub(super) fn say_questions_again(&mut self) {
+        let mut kept: Vec<_> = self.questions.kept().collect();
+        kept.sort_unstable();
+        kept.into_iter().for_each(|delivery| self.say_question(delivery));
     }
 
     fn await_answer(&mut self, delivery: Uuid, question: Question) {
@@ -187,6 +244,9 @@ impl Router {
         let question = self.questions.remove(delivery)?;
         self.alarms.remove(question.until, Alarm::Question(delivery));
         self.memory.inside -= question.bytes();
+        if question.is_kept {
+            self.keep(Change::QuestionEnded(delivery));
+        }
         Some(question)
     }
 
@@ -288,90 +348,5 @@ impl Router {
             return Err((NackCode::Limit, why.to_owned()));
         }
         Ok(())
-    }
-}
-
-/// What a sender hears after its message was taken.
-impl Router {
-    /// A delivery failed: whoever sent it is told, and who waits for its answer waits no longer.
-    pub(super) fn report_failure(&mut self, message: &Message, code: NackCode, why: String) {
-        let question = message.kept().and_then(|kept| self.close_question(kept.id));
-        let client = question.as_ref().and_then(|question| question.client);
-        let nack = Nack {
-            to: self.roster.get(message.to).map(|agent| agent.name.to_string()),
-            correlation_id: question.map(|question| question.correlation_id.into()),
-            ..Nack::new(message.send_id.as_str(), code, why)
-        };
-        let frame = self.frame_for_sender(Kind::Nack, None, &nack);
-        self.inform((message.from, message.by), client, frame);
-    }
-
-    fn frame_for_sender(
-        &mut self,
-        kind: Kind,
-        from: Option<&str>,
-        payload: &impl Serialize,
-    ) -> Arc<[u8]> {
-        let (mut text, mut bytes) = (Uuid::encode_buffer(), Vec::new());
-        let id = self.new_id().hyphenated().encode_lower(&mut text);
-        Header { from, ..Header::new(kind, id, self.now.unix_ms) }.append(&mut bytes, payload);
-        bytes.into()
-    }
-
-    /// Gives a sender a frame: on the connection that asked for it, on the one it has now, or when its
-    /// session is taken up. A connection that isn't the agent's own has no return: nobody else would know
-    /// what this answers.
-    pub(super) fn inform(
-        &mut self,
-        (sender, by): (AgentKey, Option<ClientId>),
-        client: Option<ClientId>,
-        frame: Arc<[u8]>,
-    ) {
-        if let Some(by) = by {
-            return self.hand(by, Frame { head: Vec::new(), shared: Some(frame) }, What::Answer);
-        }
-        let here = client.filter(|client| self.seat_of(*client).is_some());
-        let Some(agent) = self.roster.get(sender) else { return };
-        match here.or(agent.client) {
-            Some(client) => self.hand_lasting(client, frame),
-            None => self.keep_for_return(sender, frame),
-        }
-    }
-
-    fn hand_lasting(&mut self, client: ClientId, frame: Arc<[u8]>) {
-        let whole = Frame { head: Vec::new(), shared: Some(frame.clone()) };
-        self.hand(client, whole, What::Lasting(frame));
-    }
-
-    /// Beyond the bounds, the oldest are dropped, and the log says so.
-    fn keep_for_return(&mut self, sender: AgentKey, frame: Arc<[u8]>) {
-        self.make_room(frame.len());
-        let agent = &mut self.roster[sender];
-        let Some(session) = agent.session.as_deref_mut() else { return };
-        self.memory.inside += frame.len();
-        session.answers.push(frame);
-        let (most, mut dropped) = (self.limits.waiting_answers_bytes_max, 0);
-        while (session.answers.frames.len() > 1 && session.answers.bytes() > most)
-            || self.memory.total() + self.subscriptions.bytes() > self.limits.memory_bytes_max
-        {
-            let Some(oldest) = session.answers.pop() else { break };
-            self.memory.inside -= oldest.len();
-            dropped += 1;
-        }
-        if dropped > 0 {
-            let name = &agent.name;
-            let line = format!("{name} is away: {dropped} of the answers that wait for it dropped");
-            self.out.push(Output::Log(line));
-        }
-    }
-
-    /// A session is taken up: what waited for that goes out.
-    pub(super) fn hand_answers(&mut self, client: ClientId, agent: AgentKey) {
-        let Some(session) = self.roster[agent].session.as_deref_mut() else { return };
-        let answers = mem::take(&mut session.answers);
-        self.memory.inside -= answers.bytes();
-        for frame in answers.frames {
-            self.hand_lasting(client, frame);
-        }
     }
 }

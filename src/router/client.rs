@@ -3,9 +3,10 @@
 use super::{
     AgentKey, ClientId, MessageKey,
     message::{SendId, Speaker},
+    outcome::Outcome,
 };
 use crate::protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, record::Hash};
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// One connection.
 #[derive(Debug)]
@@ -132,8 +133,8 @@ pub(super) struct Handed {
 pub(super) enum What {
     /// An answer.
     Answer,
-    /// One that is still owed if it never is written: its whole frame.
-    Lasting(Arc<[u8]>),
+    /// What became of a message: it is still owed if it never is written.
+    Outcome(Outcome),
     /// A tapper's copy, or a message that comes again.
     Copy,
     /// An at-most-once message.
@@ -152,7 +153,7 @@ pub(super) enum What {
 impl What {
     /// It counts as an answer, not against a queue.
     pub(super) const fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer | Self::Lasting(_))
+        matches!(self, Self::Answer | Self::Outcome(_))
     }
 }
 
@@ -206,12 +207,11 @@ impl Window {
 
     const fn line(&mut self, what: &What) -> &mut usize {
         match what {
-            What::Answer | What::Lasting(_) => &mut self.answers,
+            What::Answer | What::Outcome(_) => &mut self.answers,
             What::Copy | What::Once { .. } | What::Kept(_) => &mut self.deliveries,
         }
     }
 
-    #[cfg(test)]
     pub(super) fn frames(&self) -> impl Iterator<Item = &Handed> {
         self.frames.iter()
     }

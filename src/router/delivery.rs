@@ -161,6 +161,9 @@ impl Router {
         }
         if let Body::Kept(kept) = &message.body {
             self.deliveries.remove(&kept.id);
+            if let Some(reported) = &kept.reported {
+                self.reports.keep(kept.id, message.to, (**reported).clone());
+            }
             if matches!(kept.state, State::OnWay { .. }) {
                 self.roster[message.to].outbox.in_flight -= 1;
             }
@@ -190,6 +193,7 @@ impl Router {
         for key in over {
             if let Some(message) = self.end(key, Ending::Acknowledged) {
                 self.counts.acknowledged += 1;
+                self.keep_question_of(&message);
                 self.put_by(message);
             }
         }

@@ -47,6 +47,8 @@ pub(super) struct Ledger {
     subscribing: usize,
     /// The last numbers that were given.
     pub(super) last: Numbers,
+    /// The last number of what waits for a sender.
+    pub(super) last_answer: u64,
 }
 
 impl Ledger {

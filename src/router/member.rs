@@ -209,7 +209,11 @@ impl Router {
     /// A frame was written as a whole.
     fn left(&mut self, id: ClientId, agent: Option<AgentKey>, handed: Handed) {
         match handed.what {
-            What::Answer | What::Lasting(_) => self.memory.inside -= handed.bytes,
+            What::Answer => self.memory.inside -= handed.bytes,
+            What::Outcome(outcome) => {
+                self.memory.inside -= handed.bytes;
+                self.outcome_is_over(&outcome);
+            }
             What::Copy => {}
             What::Once { from, .. } => self.release(agent, from, handed.bytes),
             // Of a connection that is being closed it may be on the way to the next one already.
@@ -244,10 +248,10 @@ impl Router {
         while let Some(handed) = client.window.next_lost() {
             match handed.what {
                 What::Answer => self.memory.inside -= handed.bytes,
-                What::Lasting(frame) => {
+                What::Outcome(outcome) => {
                     self.memory.inside -= handed.bytes;
                     if let Some(agent) = client.agent {
-                        self.inform((agent, None), None, frame);
+                        self.inform_again(agent, outcome);
                     }
                 }
                 What::Copy | What::Kept(_) => {}

@@ -148,11 +148,14 @@ impl Router {
     }
 
     fn may_report(&self, client: ClientId, report: &ReportRequest) -> Result<(), Refusal> {
-        let Some(key) = Uuid::try_parse(&report.id).ok().and_then(|id| self.deliveries.get(&id))
-        else {
+        let recipient = |id| {
+            let open = self.deliveries.get(&id).map(|key| self.messages[*key].to);
+            open.or_else(|| self.reports.recipient(id))
+        };
+        let Some(to) = Uuid::try_parse(&report.id).ok().and_then(recipient) else {
             return Err(not_found(&report.id));
         };
-        let to = self.roster.get(self.messages[*key].to);
+        let to = self.roster.get(to);
         if to.is_some_and(|agent| agent.client == Some(client)) {
             return Ok(());
         }
@@ -229,12 +232,15 @@ impl Router {
             why: why.map(Into::into),
             at: self.now.unix_ms,
         };
-        let key = Uuid::try_parse(&asked.id).ok().and_then(|id| self.deliveries.get(&id));
-        let message = key.and_then(|key| self.messages.get_mut(*key));
-        let Some(kept) = message.and_then(Message::kept_mut) else {
+        let Ok(id) = Uuid::try_parse(&asked.id) else { return Err(not_found(&asked.id)) };
+        let message = self.deliveries.get(&id).and_then(|key| self.messages.get_mut(*key));
+        if let Some(kept) = message.and_then(Message::kept_mut) {
+            kept.reported = Some(Box::new(reported));
+        } else if let Some(to) = self.reports.recipient(id) {
+            self.reports.keep(id, to, reported);
+        } else {
             return Err(not_found(&asked.id));
-        };
-        kept.reported = Some(Box::new(reported));
+        }
         Ok(())
     }
 

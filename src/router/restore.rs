@@ -5,10 +5,10 @@ use super::sim::Canary;
 use super::{
     AgentKey, Output, Router, StreamKey,
     alarm::Alarm,
-    asking::Answers,
     doubles::{Content, Standing},
     hash::FastMap,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
+    outcome::Answers,
     replay::Replay,
     session::Session,
 };
@@ -16,7 +16,7 @@ use crate::protocol::{
     Now,
     code::NackCode,
     record::{
-        AgentRecord, Change, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
+        AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
         SessionRecord, StreamRecord,
     },
     topic::Pattern,
@@ -32,6 +32,8 @@ const RELAY_SEQS_PER_MS: u64 = 1_024;
 /// Who and what the records' numbers mean now.
 #[derive(Default)]
 struct Places {
+    /// When something was kept last.
+    clock: Clock,
     agents: FastMap<u64, AgentKey>,
     /// Those who were here when the daemon ended: they may have heard what is open.
     here: HashSet<u64>,
@@ -61,7 +63,7 @@ impl Router {
         if image.last.agent > 0 {
             self.relay_seq_base = now.monotonic.0 * RELAY_SEQS_PER_MS;
         }
-        let mut places = Places::default();
+        let mut places = Places { clock: image.clock, ..Places::default() };
         for (_, record) in image.agents {
             let number = record.number;
             if record.forget_at.is_none() {
@@ -88,6 +90,19 @@ impl Router {
                 continue;
             }
             self.restore_double(&record, &places);
+        }
+        for (_, record) in image.questions {
+            self.restore_open_question(record, &places.agents);
+        }
+        // Last, since they make room for all else.
+        for (_, record) in image.answers {
+            #[cfg(test)]
+            if self.has(Canary::ForgottenAnswers) {
+                self.keep(Change::AnswerEnded(record.number));
+                continue;
+            }
+            let sender = places.agents.get(&record.agent).copied();
+            self.restore_answer(sender, record);
         }
         for (number, dead) in image.dead {
             self.dead.add(dead.id, number, dead.to);
@@ -220,7 +235,7 @@ impl Router {
         });
         self.alarms.set(record.expires, Alarm::Message(key));
         self.deliveries.insert(record.id, key);
-        self.restore_question(record.id, message, (from, to));
+        self.restore_question(record.id, message, (from, to), places.clock);
         self.streams[stream].wait(record.seq, key);
         self.roster[to].outbox.charge(from, bytes);
         self.memory.inside += bytes;

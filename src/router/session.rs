@@ -1,6 +1,6 @@
 //! What of an agent outlives its connection: its session, and the token that takes it up again.
 
-use super::{AgentKey, Output, Router, alarm::Alarm, asking::Answers, replay::Replay};
+use super::{AgentKey, Output, Router, alarm::Alarm, outcome::Answers, replay::Replay};
 use crate::protocol::{
     Moment,
     payload::Capabilities,
@@ -163,8 +163,8 @@ impl Router {
     pub(super) fn drop_session(&mut self, agent: AgentKey) -> bool {
         self.drop_replay(agent);
         self.drop_once(agent);
+        self.drop_answers(agent);
         let Some(session) = self.roster[agent].session.take() else { return false };
-        self.memory.inside -= session.answers.bytes();
         if let Some(at) = session.expires {
             self.alarms.remove(at, Alarm::Session(agent));
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::protocol::{
     Now,
-    record::{Change, Clock, Filter, Found, Image, Numbers, Query},
+    record::{AnswerRecord, Change, Clock, Filter, Found, Image, Numbers, Query, Taken},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
@@ -66,7 +66,10 @@ struct Failing {
 #[derive(Debug, Default)]
 struct Group {
     changes: Vec<Change>,
+    /// Room that its messages take.
     bytes: usize,
+    /// Room that its answers take.
+    answer_bytes: usize,
 }
 
 impl Committer {
@@ -190,6 +193,9 @@ impl Committer {
     fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
         let mut room = if self.failing.is_some() { self.recover(report) } else { Ok(()) };
         room = room.and_then(|()| self.room_for(&group, report));
+        if let Err(why) = self.refuse_answers(&mut group, report) {
+            room = Err(why);
+        }
         if self.failing.is_some() {
             self.owe(group);
             return room;
@@ -230,6 +236,21 @@ impl Committer {
             self.full = full;
         }
         room
+    }
+
+    /// Where there is no room for answers, only the daemon has them.
+    fn refuse_answers(&mut self, group: &mut Group, report: Reporter<'_>) -> Result<(), String> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        if group.answer_bytes == 0 {
+            return Ok(());
+        }
+        let bytes = group.bytes + group.answer_bytes;
+        match self.sweep.make_room_for_answers(connection, &self.settings, bytes) {
+            Ok(true) => {}
+            Ok(false) => group.changes.retain(|change| !matches!(change, Change::Answer(_))),
+            Err(trouble) => return Err(self.fail(&trouble, report)),
+        }
+        Ok(())
     }
 
     /// Writes changes, all or none; with what is owed, if that is to be settled. What failed may be on
@@ -338,6 +359,10 @@ impl Committer {
         self.sweep.restart(&connection)?;
         // What is owed needs room, and nothing is swept before it has it.
         self.sweep.make_room(&mut connection, &self.settings, 0)?;
+        let bytes = self.owed.answer_bytes();
+        if !self.sweep.make_room_for_answers(&mut connection, &self.settings, bytes)? {
+            self.owed.refuse_answers();
+        }
         self.connection = Some(connection);
         Ok(())
     }
@@ -393,7 +418,13 @@ impl Committer {
 
 impl Group {
     fn add(&mut self, changes: Vec<Change>) {
-        self.bytes += changes.iter().map(bytes_of).sum::<usize>();
+        for change in &changes {
+            match change {
+                Change::Taken(taken) => self.bytes += bytes_of(taken),
+                Change::Answer(answer) => self.answer_bytes += bytes_of_answer(answer),
+                _ => {}
+            }
+        }
         if self.changes.is_empty() {
             self.changes = changes;
         } else {
@@ -402,13 +433,18 @@ impl Group {
     }
 
     const fn is_full(&self) -> bool {
-        self.changes.len() >= GROUP_CHANGES_MAX || self.bytes >= GROUP_BYTES_MAX
+        let bytes = self.bytes + self.answer_bytes;
+        self.changes.len() >= GROUP_CHANGES_MAX || bytes >= GROUP_BYTES_MAX
     }
 }
 
-/// Room on the disk that a change takes for good, about.
-fn bytes_of(change: &Change) -> usize {
-    let Change::Taken(taken) = change else { return 0 };
+/// Room on the disk that an answer takes, about.
+pub(super) fn bytes_of_answer(answer: &AnswerRecord) -> usize {
+    100 + answer.frame.len()
+}
+
+/// Room on the disk that a SEND takes for good, about.
+fn bytes_of(taken: &Taken) -> usize {
     let names = taken.message.session.len() + taken.message.send_id.len();
     300 + names + taken.message.shared.len() + 150 * taken.deliveries.len()
 }
@@ -425,8 +461,9 @@ fn begin(
         let path = path.display();
         remarks.push(format!("{path} was of an older version, and is copied to {copy}"));
     }
-    let Read { image, remark } = image::read(&mut connection, settings.dead_max, now_unix_ms)?;
-    remarks.extend(remark);
+    let Read { image, remarks: found } =
+        image::read(&mut connection, settings.dead_max, now_unix_ms)?;
+    remarks.extend(found);
     Ok((connection, image))
 }
 

@@ -7,7 +7,9 @@ use super::{
 use crate::protocol::{
     Moment, Now,
     code::NackCode,
-    record::{Clock, DeadRecord, Ending, Image, MessageRecord, Numbers},
+    record::{
+        AnswerRecord, Clock, DeadRecord, Ending, Image, MessageRecord, Numbers, QuestionRecord,
+    },
 };
 use rusqlite::{Connection, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,11 +23,12 @@ const NUMBER_MAX: u64 = 1 << 62;
 pub(super) struct Read {
     /// For the daemon.
     pub(super) image: Image,
-    /// Messages that were not what had been written, if any.
-    pub(super) remark: Option<String>,
+    /// What was not as it had been written, if anything.
+    pub(super) remarks: Vec<String>,
 }
 
-/// Reads everything that is open. What waits with a damaged message becomes a dead letter.
+/// Reads everything that is open. What waits with a damaged message becomes a dead letter, a damaged answer
+/// is dropped.
 pub(super) fn read(
     connection: &mut Connection,
     dead_max: usize,
@@ -42,9 +45,12 @@ pub(super) fn read(
     let open = table(connection, &open, |row| Ok(row::delivery(row)?.0), |it| it.number)?;
     image.deliveries = open;
     image.messages = messages(connection, &image)?;
-    let remark = bury(connection, &mut image, now_unix_ms)?;
+    image.questions = questions(connection)?;
+    let buried = bury(connection, &mut image, now_unix_ms)?;
+    let (answers, dropped) = answers(connection)?;
+    image.answers = answers;
     image.dead = dead(connection, dead_max)?;
-    Ok(Read { image, remark })
+    Ok(Read { image, remarks: [buried, dropped].into_iter().flatten().collect() })
 }
 
 /// The clock, and the highest numbers.
@@ -149,6 +155,42 @@ fn bury(
     transaction.commit()?;
     let count = damaged.len();
     Ok(Some(format!("{count} deliveries with damaged messages are dead letters now")))
+}
+
+/// What waits for senders, as far as it is whole. Whatever else stands there is taken out.
+fn answers(
+    connection: &mut Connection,
+) -> Result<(BTreeMap<u64, AnswerRecord>, Option<String>), Trouble> {
+    let transaction = connection.transaction()?;
+    let (mut whole, mut damaged) = (Vec::new(), Vec::new());
+    {
+        let mut statement = transaction.prepare(&format!("SELECT {} FROM answer", row::ANSWER))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            match row::answer(row)?.filter(|it| it.number <= NUMBER_MAX / 2) {
+                Some(answer) => whole.push((answer.number, answer)),
+                None => damaged.push(row.get::<_, i64>(0)?),
+            }
+        }
+    }
+    for number in &damaged {
+        transaction.execute("DELETE FROM answer WHERE number = ?", [number])?;
+    }
+    transaction.commit()?;
+    let count = damaged.len();
+    let remark = format!("{count} damaged answers to senders that were away are dropped");
+    Ok((whole.into_iter().collect(), (count > 0).then_some(remark)))
+}
+
+fn questions(connection: &Connection) -> Result<BTreeMap<Uuid, QuestionRecord>, Trouble> {
+    let mut statement = connection.prepare(&format!("SELECT {} FROM question", row::QUESTION))?;
+    let mut rows = statement.query([])?;
+    let mut questions = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let question = row::question(row)?;
+        questions.insert(question.delivery, question);
+    }
+    Ok(questions)
 }
 
 /// The last dead letters.

@@ -1,10 +1,14 @@
 //! Changes that could not be written and can't be refused: the last word on each thing, until it can.
 
+use super::commit::bytes_of_answer;
 use crate::protocol::{
     Moment,
-    record::{AgentRecord, Change, Ending, SessionRecord, StreamRecord},
+    record::{
+        AgentRecord, AnswerRecord, Change, Ending, QuestionRecord, SessionRecord, StreamRecord,
+    },
 };
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// What is owed to the disk. There is no more of it than there are things.
 #[derive(Debug, Default)]
@@ -14,6 +18,9 @@ pub(super) struct Owed {
     agents: BTreeMap<u64, Option<Box<AgentRecord>>>,
     sessions: BTreeMap<u64, Option<Box<SessionRecord>>>,
     streams: BTreeMap<u64, Option<Box<StreamRecord>>>,
+    /// Of deliveries that were taken before the disk failed: so there are no more of these than of those.
+    answers: BTreeMap<u64, Option<Box<AnswerRecord>>>,
+    questions: BTreeMap<Uuid, Option<Box<QuestionRecord>>>,
 }
 
 /// Each overrules what stands before it.
@@ -58,6 +65,18 @@ impl Owed {
             Change::StreamEnded(stream) => {
                 self.streams.insert(stream, None);
             }
+            Change::Answer(answer) => {
+                self.answers.insert(answer.number, Some(answer));
+            }
+            Change::AnswerEnded(answer) => {
+                self.answers.insert(answer, None);
+            }
+            Change::Question(question) => {
+                self.questions.insert(question.delivery, Some(question));
+            }
+            Change::QuestionEnded(delivery) => {
+                self.questions.insert(delivery, None);
+            }
         }
     }
 
@@ -73,7 +92,24 @@ impl Owed {
             stream.clone().map_or(Change::StreamEnded(*number), Change::Stream)
         });
         let deliveries = self.deliveries.iter().flat_map(|(number, owed)| owed.changes(*number));
-        agents.chain(sessions).chain(streams).chain(deliveries)
+        let answers = self.answers.iter().map(|(number, answer)| {
+            answer.clone().map_or(Change::AnswerEnded(*number), Change::Answer)
+        });
+        let questions = self.questions.iter().map(|(delivery, question)| {
+            question.clone().map_or(Change::QuestionEnded(*delivery), Change::Question)
+        });
+        let about_messages = deliveries.chain(answers).chain(questions);
+        agents.chain(sessions).chain(streams).chain(about_messages)
+    }
+
+    /// Room that the answers of it take.
+    pub(super) fn answer_bytes(&self) -> usize {
+        self.answers.values().flatten().map(|answer| bytes_of_answer(answer)).sum()
+    }
+
+    /// There is no room for them.
+    pub(super) fn refuse_answers(&mut self) {
+        self.answers.retain(|_, answer| answer.is_none());
     }
 
     fn delivery(&mut self, number: u64) -> &mut DeliveryOwed {

@@ -8,8 +8,8 @@ use crate::protocol::{
     name::{NAME_BYTES_MAX, Name},
     payload::Capabilities,
     record::{
-        AgentRecord, DeliveryRecord, DoubleRecord, Ending, MessageRecord, SessionRecord,
-        StreamRecord,
+        AgentRecord, AnswerRecord, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
+        QuestionRecord, SessionRecord, StreamRecord,
     },
 };
 use rusqlite::Row;
@@ -26,6 +26,9 @@ pub(super) const AGENT: &str = "number, name, since_unix_ms, forget_at";
 pub(super) const SESSION: &str = "agent, id, token, spent, expires, ack, resume, max_inflight, \
                                   supports_topics, subscriptions";
 pub(super) const STREAM: &str = "number, sender, recipient, topic, reserved";
+pub(super) const ANSWER: &str = "number, agent, checksum, frame";
+pub(super) const QUESTION: &str =
+    "delivery, sender, recipient, send_id, correlation_id, timeout_ms, until";
 
 /// A delivery's `ending`.
 pub(super) const OPEN: i64 = 0;
@@ -174,6 +177,39 @@ pub(super) fn stream(row: &Row<'_>) -> Result<StreamRecord, Trouble> {
         to: number(row, 2)?,
         topic: topic.map(Into::into),
         reserved: place(row, 4)?,
+    })
+}
+
+/// Over all of an answer.
+pub(super) fn checksum_of_answer(answer: &AnswerRecord) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for number in [answer.number, answer.agent] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.update(&answer.frame);
+    hasher.finalize()
+}
+
+/// An answer; none if it is not what was written.
+pub(super) fn answer(row: &Row<'_>) -> Result<Option<AnswerRecord>, Trouble> {
+    let answer = AnswerRecord {
+        number: number(row, 0)?,
+        agent: number(row, 1)?,
+        frame: blob(row, 3)?.into(),
+    };
+    let whole = row.get::<_, i64>(2)? == i64::from(checksum_of_answer(&answer));
+    Ok(whole.then_some(answer))
+}
+
+pub(super) fn question(row: &Row<'_>) -> Result<QuestionRecord, Trouble> {
+    Ok(QuestionRecord {
+        delivery: Uuid::from_bytes(bytes(row, 0)?),
+        from: number(row, 1)?,
+        to: number(row, 2)?,
+        send_id: text(row, 3)?.into(),
+        correlation_id: text(row, 4)?.into(),
+        timeout_ms: number(row, 5)?,
+        until: Moment(number(row, 6)?),
     })
 }
 

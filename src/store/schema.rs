@@ -11,31 +11,47 @@ const APPLICATION_ID: i32 = 0x4167_5265;
 pub(super) struct Schema {
     /// Its version, from 1.
     pub(super) version: u32,
-    /// Makes the tables in an empty file.
+    /// Makes the tables of version 1 in an empty file.
     pub(super) create: &'static str,
     /// Their names.
     pub(super) tables: &'static [&'static str],
-    /// Step `n` turns version `n + 1` into the next.
+    /// Step `n` turns version `n + 1` into the next, in a new file as in an old one.
     pub(super) steps: &'static [&'static str],
 }
 
 /// What this program reads and writes.
 pub(super) const CURRENT: Schema = Schema {
-    version: 1,
+    version: 2,
     create: CREATE,
     tables: &[
-        "agent", "delivery", "double", "history", "message", "meta", "session", "stream", "words",
+        "agent", "answer", "delivery", "double", "history", "message", "meta", "question",
+        "session", "stream", "words",
     ],
-    steps: &[],
+    steps: &[ANSWERS],
 };
 
+/// Version 2: what waits for a sender, and what is asked by a delivery that is over.
+pub(super) const ANSWERS: &str = "
+CREATE TABLE answer (
+    number INTEGER PRIMARY KEY, agent INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    frame BLOB NOT NULL
+) STRICT;
+CREATE TABLE question (
+    delivery BLOB PRIMARY KEY, sender INTEGER NOT NULL, recipient INTEGER NOT NULL,
+    send_id TEXT NOT NULL, correlation_id TEXT NOT NULL, timeout_ms INTEGER NOT NULL,
+    until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// Version 1.
+///
 /// The send path appends to `message`, `delivery` and `double`, so that these have no indices. What is
 /// over moves to `history` in pauses.
 ///
 /// A delivery's row keeps its length when it is acknowledged: `ended_ms` has its place from the start,
 /// and 0 and 1 take equal room. `hot` and `cold` count the rows of `delivery` and of `history` that need
 /// a message.
-const CREATE: &str = "
+pub(super) const CREATE: &str = "
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     monotonic INTEGER NOT NULL, unix_ms INTEGER NOT NULL,
@@ -147,18 +163,22 @@ fn make(connection: &mut Connection, schema: &Schema) -> Result<(), Trouble> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(schema.create)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", schema.version)?;
+    step(&transaction, 1, schema)?;
     Ok(transaction.commit()?)
 }
 
 /// All steps or none.
 fn migrate(connection: &mut Connection, found: u32, schema: &Schema) -> Result<(), Trouble> {
     let transaction = connection.transaction()?;
-    for step in schema.steps.iter().skip(found as usize - 1) {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", schema.version)?;
+    step(&transaction, found, schema)?;
     Ok(transaction.commit()?)
+}
+
+fn step(connection: &Connection, found: u32, schema: &Schema) -> Result<(), Trouble> {
+    for step in schema.steps.iter().skip(found as usize - 1) {
+        connection.execute_batch(step)?;
+    }
+    Ok(connection.pragma_update(None, "user_version", schema.version)?)
 }
 
 fn check(connection: &Connection, schema: &Schema) -> Result<(), Trouble> {

@@ -185,8 +185,27 @@ impl Sweep {
         settings: &Settings,
         bytes: usize,
     ) -> Result<bool, Trouble> {
+        self.make_room_before(connection, settings, bytes, reserve(settings))
+    }
+
+    /// The same for answers, which are still taken where messages are not.
+    pub(super) fn make_room_for_answers(
+        &mut self,
+        connection: &mut Connection,
+        settings: &Settings,
+        bytes: usize,
+    ) -> Result<bool, Trouble> {
+        self.make_room_before(connection, settings, bytes, reserve(settings) / 2)
+    }
+
+    fn make_room_before(
+        &mut self,
+        connection: &mut Connection,
+        settings: &Settings,
+        bytes: usize,
+        reserve: u64,
+    ) -> Result<bool, Trouble> {
         let pages = settings.bytes_max / PAGE_BYTES;
-        let reserve = (pages / 16).clamp(32, 4_096);
         // Pages are not filled to the brim.
         let needed = bytes as u64 * 5 / 4 / PAGE_BYTES + 8;
         loop {
@@ -367,6 +386,11 @@ impl Sweep {
         transaction.commit()?;
         Ok(true)
     }
+}
+
+/// Pages that no message gets.
+fn reserve(settings: &Settings) -> u64 {
+    (settings.bytes_max / PAGE_BYTES / 16).clamp(32, 4_096)
 }
 
 /// Puts a message's words into the index.

@@ -39,7 +39,7 @@ fn a_store_is_open_in_one_process_only() {
 
 impl World {
     fn some(&mut self, count: u64) -> Vec<Change> {
-        (0..count).map(|n| self.change((n * 7 % 12) as u8, n * n + n / 3)).collect()
+        (0..count).map(|n| self.change((n * 9 % 14) as u8, n * n + n / 3)).collect()
     }
 }
 
@@ -91,5 +91,6 @@ proptest! {
         let row = rows.next().unwrap().unwrap();
         let _ = (row::message(row).is_ok(), row::delivery(row).is_ok(), row::double(row).is_ok());
         let _ = (row::agent(row).is_ok(), row::session(row).is_ok(), row::stream(row).is_ok());
+        let _ = (row::answer(row).is_ok(), row::question(row).is_ok());
     }
 }

@@ -5,8 +5,8 @@ use super::{
     sweep,
 };
 use crate::protocol::record::{
-    AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, MessageRecord, Numbers,
-    SessionRecord, StreamRecord, Taken,
+    AgentRecord, AnswerRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
+    Numbers, QuestionRecord, SessionRecord, StreamRecord, Taken,
 };
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, params};
 use std::collections::BTreeMap;
@@ -96,6 +96,14 @@ impl<'c> Writer<'c> {
             Change::Stream(stream) => self.stream(stream),
             Change::StreamEnded(stream) => {
                 self.run("DELETE FROM stream WHERE number = ?", [signed(*stream)])
+            }
+            Change::Answer(answer) => self.answer(answer),
+            Change::AnswerEnded(answer) => {
+                self.run("DELETE FROM answer WHERE number = ?", [signed(*answer)])
+            }
+            Change::Question(question) => self.question(question),
+            Change::QuestionEnded(delivery) => {
+                self.run("DELETE FROM question WHERE delivery = ?", [delivery.as_bytes()])
             }
         }
     }
@@ -285,6 +293,33 @@ impl<'c> Writer<'c> {
                 signed(stream.to),
                 stream.topic.as_deref(),
                 signed(stream.reserved)
+            ],
+        )
+    }
+
+    fn answer(&self, answer: &AnswerRecord) -> Result<()> {
+        self.run(
+            "INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?)",
+            params![
+                signed(answer.number),
+                signed(answer.agent),
+                row::checksum_of_answer(answer),
+                &*answer.frame
+            ],
+        )
+    }
+
+    fn question(&self, question: &QuestionRecord) -> Result<()> {
+        self.run(
+            "INSERT OR REPLACE INTO question VALUES (?, ?, ?, ?, ?, ?, ?)",
+            params![
+                question.delivery.as_bytes(),
+                signed(question.from),
+                signed(question.to),
+                &*question.send_id,
+                &*question.correlation_id,
+                signed(question.timeout_ms),
+                signed(question.until.0)
             ],
         )
     }

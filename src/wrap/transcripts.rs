@@ -101,6 +101,7 @@ struct Search {
     /// Where the command runs.
     directory: PathBuf,
     started: SystemTime,
+    started_ms: u64,
     since: String,
     followed: Vec<Followed>,
     /// Files that were looked at and are of other directories.
@@ -124,13 +125,15 @@ struct Unheard;
 impl Search {
     fn new(format: Format, pid: u32) -> io::Result<Self> {
         let directory = env::current_dir().and_then(fs::canonicalize)?;
+        let started_ms = clock::unix_ms();
         Ok(Self {
             format,
             pid,
             home: home(format)?,
             directory,
             started: SystemTime::now(),
-            since: calendar::utc(clock::unix_ms()),
+            started_ms,
+            since: calendar::utc(started_ms),
             followed: Vec::new(),
             foreign: Vec::new(),
             searched_ms: None,
@@ -172,14 +175,12 @@ impl Search {
 
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
         let known = match self.format {
-            Format::Claude => Some(self.claude_lists()),
+            Format::Claude => self.claude_lists(),
             Format::Codex => self.codex_has_open(),
-            Format::Gemini => None,
+            Format::Gemini => Vec::new(),
         };
-        let (paths, is_own) = match known {
-            Some(paths) => (paths, true),
-            None => (self.candidates(), false),
-        };
+        let is_own = !known.is_empty();
+        let paths = if is_own { known } else { self.candidates() };
         paths.into_iter().try_for_each(|path| self.add(path, is_own, teller))
     }
 
@@ -204,10 +205,15 @@ impl Search {
         #[serde(rename_all = "camelCase")]
         struct Process {
             session_id: String,
+            started_at: u64,
         }
         let session = |pid: u32| {
             let path = self.home.join("sessions").join(format!("{pid}.json"));
             let process: Process = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            // A process that was killed leaves its file, and another may have its number now.
+            if process.started_at < self.started_ms {
+                return None;
+            }
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             process.session_id.chars().all(is_plain).then(|| process.session_id + ".jsonl")
         };
@@ -221,11 +227,10 @@ impl Search {
         paths.filter(|path| path.is_file()).collect()
     }
 
-    /// Codex has its file open, which not every system tells.
-    fn codex_has_open(&self) -> Option<Vec<PathBuf>> {
-        process::open_files(self.pid)?;
+    /// Codex has its file open, but where a daemon of its own writes it; and not every system tells.
+    fn codex_has_open(&self) -> Vec<PathBuf> {
         let all = process::family(self.pid).into_iter().filter_map(process::open_files).flatten();
-        Some(all.filter(|path| path.starts_with(&self.home) && is_transcript(path)).collect())
+        all.filter(|path| path.starts_with(&self.home) && is_transcript(path)).collect()
     }
 
     /// Files of this directory that go on since the command began.

@@ -1,13 +1,9 @@
 //! Which version of a program a command runs, without running it: its package says so.
 
 use crate::bridge::recipe::Version;
+use platform::process::find_program;
 use serde::Deserialize;
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, fs, path::Path};
 
 /// Directories above the program that are looked at.
 const DIRECTORIES_MAX: usize = 4;
@@ -18,29 +14,10 @@ const PACKAGE_BYTES_MAX: u64 = 1 << 20;
 /// The version of the program that a command starts, where its package says it, or the directory that it
 /// lies in.
 pub(super) fn version_of(command: &OsStr) -> Option<Version> {
-    let program = fs::canonicalize(find(command)?).ok()?;
+    let program = fs::canonicalize(find_program(command)?).ok()?;
     let above = || program.ancestors().take(DIRECTORIES_MAX + 1);
     let named = above().filter_map(|path| version_in_name(path.file_name()?.to_str()?)).next();
     above().skip(1).find_map(packaged).or(named)
-}
-
-/// The file that a shell would run.
-fn find(command: &OsStr) -> Option<PathBuf> {
-    let command = Path::new(command);
-    if command.components().count() > 1 {
-        return Some(command.to_owned());
-    }
-    let ends: &[&str] =
-        if env::consts::OS == "windows" { &[".exe", ".cmd", ".bat", ""] } else { &[""] };
-    let path = env::var_os("PATH")?;
-    let mut all = env::split_paths(&path).flat_map(|directory| {
-        ends.iter().map(move |end| {
-            let mut name = OsString::from(command);
-            name.push(end);
-            directory.join(name)
-        })
-    });
-    all.find(|file| file.is_file())
 }
 
 /// `2.1.197`, as installers name directories.
@@ -64,7 +41,7 @@ fn packaged(directory: &Path) -> Option<Version> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process;
+    use std::{env, process};
 
     #[test]
     fn a_package_says_its_version_and_so_may_a_directory() {

@@ -6,9 +6,23 @@ use crate::{
     sandbox::{Sandbox, until},
     terminal::Terminal,
 };
-use agent_relay::client::{Client, ClientError, Delivery, Event, Outgoing, Settings};
+use agent_relay::{
+    client::{Client, ClientError, Delivery, Event, Outgoing, Settings},
+    link::Connection,
+    protocol::frame::FRAME_BYTES_MAX,
+};
+use platform::transport::Stream;
 use serde_json::{Value, json, value::RawValue};
-use std::{process::Output, thread, time::Duration};
+use std::{
+    io,
+    process::Output,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 const DONE: i32 = 0;
 const USAGE: i32 = 2;
@@ -161,4 +175,115 @@ fn a_wrapped_agents_first_reply_is_the_answer_and_the_next_a_message() {
     assert_eq!(message["payload"]["body"], "again", "the first answer counts");
     assert!(message["payload_meta"]["replyTo"].is_string(), "{message}");
     bob.acknowledge(&message);
+}
+
+/// Joins with the token of an earlier WELCOME; gives back this one.
+fn back(raw: &mut Raw, name: &str, welcome: &Value) -> Value {
+    let session = json!({"resume_token": welcome["resume_token"]});
+    raw.say(&json!({
+        "v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": name, "session": session},
+    }));
+    let again = raw.expect("WELCOME")["payload"].take();
+    assert_eq!(again["session_id"], welcome["session_id"]);
+    again
+}
+
+/// Waits until the daemon's store knows this of a message; what was said before it is kept by then.
+fn await_state(sandbox: &Sandbox, id: &Value, state: &str) {
+    let mut operator = sandbox.operator();
+    until(state, || {
+        let found = operator.ask("message", &json!({"id": id}));
+        found["messages"][0]["state"] == state
+    });
+}
+
+#[test]
+fn what_became_of_its_messages_waits_for_a_sender_over_the_daemons_deaths() {
+    let mut sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
+    let mut welcome = ann.hello("Ann");
+    let asked = json!({"sync": {"correlationId": "c", "timeoutMs": 3_600_000, "blocking": true}});
+    let asked = json!(ann.send("Bob", "Which port?", asked));
+    let hurry = json!({"requires_ack": true, "ttl_ms": 4_000});
+    let hurry = json!(ann.send("Bob", "in a hurry", hurry));
+    for _ in 0..2 {
+        assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
+    }
+    ann.hang_up();
+    ann.expect_end();
+    let deliver = bob.expect("DELIVER");
+    bob.acknowledge(&deliver);
+    await_state(&sandbox, &asked, "acknowledged");
+    // It is acknowledged, and its question stands, also with another daemon.
+    sandbox.kill();
+    sandbox.start();
+    await_state(&sandbox, &hurry, "dead");
+    let mut bob = sandbox.join("Bob");
+    let data = json!({"body": "8080"});
+    answer(&mut bob, &deliver, &data.to_string());
+    bob.fence();
+    await_state(&sandbox, &asked, "acknowledged");
+    sandbox.kill();
+    sandbox.start();
+    let mut ann = sandbox.connect();
+    welcome = back(&mut ann, "Ann", &welcome);
+    let nack = ann.expect_code("NACK", "EXPIRED");
+    assert_eq!((&nack["payload"]["ack_id"], &nack["payload"]["to"]), (&hurry, &json!("Bob")));
+    let ack = ann.expect("ACK");
+    assert_eq!((&ack["payload"]["ack_id"], &ack["from"]), (&asked, &json!("Bob")));
+    assert_eq!(ack["payload"]["responseData"], data);
+    // What she has got is said no more, once the store knows.
+    ann.fence();
+    await_state(&sandbox, &asked, "acknowledged");
+    sandbox.kill();
+    sandbox.start();
+    let mut ann = sandbox.connect();
+    back(&mut ann, "Ann", &welcome);
+    assert_eq!(ann.fence(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_question_that_is_acknowledged_is_answered_after_the_daemons_death() {
+    let mut sandbox = Sandbox::new();
+    let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
+    let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+    let delivery = delivered(&bob);
+    bob.acknowledge(&delivery.id);
+    await_state(&sandbox, &json!(delivery.id), "acknowledged");
+    sandbox.kill();
+    sandbox.start();
+    bob.answer(&delivery, true, None).unwrap();
+    let answer = asking.join().unwrap().unwrap();
+    assert_eq!((answer.from.as_str(), answer.response), ("Bob", Some(true)));
+}
+
+#[test]
+fn an_answer_waits_for_the_librarys_return_over_the_daemons_death() {
+    let mut sandbox = Sandbox::new();
+    let (endpoint, is_away) = (sandbox.endpoint(), Arc::new(AtomicBool::new(false)));
+    let stays = Arc::clone(&is_away);
+    let connect = move || {
+        if stays.load(Ordering::Acquire) {
+            return Err(io::Error::other("not now"));
+        }
+        Connection::over(Stream::connect(&endpoint)?, "client", FRAME_BYTES_MAX)
+    };
+    let settings = Settings::agent(sandbox.endpoint().as_text(), "Ann");
+    let ann = Client::over(settings, Box::new(connect)).unwrap();
+    let mut bob = sandbox.join("Bob");
+    let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+    let deliver = bob.expect("DELIVER");
+    is_away.store(true, Ordering::Release);
+    sandbox.kill();
+    sandbox.start();
+    let mut bob = sandbox.join("Bob");
+    bob.expect("DELIVER");
+    answer(&mut bob, &deliver, r#"{"body":"8080"}"#);
+    bob.fence();
+    await_state(&sandbox, &deliver["id"], "acknowledged");
+    sandbox.kill();
+    is_away.store(false, Ordering::Release);
+    sandbox.start();
+    let answer = asking.join().unwrap().unwrap();
+    assert_eq!(answer.body().as_deref(), Some("8080"));
 }

@@ -18,6 +18,8 @@ mod hostile;
 mod independent;
 mod killed;
 mod line;
+#[path = "../model/mod.rs"]
+mod model;
 mod person;
 mod policy;
 mod queries;

@@ -4,9 +4,9 @@ use crate::sandbox::{Sandbox, WATCHDOG};
 use agent_relay::bridge::screen::{Break, Row, Screen, View, Watch};
 use platform::pty::{Pty, Size, Writer};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{Read, Write},
-    path,
+    path::{self, Path},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -46,7 +46,7 @@ impl Terminal {
     }
 
     pub(crate) fn run(sandbox: &Sandbox, command: &[&str]) -> Self {
-        Self::run_in(sandbox, SIZE, command)
+        Self::start(command, &environment(sandbox), sandbox.directory(), SIZE)
     }
 
     /// `agent-relay ARGUMENTS` in a terminal of this size.
@@ -54,29 +54,39 @@ impl Terminal {
         let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let mut line = vec![program.to_str().unwrap()];
         line.extend_from_slice(arguments);
-        Self::run_in(sandbox, size, &line)
+        Self::start(&line, &environment(sandbox), sandbox.directory(), size)
     }
 
-    fn run_in(sandbox: &Sandbox, size: Size, command: &[&str]) -> Self {
+    /// Any command, in this process's environment but for `env`.
+    pub(crate) fn start(
+        command: &[impl AsRef<OsStr>],
+        env: &[(OsString, Option<OsString>)],
+        directory: &Path,
+        size: Size,
+    ) -> Self {
         let command: Vec<_> = command.iter().map(OsString::from).collect();
-        let env = environment(sandbox);
-        let pty = Pty::spawn(&command, &env, Some(sandbox.directory()), size).unwrap();
+        let pty = Pty::spawn(&command, env, Some(directory), size).unwrap();
         let screen = Screen::new(size.cols.into(), size.rows.into());
         let picture = Picture { screen, bytes: Vec::new(), ended: false };
         let picture = Arc::new((Mutex::new(picture), Condvar::new()));
         let (mut reader, painted) = (pty.reader().unwrap(), Arc::clone(&picture));
+        let mut answers = pty.writer().unwrap();
         thread::spawn(move || {
             let mut buffer = [0; 1 << 16];
             loop {
                 let count = reader.read(&mut buffer).unwrap_or(0);
                 let mut picture = lock(&painted.0);
                 picture.screen.feed(&buffer[..count], &mut Unwatched);
+                let owed = picture.screen.take_answers();
                 picture.bytes.extend_from_slice(&buffer[..count]);
                 picture.ended = count == 0;
                 painted.1.notify_all();
                 if count == 0 {
                     return;
                 }
+                drop(picture);
+                // Nobody listens any more where this fails.
+                answers.write_all(&owed).ok();
             }
         });
         let keys = pty.writer().unwrap();
@@ -113,8 +123,14 @@ impl Terminal {
     /// Waits until what the screen shows is as it should be.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, good: impl Fn(&str) -> bool) {
+        self.wait_until_screen(what, |screen| good(&screen.text()));
+    }
+
+    /// Waits until the screen, with its cursor and colours, is as it should be.
+    #[track_caller]
+    pub(crate) fn wait_until_screen(&self, what: &str, good: impl Fn(&Screen) -> bool) {
         let picture = lock(&self.picture.0);
-        let waiting = |picture: &mut Picture| !good(&picture.screen.text()) && !picture.ended;
+        let waiting = |picture: &mut Picture| !good(&picture.screen) && !picture.ended;
         let (picture, _) = self
             .picture
             .1
@@ -122,7 +138,7 @@ impl Terminal {
             .unwrap_or_else(PoisonError::into_inner);
         let shown = picture.screen.text();
         let ended = if picture.ended { " (the program has ended)" } else { "" };
-        assert!(good(&shown), "{what} is not shown{ended}:\n{shown}");
+        assert!(good(&picture.screen), "{what} is not shown{ended}:\n{shown}");
     }
 
     /// Waits until it has been told this, whether or not the screen still shows it.

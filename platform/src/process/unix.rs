@@ -6,6 +6,9 @@ use std::{
     process::{Child, Command, ExitStatus},
 };
 
+/// What a program's file name may have after the command's.
+pub(super) const PROGRAM_ENDINGS: [&str; 1] = [""];
+
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     let leave_session = || {
         // SAFETY: setsid touches no memory, and may be called between fork and exec.

@@ -14,6 +14,9 @@ use windows_sys::Win32::{
     },
 };
 
+/// What a program's file name may have after the command's.
+pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
+
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
     let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;

@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
+    #[serde(default)]
+    subtype: Option<&'a str>,
     /// A helper's of the agent's own, not the agent's.
     #[serde(default)]
     is_sidechain: bool,
@@ -17,6 +19,11 @@ struct Line<'a> {
     is_meta: bool,
     #[serde(default)]
     is_api_error_message: bool,
+    #[serde(default)]
+    is_compact_summary: bool,
+    /// Which message the person cut off.
+    #[serde(default)]
+    interrupted_message_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     message: Option<Message<'a>>,
 }
@@ -25,23 +32,21 @@ struct Line<'a> {
 struct Message<'a> {
     #[serde(borrow)]
     content: &'a RawValue,
-    #[serde(default)]
-    stop_reason: Option<&'a str>,
 }
 
 pub(super) fn read(line: &str, out: &mut Vec<Record>) {
     let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return };
-    let Some(message) = line.message else { return };
-    if line.is_sidechain || line.is_meta || line.is_api_error_message {
+    if line.is_sidechain || line.is_meta || line.is_api_error_message || line.is_compact_summary {
         return;
     }
-    match line.kind {
-        "user" => out.extend(texts(message.content).into_iter().map(Record::Prompt)),
-        "assistant" => {
+    match (line.kind, line.subtype, line.message) {
+        ("system", Some("turn_duration"), _) => out.push(Record::TurnOver),
+        ("user", ..) if line.interrupted_message_id.is_some() => out.push(Record::TurnOver),
+        ("user", _, Some(message)) => {
+            out.extend(texts(message.content).into_iter().map(Record::Prompt));
+        }
+        ("assistant", _, Some(message)) => {
             out.extend(texts(message.content).into_iter().map(Record::Reply));
-            if message.stop_reason == Some("end_turn") {
-                out.push(Record::TurnOver);
-            }
         }
         _ => {}
     }

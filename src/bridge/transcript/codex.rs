@@ -20,23 +20,42 @@ struct Payload<'a> {
     role: Option<&'a str>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    item: Option<Item<'a>>,
+    /// Of older versions.
     #[serde(default)]
     message: Option<String>,
 }
 
-pub(super) fn read(line: &str, out: &mut Vec<Record>) {
-    let Ok(Line { kind, payload }) = serde_json::from_str(line) else { return };
-    match (kind, payload.kind, payload.role) {
-        ("response_item", Some("message"), Some("assistant")) => {
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// The turn has a prompt: else its reply is a summary of the conversation, which may quote it. Gives back
+/// whether it has one after this line.
+pub(super) fn read(line: &str, prompted: bool, out: &mut Vec<Record>) -> bool {
+    let Ok(Line { kind, payload }) = serde_json::from_str(line) else { return prompted };
+    match (kind, payload.kind, payload.role, payload.item) {
+        ("response_item", Some("message"), Some("assistant"), _) if prompted => {
             let texts = payload.content.map(texts).unwrap_or_default();
             out.extend(texts.into_iter().map(Record::Reply));
         }
-        ("event_msg", Some("user_message"), _) => {
+        ("event_msg", Some("item_completed"), _, Some(item)) if item.kind == "UserMessage" => {
+            let texts = item.content.map(texts).unwrap_or_default();
+            out.push(Record::Prompt(texts.concat()));
+            return true;
+        }
+        ("event_msg", Some("user_message"), ..) => {
             out.extend(payload.message.map(Record::Prompt));
+            return true;
         }
-        ("event_msg", Some("task_complete" | "turn_complete" | "turn_aborted"), _) => {
-            out.push(Record::TurnOver);
-        }
+        ("event_msg", Some("task_started"), ..) => return false,
+        ("event_msg", Some("task_complete" | "turn_aborted"), ..) => out.push(Record::TurnOver),
         _ => {}
     }
+    prompted
 }

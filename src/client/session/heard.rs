@@ -31,6 +31,8 @@ pub(super) struct Heard {
     done: Recent,
     /// At-most-once ones.
     seen: Recent,
+    /// What became of messages: the ids of the envelopes that said so, and of the SENDs.
+    outcomes: Recent,
 }
 
 /// What is to be done with a delivery.
@@ -64,6 +66,12 @@ impl Heard {
             self.open.insert(id.to_owned(), delivery.seq);
             Verdict::New
         }
+    }
+
+    /// Whether the envelope with this id says for the first time what became of a message. The daemon says
+    /// it again where a crash left it unsure whether it had.
+    pub(super) fn is_new_outcome(&mut self, id: &str, send_id: &str) -> bool {
+        self.outcomes.insert(&format!("{id} {send_id}"))
     }
 
     /// The application is done with it. Its number, if there is something to say.

@@ -23,6 +23,9 @@ struct Script {
     now: Now,
     /// Ids of the machine's own making, in the order they were seen.
     ids: Vec<String>,
+    /// Envelopes of the daemon's making, and the last.
+    said: u64,
+    last: String,
     text: String,
 }
 
@@ -46,7 +49,8 @@ impl Script {
 
     fn of(identity: Identity) -> Self {
         let session = Session::new(identity);
-        Self { session, now: Now::default(), ids: Vec::new(), text: String::new() }
+        let (now, ids) = (Now::default(), Vec::new());
+        Self { session, now, ids, said: 0, last: String::new(), text: String::new() }
     }
 
     fn joined() -> Self {
@@ -103,10 +107,14 @@ impl Script {
                 ["unsubscribe", pattern] => self.input(Input::Unsubscribe(pattern.to_owned())),
                 ["daemon>", kind, payload] => {
                     let payload = self.with_ids(payload);
-                    let json =
-                        format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{payload}}}"#);
-                    self.say(&json);
+                    self.said += 1;
+                    let id = self.said;
+                    self.last = format!(
+                        r#"{{"v":1,"type":"{kind}","id":"x{id}","ts":1,"payload":{payload}}}"#
+                    );
+                    self.say(&self.last.clone());
                 }
+                ["daemon", "again"] => self.say(&self.last.clone()),
                 ["deliver", id, delivery] => self.deliver(id, "Bob", "", delivery),
                 ["deliver", id, delivery, from] => self.deliver(id, from, "", delivery),
                 ["deliver", id, delivery, from, topic] => {
@@ -756,12 +764,12 @@ fn a_daemon_that_breaks_the_protocol_is_left_and_an_unknown_type_is_not() {
         "daemon> WHATEVER {}\ndaemon> HELLO {}\ndaemon> PING {",
         expect![[r#"
             daemon> WHATEVER {}
-              Complaint(Fault { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x") })
+              Complaint(Fault { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x1") })
             daemon> HELLO {}
               Complaint(Fault { code: "INVALID", fatal: false, message: "the daemon said HELLO, which means nothing now", reference: None })
             daemon> PING {
               HangUp
-              State(Backoff { wait_ms: 88, why: "the daemon broke the protocol: BAD_FRAME: the frame is not JSON: a comma or the object's end expected at byte 49" })
+              State(Backoff { wait_ms: 88, why: "the daemon broke the protocol: BAD_FRAME: the frame is not JSON: a comma or the object's end expected at byte 50" })
         "#]],
     );
 }

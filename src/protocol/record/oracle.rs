@@ -1,14 +1,15 @@
 //! What changes come to, as simply as can be said: a disk without a disk, for tests.
 
 use super::{
-    AgentRecord, Change, Clock, DeadRecord, DoubleRecord, Ending, Filter, Found, Image, Numbers,
-    Query, Row, SessionRecord, StreamRecord,
+    AgentRecord, AnswerRecord, Change, Clock, DeadRecord, DoubleRecord, Ending, Filter, Found,
+    Image, Numbers, Query, QuestionRecord, Row, SessionRecord, StreamRecord,
 };
 use crate::protocol::{
     deliver::{Shared, shared_object},
     name::Name,
 };
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// Everything that was ever kept and is not forgotten.
 #[derive(Clone, Debug, Default)]
@@ -20,12 +21,57 @@ pub(crate) struct Oracle {
     pub(crate) doubles: BTreeMap<u64, DoubleRecord>,
     /// Deliveries, over or not.
     pub(crate) rows: BTreeMap<u64, Row>,
+    pub(crate) answers: BTreeMap<u64, AnswerRecord>,
+    pub(crate) questions: BTreeMap<Uuid, QuestionRecord>,
     pub(crate) last: Numbers,
 }
 
 impl Oracle {
     /// Keeps one change.
     pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Taken(_)
+            | Change::Attempted { .. }
+            | Change::Ended { .. }
+            | Change::Revived { .. } => self.apply_to_messages(change),
+            Change::Agent(agent) => {
+                self.last.agent = self.last.agent.max(agent.number);
+                self.agents.insert(agent.number, (**agent).clone());
+            }
+            Change::AgentForgotten(agent) => {
+                self.agents.remove(agent);
+                self.sessions.remove(agent);
+                self.doubles.retain(|_, double| double.sender != *agent);
+            }
+            Change::Session(session) => {
+                self.sessions.insert(session.agent, (**session).clone());
+            }
+            Change::SessionEnded { agent } => {
+                self.sessions.remove(agent);
+            }
+            Change::Stream(stream) => {
+                self.last.stream = self.last.stream.max(stream.number);
+                self.streams.insert(stream.number, (**stream).clone());
+            }
+            Change::StreamEnded(stream) => {
+                self.streams.remove(stream);
+            }
+            Change::Answer(answer) => {
+                self.answers.insert(answer.number, (**answer).clone());
+            }
+            Change::AnswerEnded(answer) => {
+                self.answers.remove(answer);
+            }
+            Change::Question(question) => {
+                self.questions.insert(question.delivery, (**question).clone());
+            }
+            Change::QuestionEnded(delivery) => {
+                self.questions.remove(delivery);
+            }
+        }
+    }
+
+    fn apply_to_messages(&mut self, change: &Change) {
         match change {
             Change::Taken(taken) => {
                 self.last.message = self.last.message.max(taken.message.number);
@@ -56,28 +102,7 @@ impl Oracle {
                     (row.delivery.attempts, row.delivery.failures) = (0, 0);
                 }
             }
-            Change::Agent(agent) => {
-                self.last.agent = self.last.agent.max(agent.number);
-                self.agents.insert(agent.number, (**agent).clone());
-            }
-            Change::AgentForgotten(agent) => {
-                self.agents.remove(agent);
-                self.sessions.remove(agent);
-                self.doubles.retain(|_, double| double.sender != *agent);
-            }
-            Change::Session(session) => {
-                self.sessions.insert(session.agent, (**session).clone());
-            }
-            Change::SessionEnded { agent } => {
-                self.sessions.remove(agent);
-            }
-            Change::Stream(stream) => {
-                self.last.stream = self.last.stream.max(stream.number);
-                self.streams.insert(stream.number, (**stream).clone());
-            }
-            Change::StreamEnded(stream) => {
-                self.streams.remove(stream);
-            }
+            _ => unreachable!("no message changes"),
         }
     }
 
@@ -116,6 +141,8 @@ impl Oracle {
             deliveries: open().map(|(number, row)| (*number, row.delivery.clone())).collect(),
             doubles: self.doubles.clone(),
             dead: dead.map(|(number, row)| (*number, grave(row))).collect(),
+            answers: self.answers.clone(),
+            questions: self.questions.clone(),
             last: self.last,
         }
     }

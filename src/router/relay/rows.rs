@@ -180,7 +180,8 @@ impl Router {
             return self.way_of_open(message, kept);
         }
         let DeliveryRecord { attempts, failures, .. } = row.delivery;
-        let way = Way { attempts, failures, ..Way::default() };
+        let reported = self.reports.get(row.delivery.id).cloned();
+        let way = Way { attempts, failures, reported, ..Way::default() };
         match &row.ended {
             None => Way { state: "over".into(), ..way },
             Some((Ending::Acknowledged, at)) => {

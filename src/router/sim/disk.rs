@@ -8,6 +8,7 @@ use crate::protocol::{
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
+    sync::Arc,
 };
 use uuid::Uuid;
 
@@ -38,10 +39,12 @@ pub(super) struct Disk {
     /// Deliveries that ever were synced, by the numbers of their messages' SENDs.
     of_send: BTreeMap<Box<str>, BTreeSet<u64>>,
     by_id: BTreeMap<Uuid, u64>,
+    /// Frames that ever were synced.
+    answers: BTreeSet<Arc<[u8]>>,
     /// Through, but not on the disk.
     owed: Vec<Change>,
-    /// What each input gave rise to, while nothing is known of it.
-    waiting: VecDeque<Vec<Change>>,
+    /// What each input gave rise to, and when, while nothing is known of it.
+    waiting: VecDeque<(Vec<Change>, Now)>,
     /// Changes that were said, of this daemon.
     said: u64,
     /// Changes that it has reported.
@@ -50,10 +53,10 @@ pub(super) struct Disk {
 
 impl Disk {
     /// One input's changes.
-    pub(super) fn take(&mut self, changes: Vec<Change>) {
+    pub(super) fn take(&mut self, changes: Vec<Change>, now: Now) {
         if !changes.is_empty() {
             self.said += changes.len() as u64;
-            self.waiting.push_back(changes);
+            self.waiting.push_back((changes, now));
         }
     }
 
@@ -67,12 +70,8 @@ impl Disk {
     }
 
     /// One transaction, of so many inputs.
-    pub(super) fn commit(&mut self, inputs: usize, now: Now) -> Option<Report> {
-        let group: Vec<_> =
-            self.waiting.drain(..inputs.min(self.waiting.len())).flatten().collect();
-        if group.is_empty() {
-            return None;
-        }
+    pub(super) fn commit(&mut self, inputs: usize) -> Option<Report> {
+        let (group, now) = self.first(inputs)?;
         self.through += group.len() as u64;
         let is_message = |change: &Change| matches!(change, Change::Taken(_));
         let (messages, others): (Vec<_>, Vec<_>) = match self.health {
@@ -88,6 +87,16 @@ impl Disk {
         Some(report(self.through))
     }
 
+    /// The changes of so many inputs, and when the last of these was.
+    fn first(&mut self, inputs: usize) -> Option<(Vec<Change>, Now)> {
+        let (mut group, mut last) = (Vec::new(), None);
+        for (changes, now) in self.waiting.drain(..inputs.min(self.waiting.len())) {
+            group.extend(changes);
+            last = Some(now);
+        }
+        Some((group, last?))
+    }
+
     fn sync(&mut self, changes: Vec<Change>, now: Now) {
         for change in mem::take(&mut self.owed).into_iter().chain(changes) {
             self.synced.apply(&change);
@@ -100,6 +109,9 @@ impl Disk {
                         self.by_id.insert(delivery.id, delivery.number);
                     }
                 }
+                Change::Answer(answer) => {
+                    self.answers.insert(answer.frame);
+                }
                 Change::Ended { delivery, .. } => {
                     self.open.remove(&delivery);
                 }
@@ -111,10 +123,9 @@ impl Disk {
 
     /// The daemon is gone. Of what nothing was reported, so many inputs' changes had reached the disk.
     /// Gives back what was through and is lost.
-    pub(super) fn crash(&mut self, inputs: usize, now: Now) -> Vec<Change> {
+    pub(super) fn crash(&mut self, inputs: usize) -> Vec<Change> {
         let inputs = if self.health == Health::Works { inputs } else { 0 };
-        if inputs > 0 {
-            let reached = self.waiting.drain(..inputs.min(self.waiting.len())).flatten().collect();
+        if let Some((reached, now)) = self.first(inputs) {
             self.sync(reached, now);
         }
         self.waiting.clear();
@@ -124,6 +135,11 @@ impl Disk {
 
     pub(super) fn image(&self) -> Image {
         self.synced.image()
+    }
+
+    /// Whether a frame waited there for its sender at any time.
+    pub(super) fn had_answer(&self, frame: &[u8]) -> bool {
+        self.answers.contains(frame)
     }
 
     pub(super) fn delivery(&self, id: Uuid) -> Option<(&DeliveryRecord, bool)> {

@@ -1,7 +1,7 @@
 //! A world in which the daemon dies, between any two steps, and its disk is slow, fills up and fails.
 //!
 //! Here the clients are applications on our own client library. Nothing is known of what the machine
-//! should do next, only what was promised: see `promises`. What is kept has to be what the machine holds,
+//! should do next, only what was promised: see `promises`, and `outcomes` for senders. What is kept has to be what the machine holds,
 //! whenever the disk has come up with it.
 
 use super::{
@@ -187,7 +187,7 @@ impl World {
         for _ in 0..times {
             let again =
                 self.people[who].refused.pop().filter(|_| self.random.next_u32().is_multiple_of(2));
-            let number = again.unwrap_or_else(|| self.new_send());
+            let number = again.unwrap_or_else(|| self.new_send(who));
             let sent = &self.promises.sends[number];
             let (id, message) = self.people[who].message(number, sent);
             self.note(|| format!("{} sends {number}", NAMES[who]));
@@ -196,7 +196,7 @@ impl World {
         Ok(())
     }
 
-    fn new_send(&mut self) -> usize {
+    fn new_send(&mut self, who: usize) -> usize {
         let topic = TOPICS[self.below(TOPICS.len())];
         let name = NAMES[self.below(NAMES.len())];
         let (to, topic) = match self.below(10) {
@@ -207,10 +207,13 @@ impl World {
         };
         let number = self.promises.sends.len();
         let length = if self.one_in(10) { 900 } else { self.below(40) };
+        let asks = self.one_in(4);
         let sent = Sent {
+            by: (!self.people[who].is_guest).then_some(NAMES[who]),
             to,
             topic,
-            requires_ack: !self.one_in(3),
+            requires_ack: asks || !self.one_in(3),
+            timeout_ms: asks.then(|| 1 + self.below(3_000) as u64),
             ttl_ms: self.one_in(6).then(|| self.below(3_000) as u64),
             body: format!("{number} {}", "x".repeat(length)),
         };
@@ -254,6 +257,10 @@ impl World {
     fn answer(&mut self) -> Checked {
         let who = self.below(self.people.len());
         let (count, kind) = (self.people[who].held.len(), self.below(20));
+        if let Some(reply) = self.people[who].to_answer.pop() {
+            self.note(|| format!("{} answers {}", NAMES[who], reply.delivery_id));
+            return self.drive(who, session::Input::Answer(reply, 1));
+        }
         if count == 0 {
             return Ok(());
         }
@@ -286,6 +293,13 @@ impl World {
 
     fn acknowledge(&mut self, who: usize, id: Uuid) -> Checked {
         self.promises.acknowledged.insert(id);
+        if let Some(reply) = self.people[who].asked.remove(&id) {
+            match self.below(4) {
+                0 => {}
+                1 => self.people[who].to_answer.push(reply),
+                _ => return self.drive(who, session::Input::Answer(reply, 1)),
+            }
+        }
         self.drive(who, session::Input::Acknowledge(id.to_string()))
     }
 
@@ -326,6 +340,7 @@ impl World {
                 }
                 session::Output::Released(_) => {}
                 session::Output::Event(event) => {
+                    self.promises.outcomes.heard(&event);
                     person.takes(event, &self.promises)?;
                 }
             }
@@ -429,9 +444,12 @@ impl World {
         for frame in frames {
             let owner = self.wires.get(&id).and_then(|wire| wire.owner);
             let Some(who) = owner.filter(|who| self.people[*who].wire == Some(id)) else {
-                return Ok(());
+                self.promises.outcomes.loses(&frame);
+                continue;
             };
+            self.people[who].reads(&frame[4..]);
             self.drive(who, session::Input::Frame(&frame[4..]))?;
+            self.people[who].knows = false;
         }
         Ok(())
     }
@@ -495,13 +513,17 @@ impl World {
                     (wire.is_closing, wire.member) = (true, None);
                 }
                 Output::HangUp(id) => hung_up.push(id),
-                Output::Log(_) => {}
+                Output::Log(line) => {
+                    if let Some((name, _)) = line.split_once(" is away: ") {
+                        self.promises.outcomes.drops(&name.to_lowercase(), &self.promises.sends);
+                    }
+                }
                 Output::Query(..) | Output::Reload(_) | Output::Stopped => {
                     return Err(format!("{output:?} to nobody"));
                 }
             }
         }
-        self.disk.take(changes);
+        self.disk.take(changes, self.now());
         let here = self.wires.values().filter_map(|wire| wire.member.clone()).collect();
         self.router.audit(&here)?;
         hung_up.into_iter().try_for_each(|id| self.disconnect(id))
@@ -520,7 +542,10 @@ impl World {
         match envelope.kind {
             Kind::Welcome => {
                 let welcome: Welcome = envelope.typed(envelope.payload).map_err(typed)?;
-                self.wire(id)?.member = Some(welcome.agent.to_lowercase());
+                let name = welcome.agent.to_lowercase();
+                let Promises { outcomes, sends, .. } = &mut self.promises;
+                outcomes.welcomes(&name, &welcome.session_id, sends);
+                self.wire(id)?.member = Some(name);
             }
             Kind::Deliver => self.promises.delivers(&envelope, &self.disk)?,
             Kind::Ack => {
@@ -540,8 +565,7 @@ impl World {
     }
 
     fn commit(&mut self, inputs: usize) -> Checked {
-        let now = self.now();
-        match self.disk.commit(inputs, now) {
+        match self.disk.commit(inputs) {
             None => {}
             Some(Report::Kept(upto)) => {
                 self.note(|| format!("kept {upto}"));
@@ -559,7 +583,7 @@ impl World {
     fn crash(&mut self) -> Checked {
         self.last_words()?;
         let inputs = self.below(self.disk.behind() + 1);
-        let lost = self.disk.crash(inputs, self.now());
+        let lost = self.disk.crash(inputs);
         self.note(|| format!("crash; of what was not synced, {inputs} inputs' changes are kept"));
         for stream in self.promises.loses(&lost, &self.disk) {
             self.people.iter_mut().for_each(|person| person.forgets(&stream));
@@ -569,6 +593,11 @@ impl World {
         self.router.canary = self.canary;
         let (now, mut out) = (self.now(), Vec::new());
         let wires = std::mem::take(&mut self.wires);
+        for frame in wires.values().flat_map(|wire| &wire.outbound) {
+            if !self.disk.had_answer(frame) {
+                self.promises.outcomes.loses(frame);
+            }
+        }
         self.router.restore(now, self.disk.image(), &mut out);
         self.take_all(out)?;
         wires.into_iter().try_for_each(|(id, wire)| self.lose(id, &wire))
@@ -693,10 +722,14 @@ impl World {
     }
 
     fn nothing_is_left(&self) -> Checked {
-        match self.disk.open.first() {
-            None => Ok(()),
-            Some(number) => Err(format!("{number} is over and open on the disk")),
+        if let Some(number) = self.disk.open.first() {
+            return Err(format!("{number} is over and open on the disk"));
         }
+        let (answers, questions) = (&self.disk.synced.answers, &self.disk.synced.questions);
+        if !answers.is_empty() || !questions.is_empty() {
+            return Err(format!("on the disk wait {answers:?} {questions:?}"));
+        }
+        self.promises.outcomes.nothing_is_due(&self.promises.sends, &self.disk)
     }
 }
 
@@ -724,6 +757,7 @@ fn limits() -> Limits {
         doubles_total_max: 1 << 16,
         doubles_min: 64,
         backlog_max: 60,
+        waiting_answers_bytes_max: 3_000,
         ..super::limits()
     }
 }
@@ -743,6 +777,17 @@ impl Router {
             {
                 return Err(format!("{stream:?} is kept as {record:?}"));
             }
+        }
+        let answers: Vec<_> = self.kept_answers().map(|(number, ..)| number).collect();
+        let answers: std::collections::BTreeSet<_> = answers.into_iter().collect();
+        if !answers.iter().eq(disk.synced.answers.keys()) {
+            let kept: Vec<_> = disk.synced.answers.keys().collect();
+            return Err(format!("answers held are {answers:?}, kept are {kept:?}"));
+        }
+        let questions: std::collections::BTreeSet<_> = self.questions.kept().collect();
+        if !questions.iter().eq(disk.synced.questions.keys()) {
+            let kept = &disk.synced.questions;
+            return Err(format!("questions held are {questions:?}, kept are {kept:?}"));
         }
         for agent in self.roster.all().filter(|agent| !agent.is_guest()) {
             let record = disk.synced.sessions.get(&agent.number);

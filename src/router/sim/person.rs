@@ -6,10 +6,14 @@ use super::{
 };
 use crate::{
     client::{
-        Delivery, Event, Meta, Outgoing, SendId, State,
+        Delivery, Event, Meta, Outgoing, Reply, SendId, State,
         session::{Identity, Session},
     },
-    protocol::{code::NackCode, payload::Capabilities},
+    protocol::{
+        code::NackCode,
+        envelope::{Envelope, Kind},
+        payload::{Capabilities, Sync},
+    },
     router::ClientId,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,11 +28,18 @@ pub(super) struct Person {
     /// It awaits a stream.
     pub(super) dials: bool,
     pub(super) is_over: bool,
-    is_guest: bool,
+    pub(super) is_guest: bool,
     /// What is sent at least once can reach it.
     pub(super) acknowledges: bool,
     /// Deliveries that it has not answered.
     pub(super) held: Vec<Uuid>,
+    /// What those of them ask, and some that it has acknowledged.
+    pub(super) asked: BTreeMap<Uuid, Reply>,
+    pub(super) to_answer: Vec<Reply>,
+    /// What it was told of its own messages, by envelope.
+    told: BTreeSet<String>,
+    /// What the daemon says just now was told before.
+    pub(super) knows: bool,
     /// Numbers of the SENDs that it heard.
     heard: BTreeSet<usize>,
     /// The last number that it heard of each stream, by who says it on which topic.
@@ -70,6 +81,10 @@ impl Person {
             is_guest,
             acknowledges: capabilities.ack && !is_guest,
             held: Vec::new(),
+            asked: BTreeMap::new(),
+            to_answer: Vec::new(),
+            told: BTreeSet::new(),
+            knows: false,
             heard: BTreeSet::new(),
             last: BTreeMap::new(),
             renumbered: BTreeSet::new(),
@@ -84,7 +99,13 @@ impl Person {
         if sent.requires_ack {
             self.unanswered.insert(number);
         }
-        let meta = Meta { requires_ack: sent.requires_ack, ttl_ms: sent.ttl_ms, ..Meta::default() };
+        let sync = sent.timeout_ms.map(|ms| Sync {
+            correlation_id: format!("c{number}"),
+            timeout_ms: Some(ms),
+            blocking: false,
+        });
+        let (requires_ack, ttl_ms) = (sent.requires_ack, sent.ttl_ms);
+        let meta = Meta { requires_ack, ttl_ms, sync, ..Meta::default() };
         let message = Outgoing {
             to: sent.to.map(str::to_owned),
             topic: sent.topic.map(str::to_owned),
@@ -95,8 +116,23 @@ impl Person {
         (SendId(format!("s{number}")), message)
     }
 
+    /// The daemon says something: whether it has told so before.
+    pub(super) fn reads(&mut self, frame: &[u8]) {
+        self.knows = Envelope::read(frame).is_ok_and(|envelope| {
+            let is_told = match envelope.kind {
+                Kind::Nack => true,
+                Kind::Ack => envelope.payload.contains("correlationId"),
+                _ => false,
+            };
+            is_told && !self.told.insert(envelope.id.into_owned())
+        });
+    }
+
     /// The library tells something.
     pub(super) fn takes(&mut self, event: Event, promises: &Promises) -> Checked {
+        if self.knows && matches!(event, Event::Refused { .. } | Event::Answered { .. }) {
+            return Err(format!("{} is told again: {event:?}", self.name));
+        }
         match event {
             Event::Delivered(delivery) => return self.hears(&delivery, promises),
             Event::Accepted { send_id, .. } => {
@@ -125,6 +161,12 @@ impl Person {
         let body = delivery.spoken().body.into_owned();
         let number = Sent::number(&body).ok_or_else(|| format!("{who} hears {body}"))?;
         let id = Uuid::parse_str(&delivery.id).map_err(|bad| bad.to_string())?;
+        if let Some(asks) = &delivery.asks {
+            let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
+            let asks = (**asks).clone();
+            let reply = Reply { delivery_id, seq, asks, response: true, data: None };
+            self.asked.insert(id, reply);
+        }
         if self.given_back.remove(&id) {
             self.held.push(id);
             return Ok(());

@@ -1,6 +1,6 @@
 //! What was promised, and what came of it, over all lives of the daemon.
 
-use super::{Checked, disk::Disk};
+use super::{Checked, disk::Disk, outcomes::Outcomes};
 use crate::protocol::{
     Moment,
     code::NackCode,
@@ -18,9 +18,13 @@ pub(super) type Stream = (String, String, Option<String>);
 /// A SEND, by its number in this world.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
+    /// Who says it first, unless that is a guest.
+    pub(super) by: Option<&'static str>,
     pub(super) to: Option<&'static str>,
     pub(super) topic: Option<&'static str>,
     pub(super) requires_ack: bool,
+    /// It asks.
+    pub(super) timeout_ms: Option<u64>,
     pub(super) ttl_ms: Option<u64>,
     pub(super) body: String,
 }
@@ -42,6 +46,7 @@ pub(super) struct Promises {
     /// What the applications said of what they heard.
     pub(super) acknowledged: BTreeSet<Uuid>,
     pub(super) given_up: BTreeSet<Uuid>,
+    pub(super) outcomes: Outcomes,
     /// Deliveries that were taken, the last with each number.
     taken: BTreeMap<u64, (Uuid, Moment)>,
     agents: BTreeMap<u64, String>,
@@ -51,6 +56,7 @@ pub(super) struct Promises {
 impl Promises {
     /// The daemon wants something to be kept: is that what happened?
     pub(super) fn said(&mut self, change: &Change, now: Moment) -> Checked {
+        self.outcomes.said(change, &self.sends);
         match change {
             Change::Taken(taken) => {
                 for delivery in &taken.deliveries {
@@ -137,6 +143,7 @@ impl Promises {
     /// A crash lost this, though it was through: hand-outs may be counted anew, and numbers of streams
     /// be used again. Gives back the streams.
     pub(super) fn loses(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
+        self.outcomes.crash(disk);
         // Nobody waits for the disk before he is handed what was in his mailbox.
         self.handed.retain(|id| disk.delivery(*id).is_none_or(|(record, _)| record.attempts > 0));
         let mut streams = Vec::new();

@@ -487,3 +487,529 @@ fn who_asked_and_is_forgotten_hears_nothing() {
         "#]],
     );
 }
+
+#[test]
+fn what_waits_for_a_sender_outlives_the_daemon() {
+    check(
+        r#"here: bob
+           ann joins {"capabilities":{"resume":true}}
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":100}} {"n":2}
+           ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
+           ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
+           ann goes
+           disk shows
+           bob acks d1 {"correlationId":"c","responseData":[1]}
+           bob nacks d3
+           wait 100
+           crash
+           ann joins {"session":{"resume_token":"ann:1"}}
+           crash
+           ann joins {"session":{"resume_token":"ann:2"}}"#,
+        expect![[r#"
+            here: bob
+            ann joins {"capabilities":{"resume":true}}
+                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":100}} {"n":2}
+                ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+            ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
+                ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
+            ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
+                ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
+                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
+            ann goes
+            disk shows
+            bob acks d1 {"correlationId":"c","responseData":[1]}
+                keep answer 1 for agent 2
+                keep delivery 1: Acknowledged
+            bob nacks d3
+                keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
+                keep answer 2 for agent 2
+            wait 100
+                keep delivery 4: Dead { code: Expired, why: "its time to live ran out" }
+                keep answer 3 for agent 2
+                keep answer 4 for agent 2
+            crash
+                keep Bob away
+                keep session of agent 1 with [] until 601100
+            ann joins {"session":{"resume_token":"ann:1"}}
+                keep Ann here
+                keep session of agent 2 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s2"}
+                ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
+                ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+                ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 100 ms","to":"Bob"}
+                keep answer 1 ended
+                keep answer 2 ended
+                keep answer 3 ended
+                keep answer 4 ended
+            crash
+                keep Ann away
+                keep session of agent 2 with [] until 601100
+            ann joins {"session":{"resume_token":"ann:2"}}
+                keep Ann here
+                keep session of agent 2 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s2"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_handed_to_a_sender_and_not_written_comes_again() {
+    check(
+        r#"here: ann bob
+           ann>> Bob: refused
+           ann goes
+           bob nacks d1
+           ann connects
+           ann stalls
+           ann says HELLO {"agent":"Ann","session":{"resume_token":"ann:1"}}
+           crash
+           ann joins {"session":{"resume_token":"ann:2"}}
+           disk shows
+           ann goes
+           ann joins {"session":{"resume_token":"ann:3"}}"#,
+        expect![[r#"
+            here: ann bob
+            ann>> Bob: refused
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"refused"}
+            ann goes
+            bob nacks d1
+            ann connects
+            ann stalls
+            ann says HELLO {"agent":"Ann","session":{"resume_token":"ann:1"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            crash
+            ann joins {"session":{"resume_token":"ann:2"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            disk shows
+            ann goes
+                keep session of agent 1 with [] until 601000
+                keep Ann away
+            ann joins {"session":{"resume_token":"ann:3"}}
+                keep Ann here
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_sender_that_is_here_costs_the_store_nothing() {
+    check(
+        r#"here: ann bob
+           disk shows
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+           bob acks d1 {"correlationId":"c"}
+           ann>> Bob: refused
+           bob nacks d2
+           ann stalls
+           ann>> Bob: refused, and not written
+           bob nacks d3
+           ann goes"#,
+        expect![[r#"
+            here: ann bob
+            disk shows
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+                keep stream 1→2 "" up to 1024
+                keep 1 for [Bob#1 attempts 1], 0 left
+                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+            bob acks d1 {"correlationId":"c"}
+                ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
+                keep delivery 1: Acknowledged
+            ann>> Bob: refused
+                keep a1 for [Bob#2 attempts 1], 0 left
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
+            bob nacks d2
+                keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann stalls
+            ann>> Bob: refused, and not written
+                keep a2 for [Bob#3 attempts 1], 0 left
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"refused, and not written"}
+            bob nacks d3
+                keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
+                ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann goes
+                keep session of agent 1 with [] until 601000
+                keep Ann away
+                keep answer 1 for agent 1
+        "#]],
+    );
+}
+
+#[test]
+fn what_waits_ends_with_the_session() {
+    check(
+        r#"here: ann bob
+           ann>> Bob: 1
+           ann goes
+           bob nacks d1
+           disk shows
+           ann joins
+           ann>> Bob: 2
+           ann goes
+           bob nacks d2
+           wait 600000
+           crash"#,
+        expect![[r#"
+            here: ann bob
+            ann>> Bob: 1
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            ann goes
+            bob nacks d1
+            disk shows
+            ann joins
+                keep Ann here
+                keep answer 1 ended
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann"}
+            ann>> Bob: 2
+                keep a2 for [Bob#2 attempts 1], 0 left
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+            ann goes
+                keep session of agent 1 with [] until 601000
+                keep Ann away
+            bob nacks d2
+                keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+                keep answer 2 for agent 1
+            wait 600000
+                bob < PING {}
+                bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                keep session of agent 2 with [] until 616000
+                keep Bob away
+                bob close Fault(HeartbeatTimeout)
+                bob hang up
+                keep answer 2 ended
+                keep session of agent 1 ended
+            crash
+        "#]],
+    );
+}
+
+#[test]
+fn only_so_much_waits_for_a_session_after_a_crash() {
+    check(
+        r#"here: ann bob
+           ann>> Bob: 1
+           ann>> Bob: 2
+           ann>> Bob: 3
+           ann goes
+           bob nacks d1
+           bob nacks d2
+           bob nacks d3
+           disk shows
+           log shows
+           crash waiting 500
+           ann joins {"session":{"resume_token":"ann:1"}}"#,
+        expect![[r#"
+            here: ann bob
+            ann>> Bob: 1
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            ann>> Bob: 2
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+            ann>> Bob: 3
+                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+            ann goes
+            bob nacks d1
+            bob nacks d2
+            bob nacks d3
+            disk shows
+            log shows
+            crash waiting 500
+                keep Bob away
+                keep session of agent 2 with [] until 601000
+                keep answer 1 ended
+                log Ann is away: 1 of the answers that wait for it dropped
+            ann joins {"session":{"resume_token":"ann:1"}}
+                keep Ann here
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+                ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+                log Ann (client 3): joined (token)
+                keep answer 2 ended
+                keep answer 3 ended
+        "#]],
+    );
+}
+
+#[test]
+fn what_waits_makes_room_for_messages_after_a_crash() {
+    check(
+        r#"here: ann bob cid
+           ann>> Bob: 1
+           cid>> Bob: 2
+           ann goes
+           cid goes
+           bob nacks d1
+           bob nacks d2
+           disk shows
+           log shows
+           crash memory 300
+           ann joins {"session":{"resume_token":"ann:1"}}
+           cid joins {"session":{"resume_token":"cid:1"}}"#,
+        expect![[r#"
+            here: ann bob cid
+            ann>> Bob: 1
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            cid>> Bob: 2
+                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"2"}
+            ann goes
+            cid goes
+            bob nacks d1
+            bob nacks d2
+            disk shows
+            log shows
+            crash memory 300
+                keep Bob away
+                keep session of agent 2 with [] until 601000
+                keep answer 2 ended
+                log Cid is away: 1 of the answers that wait for it dropped
+            ann joins {"session":{"resume_token":"ann:1"}}
+                keep Ann here
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+                log Ann (client 4): joined (token)
+                keep answer 1 ended
+            cid joins {"session":{"resume_token":"cid:1"}}
+                keep Cid here
+                keep session of agent 3 with []
+                cid < WELCOME {"agent":"Cid","session_id":"s3"}
+                log Cid (client 5): joined (token)
+        "#]],
+    );
+}
+
+#[test]
+fn a_question_outlives_the_daemon_when_its_delivery_is_over() {
+    check(
+        r#"here: ann bob
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+           disk shows
+           bob acks d1
+           crash
+           bob joins
+           bob acks d1 {"correlationId":"c","response":true}
+           ann joins {"session":{"resume_token":"ann:1"}}"#,
+        expect![[r#"
+            here: ann bob
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+            disk shows
+            bob acks d1
+                keep delivery 1: Acknowledged
+                keep question 1 1→2 until 31000
+            crash
+                keep Ann away
+                keep Bob away
+                keep session of agent 1 with [] until 601000
+                keep session of agent 2 with [] until 601000
+            bob joins
+                keep Bob here
+                keep session of agent 2 with []
+                bob < WELCOME {"agent":"Bob"}
+            bob acks d1 {"correlationId":"c","response":true}
+                keep question ended
+                keep answer 1 for agent 1
+            ann joins {"session":{"resume_token":"ann:1"}}
+                keep Ann here
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
+                keep answer 1 ended
+        "#]],
+    );
+}
+
+#[test]
+fn the_time_of_a_question_goes_on_with_the_next_daemon() {
+    check(
+        r#"here: ann bob
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+           disk shows
+           bob acks d1
+           wait 999
+           crash
+           wait 1
+           ann joins {"session":{"resume_token":"ann:1"}}
+           bob joins
+           bob acks d1 {"correlationId":"c"}"#,
+        expect![[r#"
+            here: ann bob
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+            disk shows
+            bob acks d1
+                keep delivery 1: Acknowledged
+                keep question 1 1→2 until 2000
+            wait 999
+            crash
+                keep Ann away
+                keep Bob away
+                keep session of agent 1 with [] until 601999
+                keep session of agent 2 with [] until 601999
+            wait 1
+                keep question ended
+                keep answer 1 for agent 1
+            ann joins {"session":{"resume_token":"ann:1"}}
+                keep Ann here
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+                keep answer 1 ended
+            bob joins
+                keep Bob here
+                keep session of agent 2 with []
+                bob < WELCOME {"agent":"Bob"}
+            bob acks d1 {"correlationId":"c"}
+        "#]],
+    );
+}
+
+#[test]
+fn that_nobody_answered_is_not_said_anew_by_each_daemon() {
+    check(
+        r#"here: ann bob
+           bob goes
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+           wait 1000
+           wait 10001
+           ann>> Bob: it is kept that it is later
+           crash
+           ann joins {"session":{"resume_token":"ann:1"}}
+           wait 1
+           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
+           crash
+           wait 20000
+           ann joins {"session":{"resume_token":"ann:2"}}"#,
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+                ann < ACK {"ack_id":"1","away":true,"durability":"disk","state":"accepted"}
+            wait 1000
+                ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            wait 10001
+                ann < PING {}
+            ann>> Bob: it is kept that it is later
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            crash
+            ann joins {"session":{"resume_token":"ann:1"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            wait 1
+            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
+                ann < ACK {"ack_id":"2","away":true,"durability":"disk","state":"accepted"}
+            crash
+            wait 20000
+            ann joins {"session":{"resume_token":"ann:2"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_store_that_lost_everything_is_told_what_waits() {
+    check(
+        r#"here: ann bob
+           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+           ann>> Bob: refused
+           bob acks d1
+           ann goes
+           bob nacks d2
+           disk shows
+           disk loses"#,
+        expect![[r#"
+            here: ann bob
+            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+            ann>> Bob: refused
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
+            bob acks d1
+            ann goes
+            bob nacks d2
+            disk shows
+            disk loses
+                keep Ann away
+                keep session of agent 1 with [] until 601000
+                keep Bob here
+                keep session of agent 2 with []
+                keep stream 1→2 "" up to 1024
+                keep answer 1 for agent 1
+                keep question 1 1→2 until 31000
+        "#]],
+    );
+}
+
+#[test]
+fn an_end_in_good_order_keeps_what_was_not_written() {
+    check(
+        r#"here: ann bob
+           ann>> Bob: refused
+           ann stalls
+           bob nacks d1
+           disk shows
+           stop upgrade
+           bob goes
+           wait 1000
+           crash
+           ann joins {"session":{"resume_token":"ann:1"}}"#,
+        expect![[r#"
+            here: ann bob
+            ann>> Bob: refused
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"refused"}
+            ann stalls
+            bob nacks d1
+                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            disk shows
+            stop upgrade
+                ann < BYE {"reason":"upgrade"}
+                keep session of agent 1 with [] until 601000
+                keep Ann away
+                ann close Stopping
+                bob < BYE {"reason":"upgrade"}
+                keep session of agent 2 with [] until 601000
+                keep Bob away
+                bob close Stopping
+            bob goes
+            wait 1000
+                ann hang up
+                keep answer 1 for agent 1
+                keep stream 1→2 "" up to 1
+                stopped
+            crash
+            ann joins {"session":{"resume_token":"ann:1"}}
+                keep Ann here
+                keep session of agent 1 with []
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+                keep answer 1 ended
+        "#]],
+    );
+}

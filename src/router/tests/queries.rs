@@ -26,6 +26,8 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
            bob acks d1
            ann asks message {"id":"a1"}
            bob asks report {"id":"d1","state":"confirmed"}
+           ann asks message {"id":"a1"}
+           ann asks report {"id":"d1","state":"waiting"}
            ann asks message {"id":"nobody's"}"#,
         expect![[r#"
             here: ann bob op
@@ -58,9 +60,13 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
                 bob < DELIVER d1 Ann -> Bob #t seq 1 attempt 2 requires_ack true {"body":"hello"}
             bob acks d1
             ann asks message {"id":"a1"}
-                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
             bob asks report {"id":"d1","state":"confirmed"}
-                bob < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"0919022b-1953-4d92-982c-301a89d20975\" is known, or not any more"}
+                bob < DELIVER d9 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
+            ann asks message {"id":"a1"}
+                ann < DELIVER d10 @relay -> Ann seq 6 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001100,"state":"confirmed"},"send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
+            ann asks report {"id":"d1","state":"waiting"}
+                ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"only its recipient reports about a delivery"}
             ann asks message {"id":"nobody's"}
                 ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
         "#]],

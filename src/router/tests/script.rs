@@ -28,7 +28,8 @@
 //! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
-//! crash                             the daemon ends and another begins with what was kept
+//! crash [memory|waiting BYTES]      the daemon ends and another begins with what was kept; it may hold so much
+//!                                   in all, or for each session that is away
 //! ```
 //!
 //! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
@@ -42,7 +43,7 @@ use crate::{
         envelope::{Envelope, Header, Kind},
         name::Name,
         payload::Capabilities,
-        record::{Change, Query, oracle::Oracle},
+        record::{Change, Clock, Query, QuestionRecord, oracle::Oracle},
         secret::Secret,
     },
     router::{
@@ -158,6 +159,13 @@ fn keep_text(change: &Change) -> String {
             format!("stream {}→{} {topic:?} up to {}", stream.from, stream.to, stream.reserved)
         }
         Change::StreamEnded(stream) => format!("stream {stream} ended"),
+        Change::Answer(answer) => format!("answer {} for agent {}", answer.number, answer.agent),
+        Change::AnswerEnded(answer) => format!("answer {answer} ended"),
+        Change::Question(question) => {
+            let QuestionRecord { from, to, send_id, until, .. } = &**question;
+            format!("question {send_id} {from}→{to} until {}", until.0)
+        }
+        Change::QuestionEnded(_) => "question ended".to_owned(),
     }
 }
 
@@ -204,7 +212,7 @@ impl World {
             }
             "disk" => self.disk(rest),
             "log" => self.log_shows = true,
-            "crash" => self.crash(),
+            "crash" => self.crash(rest),
             "policy" => self.handle(Input::Policy(policy(rest).into())),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
@@ -384,8 +392,12 @@ impl World {
         self.now = until;
     }
 
+    fn now(&self) -> Now {
+        Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now }
+    }
+
     fn handle(&mut self, input: Input<'_>) {
-        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
+        let now = self.now();
         let mut out = Vec::new();
         self.router.handle(now, input, &mut out);
         let mut touched = Vec::new();
@@ -422,6 +434,7 @@ impl World {
     fn keep(&mut self) {
         self.kept = self.said;
         self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.disk.clock = Clock(self.now());
         self.handle(Input::Kept(self.kept));
     }
 
@@ -452,14 +465,21 @@ impl World {
     }
 
     /// Nobody is connected any more, and what was not kept is lost.
-    fn crash(&mut self) {
+    fn crash(&mut self, limit: &str) {
+        match limit.split_once(' ') {
+            None => {}
+            Some(("memory", bytes)) => self.limits.memory_bytes_max = bytes.parse().unwrap(),
+            Some(("waiting", bytes)) => {
+                self.limits.waiting_answers_bytes_max = bytes.parse().unwrap();
+            }
+            other => panic!("no limit: {other:?}"),
+        }
         self.router = router(&self.limits, 8);
         self.clients.clear();
         self.changes.clear();
         self.queries.clear();
         (self.said, self.kept) = (0, 0);
-        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
-        let mut out = Vec::new();
+        let (now, mut out) = (self.now(), Vec::new());
         self.router.restore(now, self.disk.image(), &mut out);
         out.iter().for_each(|output| self.show(output));
         self.keep();

@@ -4,13 +4,14 @@ use super::{
     super::{
         Store, file,
         schema::{self, Prepared, Schema},
+        write::Writer,
     },
-    place::{Folder, NOW_MS, found, keep, run},
+    place::{Folder, NOW_MS, clock, found, keep, run},
     world::World,
 };
 use crate::protocol::{
     code::NackCode,
-    record::{Change, Ending, Filter, Query},
+    record::{AnswerRecord, Change, Ending, Filter, Numbers, Query},
 };
 use std::fs;
 
@@ -101,12 +102,82 @@ fn a_message_that_changed_on_the_disk_is_a_dead_letter() {
     assert!(why.contains("damaged"), "{why}");
 }
 
-/// Version 2 of a schema whose first is ours.
+#[test]
+fn a_damaged_answer_is_dropped_and_the_others_are_kept() {
+    let folder = filled();
+    let answer = |number| {
+        let frame = b"....{\"v\":1}".as_slice().into();
+        Change::Answer(Box::new(AnswerRecord { number, agent: 1, frame }))
+    };
+    folder.run(vec![keep((1..=4).map(answer).collect())]);
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    ours.execute_batch(
+        "UPDATE answer SET frame = x'00' WHERE number = 2; UPDATE answer SET agent = 2 WHERE number = 3;
+         UPDATE answer SET number = -1 WHERE number = 4",
+    )
+    .unwrap();
+    ours.close().unwrap();
+    let opened = folder.open();
+    assert_eq!(opened.image.answers.into_keys().collect::<Vec<_>>(), [1]);
+    assert_eq!(opened.image.messages.len(), 200);
+    assert_eq!(opened.remarks, ["3 damaged answers to senders that were away are dropped"]);
+    drop(opened.store);
+    assert!(folder.open().remarks.is_empty(), "once");
+}
+
+/// What the program before version 2 wrote.
+const FIRST: Schema = Schema {
+    version: 1,
+    create: schema::CREATE,
+    tables: &["agent", "delivery", "message"],
+    steps: &[],
+};
+
+#[test]
+fn a_file_of_version_1_goes_on_as_it_is() {
+    let folder = Folder::new();
+    let mut connection = file::connect(&folder.settings()).unwrap();
+    schema::prepare(&mut connection, &folder.path(), &FIRST).unwrap();
+    let mut world = World::default();
+    let mut writer = Writer::new(&connection, Numbers::default()).unwrap();
+    for n in 0..300 {
+        // All that there was then.
+        writer
+            .apply(&world.change([0, 1, 3, 4, 5, 7, 8, 9, 10, 13][n as usize % 10], n * n))
+            .unwrap();
+    }
+    world.oracle.clock = clock(7);
+    writer.finish(clock(7)).unwrap();
+    file::close(connection).unwrap();
+
+    let opened = folder.open();
+    assert_eq!(opened.image, world.oracle.image());
+    let copy = folder.0.join("relay.db.before-v1");
+    let remark = format!(
+        "{} was of an older version, and is copied to {}",
+        folder.path().display(),
+        copy.display()
+    );
+    assert_eq!(opened.remarks, [remark]);
+    platform::paths::check_private(&copy).unwrap();
+    let frame = b"a frame".as_slice().into();
+    let answer = AnswerRecord { number: 1, agent: 1, frame };
+    run(opened.store, vec![keep(vec![Change::Answer(Box::new(answer.clone()))])]);
+    let again = folder.open();
+    assert!(again.remarks.is_empty(), "{:?}", again.remarks);
+    assert_eq!(again.image.answers[&1], answer);
+    assert_eq!(folder.files("relay.db.before"), ["relay.db.before-v1"]);
+}
+
+/// A version after ours.
 const NEXT: Schema = Schema {
-    version: 2,
+    version: 3,
     create: "",
     tables: &["agent", "note"],
-    steps: &["CREATE TABLE note (text TEXT NOT NULL) STRICT; INSERT INTO note VALUES ('moved')"],
+    steps: &[
+        schema::ANSWERS,
+        "CREATE TABLE note (text TEXT NOT NULL) STRICT; INSERT INTO note VALUES ('moved')",
+    ],
 };
 
 #[test]
@@ -115,7 +186,7 @@ fn an_older_file_is_copied_and_migrated_and_a_newer_one_refused() {
     let before = folder.image();
     let mut connection = file::connect(&folder.settings()).unwrap();
     let prepared = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
-    let copy = folder.0.join("relay.db.before-v1");
+    let copy = folder.0.join("relay.db.before-v2");
     assert_eq!(prepared, Prepared::Migrated(copy.display().to_string()));
     platform::paths::check_private(&copy).unwrap();
     let text: String = connection.query_row("SELECT text FROM note", [], |row| row.get(0)).unwrap();
@@ -125,7 +196,7 @@ fn an_older_file_is_copied_and_migrated_and_a_newer_one_refused() {
     file::close(connection).unwrap();
 
     let error = Store::open(folder.settings(), NOW_MS).unwrap_err().to_string();
-    assert!(error.contains("schema 2, this one knows 1"), "{error}");
+    assert!(error.contains("schema 3, this one knows 2"), "{error}");
     assert!(folder.files("relay.db.damaged").is_empty(), "and left alone");
 
     fs::rename(&copy, folder.path()).unwrap();
@@ -136,7 +207,7 @@ fn an_older_file_is_copied_and_migrated_and_a_newer_one_refused() {
 fn a_migration_that_fails_changes_nothing() {
     let folder = filled();
     let before = folder.image();
-    let broken = Schema { steps: &["CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
+    let broken = Schema { steps: &["", "CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
     let mut connection = file::connect(&folder.settings()).unwrap();
     schema::prepare(&mut connection, &folder.path(), &broken).unwrap_err();
     file::close(connection).unwrap();

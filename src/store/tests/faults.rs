@@ -9,7 +9,7 @@ use super::{
     place::{Folder, Live, NOW_MS, clock, cut, keep, run_with},
     world::World,
 };
-use crate::protocol::record::{Change, Ending, Image};
+use crate::protocol::record::{AnswerRecord, Change, Ending, Image};
 use proptest::prelude::*;
 use std::{fs, io};
 
@@ -205,4 +205,50 @@ fn killed_at_any_byte_the_store_has_whole_groups() {
         }
     });
     assert_eq!(kept, 12);
+}
+
+#[test]
+fn answers_are_kept_in_a_store_that_is_full_of_messages_as_far_as_they_find_room() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let body = "x".repeat(3_000);
+    let live = Live::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let message = |world: &mut World| Change::Taken(Box::new(world.taken(1, &[2], None, &body)));
+    while live.keep(vec![message(&mut world)]).0 == Report::Kept(1) {}
+    let answer = |number| {
+        let frame = vec![b'x'; 3_000].into();
+        Change::Answer(Box::new(AnswerRecord { number, agent: 1, frame }))
+    };
+    for number in 1..200 {
+        assert_eq!(live.keep(vec![answer(number)]), (Report::Kept(1), vec![]));
+    }
+    // All else goes on.
+    let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    let (report, before) = live.keep(vec![message(&mut world), answer(200), ended]);
+    assert!(matches!(report, Report::NotKept { count: 3, .. }) && before.is_empty());
+    assert!(live.end().is_empty());
+    let image = Store::open(small(&folder), NOW_MS).unwrap().image;
+    assert!((1..40).contains(&image.answers.len()), "{} are kept", image.answers.len());
+    assert!(!image.deliveries.contains_key(&1));
+    assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn answers_that_a_broken_disk_owes_are_there_when_it_works_again() {
+    let folder = Folder::new();
+    let answer = |number| {
+        let frame = vec![number as u8; 9].into();
+        Change::Answer(Box::new(AnswerRecord { number, agent: 1, frame }))
+    };
+    let live = Live::start(folder.open().store);
+    live.keep(vec![answer(1)]);
+    for (first, fault) in [(20, FAULTS[2]), (30, FAULTS[3])] {
+        live.faults.set(fault);
+        live.keep(vec![answer(first), answer(first + 1)]);
+        live.keep(vec![Change::AnswerEnded(first)]);
+        live.faults.set(None);
+        while live.next() != Report::Health(Ok(())) {}
+    }
+    live.end();
+    assert_eq!(folder.image().answers.into_keys().collect::<Vec<_>>(), [1, 21, 31]);
 }

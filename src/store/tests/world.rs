@@ -8,8 +8,8 @@ use crate::protocol::{
     name::Name,
     payload::Capabilities,
     record::{
-        AgentRecord, Change, DeliveryRecord, DoubleRecord, Ending, MessageRecord, SessionRecord,
-        StreamRecord, Taken, oracle::Oracle,
+        AgentRecord, AnswerRecord, Change, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
+        QuestionRecord, SessionRecord, StreamRecord, Taken, oracle::Oracle,
     },
 };
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ pub(super) struct World {
     message: u64,
     delivery: u64,
     stream: u64,
+    answer: u64,
     /// These never come back: a number is used once.
     forgotten: BTreeSet<u64>,
 }
@@ -92,7 +93,7 @@ impl World {
 
     fn make(&mut self, kind: u8, pick: u64) -> Change {
         let agent = 1 + pick % 5;
-        match kind % 12 {
+        match kind % 14 {
             0..=2 => {
                 let to: Vec<u64> = (0..pick % 4).map(|n| 1 + (agent + n) % 5).collect();
                 Change::Taken(Box::new(self.taken(agent, &to, Some("build.done"), "all is well")))
@@ -125,6 +126,8 @@ impl World {
             9 => self.agent(pick),
             10 if self.forgotten.contains(&agent) => Change::SessionEnded { agent },
             10 => Change::Session(Box::new(session(agent, pick))),
+            11 => self.answer(agent, pick),
+            12 => self.question(agent, pick),
             _ => self.stream(agent, pick),
         }
     }
@@ -158,6 +161,31 @@ impl World {
             name: name(number),
             since_unix_ms: pick,
             forget_at: pick.is_multiple_of(2).then_some(Moment(pick)),
+        }))
+    }
+
+    fn answer(&mut self, agent: u64, pick: u64) -> Change {
+        if pick.is_multiple_of(3) {
+            return Change::AnswerEnded(1 + pick % (self.answer + 1));
+        }
+        self.answer += 1;
+        let frame = vec![pick as u8; pick as usize % 700];
+        Change::Answer(Box::new(AnswerRecord { number: self.answer, agent, frame: frame.into() }))
+    }
+
+    fn question(&self, from: u64, pick: u64) -> Change {
+        let delivery = Uuid::from_u64_pair(7, self.some_delivery(pick));
+        if pick.is_multiple_of(3) {
+            return Change::QuestionEnded(delivery);
+        }
+        Change::Question(Box::new(QuestionRecord {
+            delivery,
+            from,
+            to: pick,
+            send_id: format!("m-{pick}").into(),
+            correlation_id: "c \0 \" ä".into(),
+            timeout_ms: pick,
+            until: Moment(u64::MAX - pick),
         }))
     }
 

@@ -137,3 +137,49 @@ fn the_answer_to_a_question_is_heard() {
         "#]],
     );
 }
+
+#[test]
+fn what_the_daemon_says_again_after_its_death_is_heard_once() {
+    check(
+        "send m1 Bob\ndaemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\"}\n\
+         daemon> NACK {\"ack_id\":\"m1\",\"code\":\"EXPIRED\",\"message\":\"no\"}\n\
+         gone\nwait\nconnected\nwelcome\ndaemon again\n\
+         daemon> ACK {\"ack_id\":\"m1\",\"correlationId\":\"c\",\"responseData\":[1]}\n\
+         gone\nwait\nconnected\nwelcome\ndaemon again",
+        expect![[r#"
+            send m1 Bob
+              > SEND m1 Bob
+            daemon> ACK {"ack_id":"m1","state":"accepted"}
+              Released(10)
+              Accepted { send_id: SendId("m1"), recipients: None, away: false }
+            daemon> NACK {"ack_id":"m1","code":"EXPIRED","message":"no"}
+              Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "EXPIRED", message: "no", to: None, correlation_id: None, retry_after_ms: None } }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+            daemon again
+            daemon> ACK {"ack_id":"m1","correlationId":"c","responseData":[1]}
+              Answered { send_id: SendId("m1"), answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
+            gone
+              HangUp
+              State(Backoff { wait_ms: 191, why: "the stream ended" })
+            wait
+              State(Connecting)
+              Connect
+            connected
+              State(Handshaking)
+              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+            daemon again
+        "#]],
+    );
+}

@@ -1,0 +1,264 @@
+//! A real CLI, as `ci/agents` installs it, in a terminal: bare, or wrapped as a person would wrap it.
+
+use crate::{
+    model::Model,
+    sandbox::{Sandbox, WATCHDOG},
+    terminal::Terminal,
+};
+use agent_relay::bridge::screen::Screen;
+use platform::pty::Size;
+use serde_json::json;
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    path::{self, Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Proves nothing to anybody.
+const KEY: &str = "sk-ant-api03-a-key-that-opens-nothing-at-all-0123456789";
+
+/// So long the screen stands still before a key that matters. An Enter that comes sooner after a paste
+/// is taken for a part of it, and a key that comes sooner after a dialog does nothing.
+const GUARD: Duration = Duration::from_millis(250);
+
+/// So long a CLI may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The CLIs that are known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Claude,
+    Codex,
+    Gemini,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// Where its composer stands empty, and nothing else goes on that it would show.
+    fn is_idle(self, screen: &Screen) -> bool {
+        let composer = screen.row(screen.cursor().row).text;
+        let (empty, busy) = match self {
+            Self::Claude => (composer.trim_end() == "❯", "esc to interrupt"),
+            Self::Codex => (composer.starts_with("› Ask Codex to do"), "esc to interrupt"),
+            Self::Gemini => (composer.starts_with(" >   Type your message"), "esc to cancel"),
+        };
+        empty && !screen.text().contains(busy)
+    }
+
+    /// How it begins to ask whether a command may run, and the key that says yes, once.
+    pub(crate) fn permission(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Claude => ("Do you want to proceed?", "1"),
+            Self::Codex => ("Would you like to run the following command?", "y"),
+            Self::Gemini => ("Allow execution of", "1"),
+        }
+    }
+}
+
+/// What a CLI finds when it starts: a home with its settings, a project, and a model.
+pub(crate) struct Household<'a> {
+    pub(crate) kind: Kind,
+    sandbox: &'a Sandbox,
+    directory: PathBuf,
+    env: Vec<(OsString, Option<OsString>)>,
+}
+
+impl<'a> Household<'a> {
+    /// In a folder of the sandbox; the name is for those of which there are several.
+    pub(crate) fn new(sandbox: &'a Sandbox, kind: Kind, model: &Model, name: &str) -> Self {
+        let directory = sandbox.directory().join(name);
+        let household = Self { kind, sandbox, directory, env: Vec::new() };
+        for folder in [household.person(), household.project()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let settings = match kind {
+            Kind::Claude => household.claude_settings(),
+            Kind::Codex => household.codex_settings(model),
+            Kind::Gemini => household.gemini_settings(),
+        };
+        let (file, text) = settings;
+        let file = household.person().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+        let env = household.environment(model);
+        Self { env, ..household }
+    }
+
+    /// The person's home.
+    pub(crate) fn person(&self) -> PathBuf {
+        self.directory.join("person")
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.directory.join("project")
+    }
+
+    /// Starts the CLI by itself.
+    pub(crate) fn start(&self, size: Size, arguments: &[&str]) -> Agent {
+        self.run(Vec::new(), size, arguments)
+    }
+
+    /// Starts the CLI in the wrapper, as an agent of the sandbox's daemon.
+    pub(crate) fn wrap(&self, name: &str, size: Size, arguments: &[&str]) -> Agent {
+        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let words = ["run", "-n", name, "--"].map(OsString::from);
+        self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
+    }
+
+    fn run(&self, mut command: Vec<OsString>, size: Size, arguments: &[&str]) -> Agent {
+        let cli = installed().join("node_modules/.bin").join(self.kind.name());
+        assert!(cli.exists(), "{} is not there: run ci/agents", cli.display());
+        command.push(cli.into_os_string());
+        command.extend(arguments.iter().map(OsString::from));
+        let terminal = Terminal::start(&command, &self.env, &self.project(), size);
+        Agent { kind: self.kind, terminal }
+    }
+
+    /// Nothing of this machine's but where programs are.
+    fn environment(&self, model: &Model) -> Vec<(OsString, Option<OsString>)> {
+        let taken = env::vars_os().map(|(name, _)| (name, None));
+        let url = model.url();
+        let (person, home) = (self.person(), self.sandbox.home());
+        let endpoint = self.sandbox.endpoint();
+        let path = search_path();
+        let all: [(&str, &OsStr); 8] = [
+            ("PATH", &path),
+            ("HOME", person.as_ref()),
+            ("TERM", "xterm-256color".as_ref()),
+            ("COLORTERM", "truecolor".as_ref()),
+            ("LANG", "C.UTF-8".as_ref()),
+            ("SHELL", "/bin/bash".as_ref()),
+            ("AGENT_RELAY_ENDPOINT", endpoint.as_text().as_ref()),
+            ("AGENT_RELAY_HOME", home.as_ref()),
+        ];
+        let own: &[(&str, &OsStr)] = match self.kind {
+            Kind::Claude => &[
+                ("ANTHROPIC_BASE_URL", url.as_ref()),
+                ("ANTHROPIC_API_KEY", KEY.as_ref()),
+                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".as_ref()),
+                // It would be fetched with git.
+                ("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1".as_ref()),
+            ],
+            Kind::Codex => &[("MODEL_KEY", KEY.as_ref())],
+            Kind::Gemini => {
+                &[("GOOGLE_GEMINI_BASE_URL", url.as_ref()), ("GEMINI_API_KEY", KEY.as_ref())]
+            }
+        };
+        let set = all.iter().chain(own);
+        taken.chain(set.map(|&(name, value)| (name.into(), Some(value.to_owned())))).collect()
+    }
+
+    fn claude_settings(&self) -> (&'static str, String) {
+        let project = self.project();
+        let settings = json!({
+            "hasCompletedOnboarding": true,
+            "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]], "rejected": []},
+            "projects": {project.to_str().unwrap(): {"hasTrustDialogAccepted": true}},
+        });
+        (".claude.json", settings.to_string())
+    }
+
+    /// The daemon that it starts otherwise would outlive it, and has to be copied first, 300 MB.
+    fn codex_settings(&self, model: &Model) -> (&'static str, String) {
+        let settings = format!(
+            "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
+             check_for_update_on_startup = false\nfeatures.daemon_auto_start = false\n\
+             [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\n\
+             wire_api = \"responses\"\nenv_key = \"MODEL_KEY\"\n\
+             [projects.{:?}]\ntrust_level = \"trusted\"\n",
+            model.url(),
+            self.project()
+        );
+        (".codex/config.toml", settings)
+    }
+
+    fn gemini_settings(&self) -> (&'static str, String) {
+        let settings = json!({
+            "security": {
+                "auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false},
+            },
+            "general": {"enableAutoUpdate": false},
+            "privacy": {"usageStatisticsEnabled": false},
+        });
+        (".gemini/settings.json", settings.to_string())
+    }
+}
+
+/// A CLI that runs. It ends, with all that it has started, with this value.
+pub(crate) struct Agent {
+    pub(crate) kind: Kind,
+    pub(crate) terminal: Terminal,
+}
+
+impl Agent {
+    #[track_caller]
+    pub(crate) fn wait_until_idle(&self) {
+        self.terminal.wait_until_screen("an empty composer", |screen| self.kind.is_idle(screen));
+    }
+
+    /// Pastes a text, and submits it once it stands in the composer.
+    #[track_caller]
+    pub(crate) fn submit(&mut self, text: &str) {
+        self.terminal.press(&format!("\x1b[200~{text}\x1b[201~"));
+        let pasted = |screen: &Screen| !self.kind.is_idle(screen);
+        self.terminal.wait_until_screen("what was pasted", pasted);
+        self.stand_still();
+        self.terminal.press("\r");
+    }
+
+    /// Answers what it asks.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, question: &str, key: &str) {
+        self.terminal.wait_for(question);
+        self.stand_still();
+        self.terminal.press(key);
+    }
+
+    /// Waits until the screen has stood still for as long as keys need.
+    #[track_caller]
+    fn stand_still(&self) {
+        let end = Instant::now() + WATCHDOG;
+        let (mut painted, mut since) = (0, Instant::now());
+        while since.elapsed() < GUARD {
+            assert!(Instant::now() < end, "it never stands still:\n{}", self.terminal.text());
+            thread::sleep(Duration::from_millis(10));
+            let now = self.terminal.bytes().len();
+            if now != painted {
+                (painted, since) = (now, Instant::now());
+            }
+        }
+    }
+}
+
+impl Drop for Agent {
+    /// Asked politely at first: a wrapper then ends what it wraps.
+    fn drop(&mut self) {
+        self.terminal.pty.end(GRACE).ok();
+    }
+}
+
+/// Where `ci/agents` has installed the CLIs.
+fn installed() -> PathBuf {
+    let folder = env::var_os("AGENT_RELAY_AGENTS");
+    let folder = folder.expect("AGENT_RELAY_AGENTS says where the CLIs are: run ci/agents");
+    Path::new(&folder).to_owned()
+}
+
+/// The CLIs', Node's and the system's own programs.
+fn search_path() -> OsString {
+    let ours = env::var_os("PATH").unwrap_or_default();
+    let node = env::split_paths(&ours).find(|folder| folder.join("node").exists());
+    let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let folders = [installed().join("node_modules/.bin")].into_iter().chain(node).chain(system);
+    env::join_paths(folders).unwrap()
+}

@@ -1,0 +1,26 @@
+//! The real CLIs of AI agents, in real terminals, against a model that says what the test wants.
+//!
+//! `ci/agents` installs them and runs this; plain `cargo test` does not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+)]
+
+mod agent;
+mod basics;
+mod corpus;
+#[path = "../model/mod.rs"]
+mod model;
+#[path = "../it/raw.rs"]
+#[allow(dead_code, reason = "what only the other tests need")]
+mod raw;
+mod relay;
+#[path = "../it/sandbox.rs"]
+#[allow(dead_code, reason = "what only the other tests need")]
+mod sandbox;
+#[path = "../it/terminal.rs"]
+#[allow(dead_code, reason = "what only the other tests need")]
+mod terminal;
+mod transcript;

@@ -1,0 +1,129 @@
+//! Anthropic's Messages, as Claude Code asks for them.
+
+use super::{Shared, Step, Turn, http, shape};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> io::Result<()> {
+    let message = message(request);
+    let Some(turn) = conversation(request) else {
+        shared.beside("messages", request);
+        let format = &request["output_config"]["format"]["schema"];
+        let text = match format.is_object() {
+            true => shape::fitting(format).to_string(),
+            false => "Scripted".to_owned(),
+        };
+        return aside(request, message, &text, to);
+    };
+    let reply = shared.converse(turn, request);
+    let mut events = http::Events::begin(to)?;
+    events.send(&json!({"type": "message_start", "message": message}))?;
+    let (mut index, mut reason) = (0, "end_turn");
+    reply.play(shared, request, |step| {
+        let (block, deltas) = match step {
+            Step::Text { pieces, .. } => (
+                json!({"type": "text", "text": ""}),
+                pieces.iter().map(|text| json!({"type": "text_delta", "text": text})).collect(),
+            ),
+            Step::Call { tool, input } => {
+                reason = "tool_use";
+                let id = format!(
+                    "toolu_{:016x}{index:02}",
+                    request["messages"].as_array().map_or(0, Vec::len)
+                );
+                let input = json!({"type": "input_json_delta", "partial_json": input.to_string()});
+                (json!({"type": "tool_use", "id": id, "name": tool, "input": {}}), vec![input])
+            }
+        };
+        events.send(
+            &json!({"type": "content_block_start", "index": index, "content_block": block}),
+        )?;
+        for delta in deltas {
+            events.send(&json!({"type": "content_block_delta", "index": index, "delta": delta}))?;
+        }
+        events.send(&json!({"type": "content_block_stop", "index": index}))?;
+        index += 1;
+        Ok(())
+    })?;
+    let delta = json!({"stop_reason": reason, "stop_sequence": null});
+    events
+        .send(&json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 10}}))?;
+    events.send(&json!({"type": "message_stop"}))?;
+    events.end()?;
+    shared.answered();
+    Ok(())
+}
+
+/// A message that has nothing in it yet.
+fn message(request: &Value) -> Value {
+    let id = format!("msg_{:024}", request["messages"].as_array().map_or(0, Vec::len));
+    json!({
+        "id": id, "type": "message", "role": "assistant", "model": request["model"], "content": [],
+        "stop_reason": null, "stop_sequence": null,
+        "usage": {"input_tokens": 100, "output_tokens": 1,
+                  "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+    })
+}
+
+/// Answers what is no part of the conversation.
+fn aside(request: &Value, mut message: Value, text: &str, to: &mut impl Write) -> io::Result<()> {
+    if request["stream"] != true {
+        message["content"] = json!([{"type": "text", "text": text}]);
+        message["stop_reason"] = json!("end_turn");
+        return http::answer(to, "200 OK", &message);
+    }
+    let mut events = http::Events::begin(to)?;
+    events.send(&json!({"type": "message_start", "message": message}))?;
+    let block = json!({"type": "text", "text": ""});
+    events.send(&json!({"type": "content_block_start", "index": 0, "content_block": block}))?;
+    let delta = json!({"type": "text_delta", "text": text});
+    events.send(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))?;
+    events.send(&json!({"type": "content_block_stop", "index": 0}))?;
+    let delta = json!({"stop_reason": "end_turn", "stop_sequence": null});
+    events
+        .send(&json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1}}))?;
+    events.send(&json!({"type": "message_stop"}))?;
+    events.end()
+}
+
+/// What was said last, if this is the conversation: only there does the CLI offer all its tools. An
+/// agent that it has started for a part of the work has most of them as well, and says what it is.
+fn conversation(request: &Value) -> Option<Turn> {
+    let is_subagent = texts(&request["system"]).any(|text| text.contains("cc_is_subagent=true"));
+    if is_subagent || !shape::tools(request).iter().any(|tool| tool == "Bash") {
+        return None;
+    }
+    let mut turn = Turn::default();
+    let messages = request["messages"].as_array()?.iter();
+    for message in messages.filter(|message| message["role"] == "user") {
+        read(&message["content"], &mut turn);
+    }
+    turn.prompt.as_ref().is_some_and(|prompt| !prompt.starts_with(SUMMARY)).then_some(turn)
+}
+
+fn read(content: &Value, turn: &mut Turn) {
+    if let Some(text) = content.as_str() {
+        return turn.says(text);
+    }
+    for block in content.as_array().into_iter().flatten() {
+        if block["type"] == "tool_result" {
+            turn.returns(texts(&block["content"]).collect());
+        } else if let Some(text) = block["text"].as_str().filter(|text| is_the_users(text)) {
+            turn.says(text);
+        }
+    }
+}
+
+/// How the CLI asks for a summary, when the conversation has become too long.
+const SUMMARY: &str = "CRITICAL: Respond with TEXT ONLY.";
+
+/// The CLI adds reminders of its own.
+fn is_the_users(text: &str) -> bool {
+    !text.starts_with("<system-reminder>")
+}
+
+/// The texts of a content, which may be one.
+fn texts(content: &Value) -> impl Iterator<Item = &str> {
+    let blocks = content.as_array().into_iter().flatten().map(|block| &block["text"]);
+    blocks.chain([content]).filter_map(Value::as_str)
+}

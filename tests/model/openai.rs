@@ -1,0 +1,102 @@
+//! OpenAI's Responses, as Codex asks for them.
+
+use super::{Shared, Step, Turn, http, shape};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> io::Result<()> {
+    let input = request["input"].as_array().map_or(0, Vec::len);
+    let id = format!("resp_{input:024}");
+    let mut events = http::Events::begin(to)?;
+    let response = json!({"id": id, "object": "response", "status": "in_progress", "output": []});
+    events.send(&json!({"type": "response.created", "response": response}))?;
+    let mut output = Vec::new();
+    let conversation = conversation(request);
+    let is_conversation = conversation.is_some();
+    if let Some(turn) = conversation {
+        let reply = shared.converse(turn, request);
+        reply.play(shared, request, |step| {
+            let id = format!("{input}_{}", output.len());
+            output.push(item(&mut events, &id, output.len(), step)?);
+            Ok(())
+        })?;
+    } else {
+        shared.beside("responses", request);
+        let format = &request["text"]["format"]["schema"];
+        let text = match format.is_object() {
+            true => shape::fitting(format).to_string(),
+            false => "Scripted".to_owned(),
+        };
+        output.push(item(&mut events, "0_0", 0, Step::Text { text: &text, pieces: vec![&text] })?);
+    }
+    let usage = json!({
+        "input_tokens": 100, "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 10, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 110,
+    });
+    let response = json!({"id": id, "object": "response", "status": "completed", "output": output, "usage": usage});
+    events.send(&json!({"type": "response.completed", "response": response}))?;
+    events.end()?;
+    if is_conversation {
+        shared.answered();
+    }
+    Ok(())
+}
+
+/// Sends one item of the output, and gives it as it is in the end.
+fn item<W: Write>(
+    events: &mut http::Events<'_, W>,
+    id: &str,
+    index: usize,
+    step: Step<'_>,
+) -> io::Result<Value> {
+    let item = match step {
+        Step::Text { text, pieces } => {
+            let id = format!("msg_{id}");
+            let message = |content: Value| json!({"type": "message", "id": id, "role": "assistant", "content": content});
+            events.send(&json!({"type": "response.output_item.added", "output_index": index, "item": message(json!([]))}))?;
+            for piece in pieces {
+                events.send(&json!({"type": "response.output_text.delta", "item_id": id, "output_index": index, "content_index": 0, "delta": piece}))?;
+            }
+            message(json!([{"type": "output_text", "text": text, "annotations": []}]))
+        }
+        Step::Call { tool, input } => json!({
+            "type": "function_call", "id": format!("fc_{id}"), "call_id": format!("call_{id}"),
+            "name": tool, "arguments": input.to_string(),
+        }),
+    };
+    events
+        .send(&json!({"type": "response.output_item.done", "output_index": index, "item": item}))?;
+    Ok(item)
+}
+
+/// What was said last, if this is the conversation: only there does the CLI offer a tool that runs
+/// commands.
+fn conversation(request: &Value) -> Option<Turn> {
+    shape::shell_call(request, "")?;
+    let mut turn = Turn::default();
+    for item in request["input"].as_array()? {
+        match item["type"].as_str() {
+            Some("function_call_output") => turn.returns(text(&item["output"])),
+            Some("message") if item["role"] == "user" => {
+                let parts = item["content"].as_array().into_iter().flatten();
+                let texts = parts.filter_map(|part| part["text"].as_str());
+                texts.filter(|text| is_the_users(text)).for_each(|text| turn.says(text));
+            }
+            _ => {}
+        }
+    }
+    turn.prompt.is_some().then_some(turn)
+}
+
+/// The CLI adds messages of its own.
+fn is_the_users(text: &str) -> bool {
+    let own = ["<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md"];
+    !own.iter().any(|own| text.starts_with(own))
+}
+
+fn text(output: &Value) -> String {
+    match output.as_str() {
+        Some(text) => text.to_owned(),
+        None => output.to_string(),
+    }
+}
