@@ -7,6 +7,7 @@
 
 pub mod calendar;
 pub mod code;
+pub mod control;
 pub mod deliver;
 pub mod envelope;
 pub mod frame;

@@ -15,6 +15,7 @@ use agent_relay::{
     config::Config,
     protocol::{
         code::{ErrorCode, NackCode},
+        control::{ANSWER_BYTES_MAX, Answer, REQUEST_BYTES_MAX, Request},
         deliver,
         envelope::{DEPTH_MAX, Envelope, ID_BYTES_MAX, Kind},
         frame::{Decoder, FRAME_BYTES_MAX},
@@ -169,6 +170,33 @@ fn the_codes_are_those_of_the_code() {
     for row in rows(section("14 ")) {
         let is_told = row.len() == 3 && row.iter().all(|cell| !cell.is_empty());
         assert!(is_told, "when it comes, and what to do: {row:?}");
+    }
+}
+
+#[test]
+fn the_frames_between_a_person_and_a_wrapper_are_those_of_the_code() {
+    let examples = blocks("control");
+    assert_eq!(examples.len(), 2, "what is asked, and what is answered");
+    let is_written_again = |json: &str, read: Result<Vec<u8>, String>| {
+        let frame = read.unwrap_or_else(|sentence| panic!("{sentence}\n{json}"));
+        assert_eq!(std::str::from_utf8(&frame[4..]).unwrap(), json);
+    };
+    let written = |append: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        append(&mut frame);
+        frame
+    };
+    for json in examples[0].lines() {
+        let request = Request::read(json.as_bytes());
+        is_written_again(json, request.map(|it| written(&|frame| it.append(frame))));
+    }
+    for json in examples[1].lines() {
+        let answer = Answer::read(json.as_bytes());
+        is_written_again(json, answer.map(|it| written(&|frame| it.append(frame))));
+    }
+    let told = section("20 ");
+    for limit in [REQUEST_BYTES_MAX, ANSWER_BYTES_MAX] {
+        assert!(told.contains(&limit.to_string()), "{limit}");
     }
 }
 

@@ -20,6 +20,7 @@ mod killed;
 mod line;
 #[path = "../model/mod.rs"]
 mod model;
+mod person;
 mod policy;
 mod queries;
 mod raw;
