@@ -162,6 +162,8 @@ pub enum Input<'a> {
     ShutOut(String),
     /// The relay is gone for good; a sentence says why.
     CutOff(String),
+    /// Its person wants no messages typed for now, or wants them again.
+    Held(bool),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
     Written(usize),
     /// This file is the child's transcript: the system says so.
@@ -217,6 +219,8 @@ pub struct State {
     pub typed: u64,
     /// The relay is there.
     pub connected: bool,
+    /// Its person holds its messages.
+    pub held: bool,
 }
 
 /// The machine.
@@ -374,6 +378,7 @@ impl Bridge {
             Input::Connected(connected) => self.connected(connected),
             Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
+            Input::Held(held) => self.hold(held),
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Owned(file) => self.owned(now, file, out),
             Input::Recorded(file, record) => self.recorded(now, file, record, out),
@@ -423,6 +428,7 @@ impl Bridge {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
         let why = match self.injection {
             Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
+            None if self.state.held => Some(Obstacle::Held).filter(|_| waiting > 0),
             None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
         };
         State { waiting, why, ..self.state.clone() }
@@ -530,6 +536,12 @@ impl Bridge {
         self.complain(format!(
             "You are cut off from the relay: {sentence}. What you say to others is not delivered."
         ));
+    }
+
+    /// What is half typed is submitted all the same.
+    fn hold(&mut self, held: bool) {
+        self.state.held = held;
+        self.retry_at = None;
     }
 
     fn child_gone(&mut self, now: Moment, out: &mut Vec<Output>) {

@@ -98,6 +98,15 @@ pub fn check_private(path: &Path) -> io::Result<()> {
     imp::check_private(path)
 }
 
+/// Checks that a file belongs to this user (or the system) and that nobody else can change it. Others may
+/// read it, where a system tells the one from the other.
+///
+/// # Errors
+/// As [`check_private`]'s.
+pub fn check_unchangeable(path: &Path) -> io::Result<()> {
+    imp::check_unchangeable(path)
+}
+
 fn make_with_parents(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()

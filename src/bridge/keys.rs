@@ -2,6 +2,9 @@
 //!
 //! Keys alone don't say it (an arrow may bring a line back from the history, a backspace may empty it
 //! again), and the screen alone doesn't either (a password is not shown). So both count.
+//!
+//! A second terminal that shows the same screen answers what the program asks the first: [`Keystrokes`]
+//! leaves such answers out.
 
 use std::collections::VecDeque;
 
@@ -10,6 +13,9 @@ const LOOKS_MAX: usize = 8;
 
 /// The longest escape sequence whose parts matter, in bytes.
 const SEQUENCE_BYTES_MAX: usize = 64;
+
+/// A terminal's answer is not longer, in bytes.
+const ANSWER_BYTES_MAX: usize = 4096;
 
 /// The line the person is at.
 #[derive(Debug, Default)]
@@ -118,6 +124,49 @@ impl Line {
         let begun = self.begun.get_or_insert_with(from);
         begun.unseen |= unseen;
         begun.several_rows |= several_rows;
+    }
+}
+
+/// What a person pressed, without what his terminal answers to a program that asked another one.
+///
+/// A modified F3 looks in some terminals like the place of a cursor, and is left out as well.
+#[derive(Debug, Default)]
+pub struct Keystrokes {
+    decoder: Decoder,
+    /// The sequence that is not whole.
+    begun: Vec<u8>,
+}
+
+impl Keystrokes {
+    /// What of these bytes goes to the program; sequences may come in pieces.
+    pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut pressed = Vec::new();
+        for &byte in bytes {
+            self.begun.push(byte);
+            match self.decoder.next(byte) {
+                Some(Key::Report) if is_answer(&self.begun) => self.begun.clear(),
+                Some(_) => pressed.append(&mut self.begun),
+                None if self.begun.len() == ANSWER_BYTES_MAX => self.begun.clear(),
+                None => {}
+            }
+        }
+        // Nothing followed: it is the Escape key itself.
+        if matches!(self.decoder.state, State::Escape) {
+            pressed.append(&mut self.begun);
+        }
+        self.decoder.alone = matches!(self.decoder.state, State::Escape);
+        pressed
+    }
+}
+
+/// An answer rather than a report of the mouse or the focus, which are as good as keys.
+fn is_answer(report: &[u8]) -> bool {
+    match report {
+        [0x1b, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
+        // The rest of one whose Escape was taken for the key, or a string.
+        [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
+        [0x1b, ..] => true,
+        _ => false,
     }
 }
 
@@ -335,6 +384,50 @@ mod tests {
         is_empty(&[("a\x1b[13;2u", "> x"), ("", "> ")], false);
         is_empty(&[("\x1b[200~a\nb\r\x1b[201~", "> b"), ("", "> ")], false);
         is_empty(&[("\x1b[200~a\nb\r\x1b[201~\r", "> ")], true);
+    }
+
+    #[test]
+    fn answers_of_a_second_terminal_are_left_out() {
+        let pressed = |pieces: &[&[u8]]| {
+            let mut keys = Keystrokes::default();
+            pieces.iter().flat_map(|piece| keys.of(piece)).collect::<Vec<_>>()
+        };
+        for answer in [
+            "\x1b[?62;4c",
+            "\x1b[12;40R",
+            "\x1b]11;rgb:0000/0000/0000\x07",
+            "\x1b]11;rgb:0000/0000/0000\x1b\\",
+            "\x1bP>|term 1\x1b\\",
+            "\x1b[?2026;2$y",
+            "\x1b[?1u",
+            "\x1b[8;24;80t",
+        ] {
+            for cut in 2..answer.len() {
+                let (one, two) = answer.as_bytes().split_at(cut);
+                assert_eq!(pressed(&[b"a", one, two, b"b"]), b"ab", "{answer:?} cut at {cut}");
+            }
+        }
+        for keys in [
+            "ls -l\r",
+            "\x1b[A\x1bOP\x1b[1;5D",
+            "\x1b",
+            "\x1bf",
+            "\x1b[<0;10;20M\x1b[<0;10;20m",
+            "\x1b[M !!",
+            "\x1b[I\x1b[O",
+            "\x1b[200~a\nb\x1b[201~",
+            "\x1b[99;5u\x1b[13;2u",
+            "\u{4e2d}\u{1f600}",
+        ] {
+            for cut in 0..keys.len() {
+                let (one, two) = keys.as_bytes().split_at(cut);
+                assert_eq!(pressed(&[one, two]), keys.as_bytes(), "{keys:?} cut at {cut}");
+            }
+        }
+        let endless = [&b"\x1b]"[..], &[b'x'; 10_000]].concat();
+        let mut keys = Keystrokes::default();
+        keys.of(&endless);
+        assert!(keys.begun.len() < ANSWER_BYTES_MAX);
     }
 
     #[test]

@@ -200,6 +200,8 @@ pub enum Obstacle {
     NoPrompt,
     /// What is typed would be run.
     Shell,
+    /// Its person wants nothing typed for now.
+    Held,
 }
 
 impl fmt::Display for Obstacle {
@@ -216,6 +218,7 @@ impl fmt::Display for Obstacle {
             Self::Busy => "the agent is at work",
             Self::NoPrompt => "there is no prompt",
             Self::Shell => "what is typed would be run by a shell",
+            Self::Held => "its person holds its messages",
         })
     }
 }

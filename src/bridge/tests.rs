@@ -170,6 +170,43 @@ fn nobody_is_interrupted_at_typing() {
 }
 
 #[test]
+fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
+    check(
+        "agent",
+        r"
+        0 reports
+        0 prints \e[?2004h>\s
+        5000 mail Ann: one
+        5010 holds
+        5020 mail Ann 22222222: two
+        5020 holds
+        90000 why
+        90000 releases
+        95000 why
+        95000 holds
+        95000 why
+        96000 mail Ann 33333333: three
+        96000 gone
+        ",
+        expect![[r#"
+            5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+            5150 types \r
+            5150 reports 11111111-2222 Injected
+            5150 acknowledges 11111111-2222
+            7450 reports 22222222 Waiting(Held)
+            90000 1 waiting, 1 typed: its person holds its messages
+            90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
+            90150 types \r
+            90150 reports 22222222 Injected
+            90150 acknowledges 22222222
+            95000 0 waiting, 2 typed: nothing in the way
+            95000 0 waiting, 2 typed: nothing in the way
+            96000 gives back 33333333
+        "#]],
+    );
+}
+
+#[test]
 fn a_line_taken_back_holds_nothing_up() {
     check(
         "bash",
@@ -907,6 +944,7 @@ enum Event {
     Take,
     Resize(usize, usize),
     Foreground(Option<bool>),
+    Hold(bool),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -934,6 +972,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => Just(Event::Take),
         1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
         1 => any::<Option<bool>>().prop_map(Event::Foreground),
+        1 => any::<bool>().prop_map(Event::Hold),
     ];
     prop::collection::vec(event, 0..60)
 }
@@ -1006,6 +1045,7 @@ impl Judge {
                 self.foreground = foreground;
                 Ok(())
             }
+            Event::Hold(held) => self.input(Input::Held(held)),
         }
     }
 

@@ -96,6 +96,9 @@ impl Bridge {
         spot: &Spot,
         foreground: Option<bool>,
     ) -> Result<Form, Obstacle> {
+        if self.state.held {
+            return Err(Obstacle::Held);
+        }
         let within = |at: Option<Moment>, ms| at.is_some_and(|at| now.since(at) < ms);
         if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
             return Err(Obstacle::Starting);

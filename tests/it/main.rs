@@ -21,6 +21,7 @@ mod killed;
 mod line;
 #[path = "../model/mod.rs"]
 mod model;
+mod person;
 mod policy;
 mod queries;
 mod raw;

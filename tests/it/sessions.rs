@@ -1,6 +1,9 @@
 //! Sessions through a real socket, and over the end of a daemon.
 
-use crate::{raw::Raw, sandbox::Sandbox};
+use crate::{
+    raw::{Raw, session},
+    sandbox::Sandbox,
+};
 use serde_json::{Value, json};
 
 /// Says HELLO as an agent that comes back, with this token if there is one. Gives back WELCOME's payload.
@@ -8,7 +11,7 @@ use serde_json::{Value, json};
 fn join(sandbox: &Sandbox, token: Option<&Value>) -> (Raw, Value) {
     let mut bob = sandbox.connect();
     bob.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": {
-        "agent": "Bob", "capabilities": {"resume": true}, "session": {"resume_token": token}}}));
+        "agent": "Bob", "capabilities": {"resume": true}, "session": session(token)}}));
     let welcome = bob.expect("WELCOME")["payload"].take();
     (bob, welcome)
 }

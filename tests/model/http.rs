@@ -109,10 +109,12 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(Self(to))
     }
 
-    /// An event of the type that its data names, if it names one.
+    /// An event of the type that its data names, if it names one. Separators of lines and paragraphs are escaped,
+    /// as real models do: some readers end a line at them.
     pub(super) fn send(&mut self, value: &Value) -> io::Result<()> {
         let name = value["type"].as_str().map(|name| format!("event: {name}\n"));
-        let event = format!("{}data: {value}\n\n", name.unwrap_or_default());
+        let data = value.to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+        let event = format!("{}data: {data}\n\n", name.unwrap_or_default());
         write!(self.0, "{:x}\r\n{event}\r\n", event.len())
     }
 

@@ -72,6 +72,11 @@ pub(crate) fn check_private(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The same: an access list's entries are not looked into.
+pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
+    check_private(path)
+}
+
 fn open(path: &Path, how: FILE_CREATION_DISPOSITION) -> io::Result<File> {
     let (name, descriptor) = (wide(path), Descriptor::private()?);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.

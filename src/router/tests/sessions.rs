@@ -545,7 +545,7 @@ fn resume_may_be_the_first_frame() {
             bob says RESUME {"resume_token":"bob:1","agent":"Ann"}
                 bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
             bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":7}
-                bob < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: data did not match any variant of untagged enum ResumeStreams","ref":"x"}
+                bob < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
             bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":{"build":{"last_seq":1}}}
                 bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
                 bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":"build"}]}
