@@ -110,8 +110,13 @@ impl<'a> Household<'a> {
 
     /// Starts the CLI in the wrapper, as an agent of the sandbox's daemon.
     pub(crate) fn wrap(&self, name: &str, size: Size, arguments: &[&str]) -> Agent {
+        self.wrap_with(&["-n", name], size, arguments)
+    }
+
+    /// The same with other options of `run`.
+    pub(crate) fn wrap_with(&self, options: &[&str], size: Size, arguments: &[&str]) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = ["run", "-n", name, "--"].map(OsString::from);
+        let words = ["run"].iter().chain(options).chain(&["--"]).map(OsString::from);
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 

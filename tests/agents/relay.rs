@@ -8,7 +8,7 @@ use crate::{
     sandbox::{Sandbox, WATCHDOG},
 };
 use agent_relay::{
-    bridge::inject::clean,
+    bridge::{brief, inject::clean},
     client::{Client, Delivery, Event, Outgoing, Settings},
 };
 use platform::pty::Size;
@@ -113,6 +113,47 @@ fn is_asked_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
         }
     }
     assert!(wrong.is_empty(), "{} was asked\n{}", kind.name(), wrong.join("\n"));
+}
+
+/// Told first, word for word, once, and before what waits; and what it was told is not said by it, also where
+/// it repeats all of it.
+fn is_told_first(kind: Kind) {
+    let text = brief::first_words("Ann");
+    let repeats = format!("I have read this:\n\n{}", brief::text(Some("Ann")));
+    let model = Model::start(move |asked| match asked.prompt.contains("second") {
+        true => Reply::new().says(said("all")),
+        false => Reply::new().says(&*repeats),
+    });
+    let sandbox = Sandbox::new();
+    let (bob, household) =
+        (Other::join(&sandbox, "Bob"), Household::new(&sandbox, kind, &model, "ann"));
+    // She was here before, so that her mail waits for her.
+    drop(Other::join(&sandbox, "Ann"));
+    bob.send("Ann", "first");
+    let agent = household.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
+    let asked = agent.while_running(|| model.asked(2));
+    let (told, mail) = (&asked[0].prompt, &asked[1].prompt);
+    assert!(told.contains(" from @relay] The relay wrote this, not your user.\n"), "{told}");
+    assert!(told.contains(&format!("\n{text}\n[/relay ")), "{told}");
+    assert_eq!(framed(mail), "first");
+    bob.send("Ann", "second");
+    assert_eq!(framed(&agent.while_running(|| model.asked(3))[2].prompt), "second");
+    assert_eq!(bob.hear(&agent).spoken().body, "all");
+}
+
+#[test]
+fn claude_is_told_first_how_to_speak() {
+    is_told_first(Kind::Claude);
+}
+
+#[test]
+fn codex_is_told_first_how_to_speak() {
+    is_told_first(Kind::Codex);
+}
+
+#[test]
+fn gemini_is_told_first_how_to_speak() {
+    is_told_first(Kind::Gemini);
 }
 
 /// What stands in a frame, and nothing beside it.
