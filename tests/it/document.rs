@@ -1,9 +1,11 @@
 //! docs/PROTOCOL.md held against the code: its examples, types, codes, names, patterns and limits.
 //!
-//! In `played` its examples are said to a daemon, in `states` its diagrams are held to the code's states.
+//! In `played` its examples are said to a daemon, in `states` its diagrams are held to the code's states;
+//! `wrapper` is about docs/WRAPPER.md.
 
 mod played;
 mod states;
+mod wrapper;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
