@@ -19,6 +19,7 @@ mod independent;
 mod killed;
 mod line;
 mod policy;
+mod power;
 mod queries;
 mod raw;
 mod resume;
