@@ -18,7 +18,7 @@ use crate::protocol::{
     envelope::{Header, Kind},
     frame::PREFIX,
     payload::{Ack, CORRELATION_ID_BYTES_MAX, Nack, SendMeta, Sync},
-    record::MessageRecord,
+    record::{Clock, MessageRecord},
 };
 use serde::Serialize;
 use std::{collections::VecDeque, mem, sync::Arc};
@@ -150,6 +150,7 @@ impl Router {
         delivery: Uuid,
         message: &MessageRecord,
         (from, to): (AgentKey, AgentKey),
+        clock: Clock,
     ) {
         // There may be very many that don't ask.
         let text = std::str::from_utf8(&message.shared).unwrap_or_default();
@@ -162,7 +163,6 @@ impl Router {
         let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
         let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
-        let passed_ms = self.now.unix_ms.saturating_sub(message.unix_ms);
         let question = Question {
             from,
             by: None,
@@ -171,7 +171,7 @@ impl Router {
             send_id: SendId::new(&message.send_id),
             correlation_id: sync.correlation_id.into(),
             timeout_ms,
-            until: self.now.monotonic.plus(timeout_ms.saturating_sub(passed_ms)),
+            until: clock.moment_of(message.unix_ms).plus(timeout_ms),
         };
         self.await_answer(delivery, question);
     }

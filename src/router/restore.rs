@@ -16,7 +16,7 @@ use crate::protocol::{
     Now,
     code::NackCode,
     record::{
-        AgentRecord, Change, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
+        AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
         SessionRecord, StreamRecord,
     },
     topic::Pattern,
@@ -44,6 +44,7 @@ struct Places {
     open: FastMap<u64, u32>,
     /// Messages whose recipient was away.
     away: HashSet<u64>,
+    clock: Clock,
 }
 
 impl Places {
@@ -61,7 +62,7 @@ impl Router {
         if image.last.agent > 0 {
             self.relay_seq_base = now.monotonic.0 * RELAY_SEQS_PER_MS;
         }
-        let mut places = Places::default();
+        let mut places = Places { clock: image.clock, ..Places::default() };
         for (_, record) in image.agents {
             let number = record.number;
             if record.forget_at.is_none() {
@@ -220,7 +221,7 @@ impl Router {
         });
         self.alarms.set(record.expires, Alarm::Message(key));
         self.deliveries.insert(record.id, key);
-        self.restore_question(record.id, message, (from, to));
+        self.restore_question(record.id, message, (from, to), places.clock);
         self.streams[stream].wait(record.seq, key);
         self.roster[to].outbox.charge(from, bytes);
         self.memory.inside += bytes;

@@ -28,7 +28,8 @@
 //! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
-//! crash                             the daemon ends and another begins with what was kept
+//! crash [DAYS]                      the daemon ends and another begins with what was kept, when the wall
+//!                                   clock was set so far ahead
 //! ```
 //!
 //! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
@@ -42,7 +43,7 @@ use crate::{
         envelope::{Envelope, Header, Kind},
         name::Name,
         payload::Capabilities,
-        record::{Change, Query, oracle::Oracle},
+        record::{Change, Clock, Query, oracle::Oracle},
         secret::Secret,
     },
     router::{
@@ -93,6 +94,8 @@ fn shortened(transcript: &str) -> String {
 struct World {
     router: Router,
     now: u64,
+    /// What the wall clock says beyond that.
+    wall: u64,
     clients: BTreeMap<String, Actor>,
     names: BTreeMap<ClientId, String>,
     next_client: u64,
@@ -117,6 +120,9 @@ struct World {
 /// Who is an operator in a script, and what proves it.
 const OPERATOR: &str = "op";
 const OPERATOR_KEY: &str = "open";
+
+/// What the wall clock says when nothing has gone by.
+const WALL_MS: u64 = 1_000_000;
 
 /// A machine that has operators.
 fn router(limits: &Limits, seed: u8) -> Router {
@@ -171,9 +177,11 @@ struct Actor {
 
 impl World {
     fn new(limits: Limits) -> Self {
+        let clock = Clock(Now { monotonic: Moment(0), unix_ms: WALL_MS });
         Self {
             router: router(&limits, 7),
             now: 1_000,
+            wall: WALL_MS,
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
             next_client: 1,
@@ -182,7 +190,7 @@ impl World {
             tokens: BTreeMap::new(),
             said: 0,
             kept: 0,
-            disk: Oracle::default(),
+            disk: Oracle { clock, ..Oracle::default() },
             changes: Vec::new(),
             disk_holds: false,
             disk_shows: false,
@@ -204,7 +212,7 @@ impl World {
             }
             "disk" => self.disk(rest),
             "log" => self.log_shows = true,
-            "crash" => self.crash(),
+            "crash" => self.crash(rest.parse().unwrap_or(0)),
             "policy" => self.handle(Input::Policy(policy(rest).into())),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
@@ -384,9 +392,12 @@ impl World {
         self.now = until;
     }
 
+    fn clocks(&self) -> Now {
+        Now { monotonic: Moment(self.now), unix_ms: self.wall + self.now }
+    }
+
     fn handle(&mut self, input: Input<'_>) {
-        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
-        let mut out = Vec::new();
+        let (now, mut out) = (self.clocks(), Vec::new());
         self.router.handle(now, input, &mut out);
         let mut touched = Vec::new();
         for output in out {
@@ -422,6 +433,7 @@ impl World {
     fn keep(&mut self) {
         self.kept = self.said;
         self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.disk.clock = Clock(self.clocks());
         self.handle(Input::Kept(self.kept));
     }
 
@@ -452,13 +464,15 @@ impl World {
     }
 
     /// Nobody is connected any more, and what was not kept is lost.
-    fn crash(&mut self) {
+    fn crash(&mut self, days: u64) {
         self.router = router(&self.limits, 8);
         self.clients.clear();
         self.changes.clear();
         self.queries.clear();
         (self.said, self.kept) = (0, 0);
-        let now = Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now };
+        let unix_ms = self.clocks().unix_ms + days * 86_400_000;
+        let now = Now { monotonic: self.disk.clock.moment_at(unix_ms), unix_ms };
+        (self.now, self.wall) = (now.monotonic.0, unix_ms - now.monotonic.0);
         let mut out = Vec::new();
         self.router.restore(now, self.disk.image(), &mut out);
         out.iter().for_each(|output| self.show(output));
