@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod backlog;
 mod commands;
 mod corpus;
 mod crash;
