@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod backlog;
 mod commands;
 mod corpus;
 mod crash;
@@ -22,6 +23,7 @@ mod line;
 mod model;
 mod person;
 mod policy;
+mod power;
 mod queries;
 mod raw;
 mod resume;
