@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod backlog;
 mod brief;
 mod commands;
 mod corpus;
@@ -23,6 +24,7 @@ mod line;
 mod model;
 mod person;
 mod policy;
+mod power;
 mod queries;
 mod raw;
 mod resume;

@@ -43,6 +43,22 @@ fn what_was_missed_comes_again_after_resume() {
 }
 
 #[test]
+fn a_deliver_says_whether_its_sender_took_a_name_or_came_back_to_it() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    let (mut bob, first) = join(&sandbox, None);
+    let mut sender = |bob: &mut Raw| {
+        bob.send("Ann", "hello", json!({}));
+        ann.expect("DELIVER")["delivery"]["sender"].take()
+    };
+    let session = &first["session_id"];
+    assert_eq!(sender(&mut bob), json!({"session": session, "auth": "claim"}));
+    bob.hang_up();
+    let (mut bob, _) = join(&sandbox, Some(&first["resume_token"]));
+    assert_eq!(sender(&mut bob), json!({"session": session, "auth": "token"}));
+}
+
+#[test]
 fn a_token_takes_over_and_is_used_up() {
     let sandbox = Sandbox::new();
     let (mut older, first) = join(&sandbox, None);
