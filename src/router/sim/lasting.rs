@@ -683,7 +683,7 @@ impl World {
         for id in self.wires.keys().copied().collect::<Vec<_>>() {
             self.disconnect(id)?;
         }
-        for _ in 0..300 {
+        for _ in 0..900 {
             for who in (0..self.people.len()).cycle().take(3 * self.people.len()) {
                 self.settle(who)?;
                 self.commit(usize::MAX)?;
