@@ -81,7 +81,7 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_file_name(new);
     let written = create_private_file(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, path));
+        .and_then(|()| imp::replace(&new, path));
     if written.is_err() {
         // The first error is the one to tell; a leftover of ours is no reason for another.
         let _ = fs::remove_file(&new);

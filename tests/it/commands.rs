@@ -290,7 +290,7 @@ fn the_doctor_looks_into_the_policy_and_the_store() {
         let word = |name: &str| check[name].as_str().unwrap_or_default().to_owned();
         (word("state"), word("detail"))
     };
-    fs::write(&policy, "[[rule]]\nallow = nope\n").unwrap();
+    platform::paths::write_private_file(&policy, b"[[rule]]\nallow = nope\n").unwrap();
     let (state, detail) = check("policy", &sandbox, FAILED);
     assert_eq!(state, "fail");
     assert!(

@@ -37,6 +37,10 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
+pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
+    fs::rename(new, old)
+}
+
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let file = options().create_new(true).open(path)?;
     // As for a directory.
