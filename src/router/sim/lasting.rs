@@ -613,14 +613,17 @@ impl World {
             self.people.iter_mut().for_each(|person| person.forgets(&stream));
         }
         self.now += self.below(500) as u64;
+        let held: Vec<_> = self.router.kept_answers().map(|(_, _, frame)| frame).collect();
         self.router = Router::new(limits(), self.bytes());
         self.router.canary = self.canary;
         let (now, mut out) = (self.now(), Vec::new());
         let wires = std::mem::take(&mut self.wires);
-        for frame in wires.values().flat_map(|wire| &wire.outbound) {
-            if !self.disk.had_answer(frame) {
-                self.promises.outcomes.loses(frame);
-            }
+        let handed = wires.values().flat_map(|wire| &wire.outbound).map(Vec::as_slice);
+        for frame in handed
+            .chain(held.iter().map(|frame| &**frame))
+            .filter(|frame| !self.disk.had_answer(frame))
+        {
+            self.promises.outcomes.loses(frame);
         }
         self.router.restore(now, self.disk.image(), &mut out);
         self.take_all(out)?;
