@@ -46,6 +46,8 @@ const COMPLAINTS_MAX: usize = 3;
 const IDLE_MS: u64 = 350;
 /// What keeps a message waiting for so long is worth a word to whoever asks.
 const LASTING_MS: u64 = 2000;
+/// A key that was pressed so long ago has done what it does.
+const SEEN_MS: u64 = 10_000;
 /// A text that was submitted is looked after so often, and for so long before it is submitted again: some
 /// programs take an Enter that follows a paste too soon for a part of it.
 const LEAVING_LOOK_MS: u64 = 30;
@@ -238,6 +240,8 @@ pub struct Bridge {
     mail: Mailbag,
     /// Why nothing is typed, and since when.
     obstacle: Option<(Obstacle, Moment)>,
+    /// Since when something waits and nothing else was typed.
+    waits_since: Option<Moment>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
     handed_out: u64,
@@ -339,6 +343,7 @@ impl Bridge {
             turn: Turn::default(),
             mail: Mailbag::default(),
             obstacle: None,
+            waits_since: None,
             injection: None,
             held_keys: Vec::new(),
             handed_out: 0,
@@ -361,7 +366,7 @@ impl Bridge {
             Input::Printed(bytes) => self.printed(now, bytes, out),
             Input::Keys(bytes) => self.keys(now, bytes, out),
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
-            Input::Delivered(mail) => self.delivered(mail, out),
+            Input::Delivered(mail) => self.delivered(now, mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
             Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
@@ -387,8 +392,10 @@ impl Bridge {
             Stage::Text | Stage::Submit { .. } => None,
         });
         let extractor = self.extractor.deadline();
-        let all = [enter, extractor, self.turn_ends_at(), self.inject_at(), self.source.deadline()];
-        all.into_iter().flatten().min()
+        let typing = [enter, self.inject_at(), self.report_at()];
+        let all =
+            typing.into_iter().chain([extractor, self.turn_ends_at(), self.source.deadline()]);
+        all.flatten().min()
     }
 
     /// Whether there is room for more keys; until then the person's terminal is left alone.
@@ -472,7 +479,7 @@ impl Bridge {
         self.shown(now, found, out);
     }
 
-    fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
+    fn delivered(&mut self, now: Moment, mail: Mail, out: &mut Vec<Output>) {
         let current = self.injection.as_ref().is_some_and(|injection| injection.is_of(&mail.id));
         if self.gone {
             return out.push(Output::GiveBack(mail.id));
@@ -482,6 +489,9 @@ impl Bridge {
         }
         if current || self.mail.holds(&mail.id) {
             return;
+        }
+        if self.mail.is_empty() {
+            self.waits_since = Some(now);
         }
         self.mail.push(mail);
         self.retry_at = None;
