@@ -441,6 +441,7 @@ impl Bridge {
         }
         self.look_whether_it_began(now);
         self.shown(now, found, out);
+        self.look_for_answers(now, out);
     }
 
     /// Tells the child what it asks its terminal, where no real one does.
@@ -459,6 +460,9 @@ impl Bridge {
         let before = recipe::before(self.extractor.screen());
         if self.line.press(bytes, &before) {
             self.touched_at = Some(now);
+            if bytes.contains(&b'\r') {
+                self.source.entered(now);
+            }
         } else if self.held_keys.is_empty() {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
@@ -565,6 +569,7 @@ impl Bridge {
         }
         self.shown(now, found, out);
         self.miss_transcript(now, out);
+        self.look_for_answers(now, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }
