@@ -84,6 +84,13 @@ impl Terminal {
         Self { pty, keys, picture }
     }
 
+    /// Makes the terminal larger or smaller.
+    #[allow(dead_code, reason = "what only the real CLIs' tests need")]
+    pub(crate) fn resize(&self, size: Size) {
+        lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
+        self.pty.resize(size).unwrap();
+    }
+
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
