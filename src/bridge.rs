@@ -47,6 +47,8 @@ const COMPLAINTS_MAX: usize = 3;
 const IDLE_MS: u64 = 350;
 /// What keeps a message waiting for so long is worth a word to whoever asks.
 const LASTING_MS: u64 = 2000;
+/// A key that was pressed so long ago has done what it does.
+const SEEN_MS: u64 = 10_000;
 /// A text that was submitted is looked after so often, and for so long before it is submitted again: some
 /// programs take an Enter that follows a paste too soon for a part of it.
 const LEAVING_LOOK_MS: u64 = 30;
@@ -247,6 +249,8 @@ pub struct Bridge {
     mail: Mailbag,
     /// Why nothing is typed, and since when.
     obstacle: Option<(Obstacle, Moment)>,
+    /// Since when something waits and nothing else was typed.
+    waits_since: Option<Moment>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
     handed_out: u64,
@@ -350,6 +354,7 @@ impl Bridge {
             brief: settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
             mail: Mailbag::default(),
             obstacle: None,
+            waits_since: None,
             injection: None,
             held_keys: Vec::new(),
             handed_out: 0,
@@ -372,7 +377,7 @@ impl Bridge {
             Input::Printed(bytes) => self.printed(now, bytes, out),
             Input::Keys(bytes) => self.keys(now, bytes, out),
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
-            Input::Delivered(mail) => self.delivered(mail, out),
+            Input::Delivered(mail) => self.delivered(now, mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
             Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
@@ -399,8 +404,10 @@ impl Bridge {
             Stage::Text | Stage::Submit { .. } => None,
         });
         let extractor = self.extractor.deadline();
-        let all = [enter, extractor, self.turn_ends_at(), self.inject_at(), self.source.deadline()];
-        all.into_iter().flatten().min()
+        let typing = [enter, self.inject_at(), self.report_at()];
+        let all =
+            typing.into_iter().chain([extractor, self.turn_ends_at(), self.source.deadline()]);
+        all.flatten().min()
     }
 
     /// Whether there is room for more keys; until then the person's terminal is left alone.
@@ -447,6 +454,7 @@ impl Bridge {
         }
         self.look_whether_it_began(now);
         self.shown(now, found, out);
+        self.look_for_answers(now, out);
     }
 
     /// Tells the child what it asks its terminal, where no real one does.
@@ -465,6 +473,9 @@ impl Bridge {
         let before = recipe::before(self.extractor.screen());
         if self.line.press(bytes, &before) {
             self.touched_at = Some(now);
+            if bytes.contains(&b'\r') {
+                self.source.entered(now);
+            }
         } else if self.held_keys.is_empty() {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
@@ -485,7 +496,7 @@ impl Bridge {
         self.shown(now, found, out);
     }
 
-    fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
+    fn delivered(&mut self, now: Moment, mail: Mail, out: &mut Vec<Output>) {
         let current = self.injection.as_ref().is_some_and(|injection| injection.is_of(&mail.id));
         if self.gone {
             return out.push(Output::GiveBack(mail.id));
@@ -495,6 +506,9 @@ impl Bridge {
         }
         if current || self.mail.holds(&mail.id) {
             return;
+        }
+        if self.mail.is_empty() {
+            self.waits_since = Some(now);
         }
         self.mail.push(mail);
         self.retry_at = None;
@@ -574,6 +588,7 @@ impl Bridge {
         }
         self.shown(now, found, out);
         self.miss_transcript(now, out);
+        self.look_for_answers(now, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }

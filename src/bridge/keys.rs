@@ -33,7 +33,8 @@ pub struct Line {
 struct Begun {
     /// What stood before the cursor when it was begun.
     from: String,
-    /// Something was typed, and the screen has not shown it so far.
+    /// What stood there before what was typed last, and that the screen has not shown that so far.
+    before_text: String,
     unseen: bool,
     /// It has a line break, so what stands before the cursor is not all of it.
     several_rows: bool,
@@ -70,7 +71,7 @@ impl Line {
     /// The screen stands like this now.
     pub fn see(&mut self, before: &str) {
         if let Some(begun) = &mut self.begun {
-            begun.unseen &= before == begun.from;
+            begun.unseen &= before == begun.before_text;
         }
     }
 
@@ -104,6 +105,12 @@ impl Line {
         self.empty_looks.push_back(before.to_owned());
     }
 
+    /// Its program, whose empty line is known, shows it long after the last key. Only a line of several rows may
+    /// have one that is empty.
+    pub fn was_seen_empty(&mut self) {
+        self.begun = self.begun.take().filter(|begun| begun.several_rows);
+    }
+
     fn take(&mut self, key: Key, before: &str) {
         let (unseen, several_rows) = match key {
             Key::Report | Key::Other => return,
@@ -120,9 +127,17 @@ impl Line {
                 (false, false)
             }
         };
-        let from = || Begun { from: before.to_owned(), unseen: false, several_rows: false };
+        let from = || Begun {
+            from: before.to_owned(),
+            before_text: String::new(),
+            unseen: false,
+            several_rows: false,
+        };
         let begun = self.begun.get_or_insert_with(from);
-        begun.unseen |= unseen;
+        if unseen {
+            before.clone_into(&mut begun.before_text);
+            begun.unseen = true;
+        }
         begun.several_rows |= several_rows;
     }
 }

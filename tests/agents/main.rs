@@ -8,11 +8,15 @@
     reason = "all of this is tests, which clippy sees only where `#[test]` stands"
 )]
 
+mod again;
 mod agent;
 mod basics;
 mod corpus;
+mod latency;
 #[path = "../model/mod.rs"]
 mod model;
+mod other;
+mod patience;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
@@ -20,7 +24,10 @@ mod relay;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
+mod silence;
+mod talk;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod terminal;
 mod transcript;
+mod twins;

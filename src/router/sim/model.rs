@@ -74,6 +74,8 @@ pub(super) struct Model {
     refused: BTreeSet<Key>,
     /// What senders were told, in this step.
     told: BTreeMap<Key, BTreeSet<String>>,
+    /// What the sender was told that nobody got, in this step and before.
+    undelivered: BTreeSet<Key>,
     /// What was acknowledged, in this step and before.
     acknowledging: BTreeSet<Key>,
     acknowledged: BTreeSet<Key>,
@@ -143,7 +145,11 @@ impl Model {
         let id = payload["ack_id"].as_str().unwrap_or_default().to_owned();
         if let Some(to) = payload["to"].as_str().filter(|_| kind == Kind::Nack) {
             let code = payload["code"].as_str().unwrap_or_default().to_owned();
-            self.told.entry((id.clone(), to.to_lowercase())).or_default().insert(code);
+            let key = (id.clone(), to.to_lowercase());
+            if code == "AGENT_OFFLINE" {
+                self.undelivered.insert(key.clone());
+            }
+            self.told.entry(key).or_default().insert(code);
         }
         if let Some(trial) = &mut self.trial
             && trial.said.id == id
@@ -236,8 +242,12 @@ impl Model {
     fn is_wanted(&self, past: &Past) -> bool {
         let ends = self.ends(&past.key) && !self.acknowledged.contains(&past.key);
         let is_open = self.open.contains_key(&past.key) && !ends;
-        past.expires > self.now
-            && (!past.requires_ack || is_open || self.acknowledged.contains(&past.key))
+        let is_kept = match past.requires_ack {
+            true => is_open || self.acknowledged.contains(&past.key),
+            // Handed out and not written, and then there was nobody to hand it to again.
+            false => !self.undelivered.contains(&past.key),
+        };
+        past.expires > self.now && is_kept
     }
 
     /// In this step something was heard of its end.
