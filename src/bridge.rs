@@ -474,7 +474,7 @@ impl Bridge {
         if self.line.press(bytes, &before) {
             self.touched_at = Some(now);
             if bytes.contains(&b'\r') {
-                self.source.entered(now);
+                self.source.entered(now, self.extractor.screen());
             }
         } else if self.held_keys.is_empty() {
             // A terminal's answer, for which the child may be waiting.

@@ -3,9 +3,10 @@
 //! A screen shows what a program makes of its agent's words, a transcript has the words themselves; so
 //! where a program writes one it is read alone. Which file it is the driver finds, where the system says
 //! so. Else several may be, and no other agent's may be taken for the child's. One that has a frame which
-//! was typed here is its own. One that has a prompt which stands on its screen may be; it is its own as soon
-//! as the screen shows the answer, too, unless another file may be for the same reasons: two agents can
-//! be asked the same at the same time.
+//! was typed here is its own. One is, too, that has a prompt which was written down after an Enter here and
+//! stands on the screen, and an answer that the screen has shown since; unless another one may be for all that
+//! is known: two agents can be asked the same at once, and say the same. Then nothing is taken from either
+//! until they differ, or one of them has a frame.
 
 use super::{
     Bridge, File, Output, Progress, Settings,
@@ -33,10 +34,13 @@ const LINES_SHOWN_MAX: usize = 3;
 /// A prompt is written down so soon after Enter was pressed, or the program began.
 const SUBMITTED_MS: u64 = 30_000;
 
-/// So long after a prompt another file may still get the same one: of two agents that begin, and where the
-/// child has another file already, which it may write no more.
+/// So long after the screen shows an answer the child's own file may still be unknown, if it is new; and may
+/// still be without that answer, which matters where another one has a prompt, too.
 const SETTLED_MS: u64 = 300;
-const SETTLED_ANEW_MS: u64 = 3000;
+const SETTLED_AMONG_OTHERS_MS: u64 = 1500;
+
+/// What of an agent's answers to one prompt is compared, in bytes.
+const SAID_BYTES_MAX: usize = 64 << 10;
 
 /// How often the screen is looked at for an answer that it does not show yet.
 const ANSWER_LOOK_MS: u64 = 50;
@@ -68,7 +72,15 @@ struct Transcripts {
     looked_at: Option<Moment>,
     has_changed: bool,
     /// The person has pressed Enter.
-    entered: Option<Moment>,
+    entered: Option<Entered>,
+}
+
+/// An Enter of the person's.
+#[derive(Clone)]
+struct Entered {
+    at: Moment,
+    /// What the screen showed then.
+    shown: String,
 }
 
 /// A file that may be the child's.
@@ -77,21 +89,29 @@ struct Candidate {
     is_own: bool,
     /// It has a prompt that is not done with yet.
     at_work: bool,
-    likely: Option<Likely>,
+    prompted: Option<Prompted>,
     waiting: VecDeque<Record>,
     waiting_bytes: usize,
 }
 
-/// Why a file may be the child's: it has a prompt that the screen shows.
-struct Likely {
-    /// The Enter by which it may have been submitted.
-    since: Moment,
+/// A file's last prompt, and what is known of it.
+struct Prompted {
+    /// How it begins; nothing where it is too short to tell.
+    words: String,
     /// When it was written down.
     at: Moment,
-    /// What was answered to it last.
-    answer: Option<String>,
-    /// The screen shows an answer.
-    is_answered_here: bool,
+    /// The Enter by which it may have been submitted here.
+    entered: Option<Entered>,
+    /// The screen shows it.
+    is_shown: bool,
+    /// The last lines of the last answer.
+    answer: Vec<String>,
+    /// All answers.
+    said: String,
+    /// Since when the screen shows the last answer.
+    answered_here: Option<Moment>,
+    /// Another file may have been the child's for the same reasons, and has another prompt now.
+    is_doubtful: bool,
 }
 
 impl Source {
@@ -112,7 +132,8 @@ impl Source {
     pub(super) fn at_work(&self) -> bool {
         self.transcripts.as_ref().is_some_and(|transcripts| {
             let has_own = transcripts.has_own();
-            let counts = |it: &&Candidate| it.is_own || (!has_own && it.likely.is_some());
+            let may_be = |it: &Candidate| it.prompted.as_ref().is_some_and(Prompted::may_be_here);
+            let counts = |it: &&Candidate| it.is_own || (!has_own && may_be(it));
             transcripts.files.iter().filter(counts).any(|it| it.at_work)
         })
     }
@@ -124,9 +145,9 @@ impl Source {
     }
 
     /// The person has pressed Enter.
-    pub(super) fn entered(&mut self, now: Moment) {
+    pub(super) fn entered(&mut self, now: Moment, screen: &Screen) {
         if let Some(transcripts) = &mut self.transcripts {
-            transcripts.entered = Some(now);
+            transcripts.entered = Some(Entered { at: now, shown: shown(screen) });
         }
     }
 
@@ -160,19 +181,30 @@ impl Transcripts {
     /// When to look at the screen for an answer, or whether one that it shows settles it.
     fn looks_at(&self) -> Option<Moment> {
         let looked_at = self.looked_at.filter(|_| !self.by_system)?;
-        let strangers = self.files.iter().filter(|it| !it.is_own);
-        let answered =
-            strangers.filter_map(|it| it.likely.as_ref().filter(|it| it.answer.is_some()));
-        let due = answered.filter_map(|likely| match likely.is_answered_here {
-            true => Some(self.settled_at(likely)).filter(|&at| at > looked_at),
+        let answered = self.strangers().filter(|(_, prompted)| !prompted.answer.is_empty());
+        let due = answered.filter_map(|(file, prompted)| match prompted.is_answered_here() {
+            true => self.settled_at(file, prompted).filter(|&at| at > looked_at),
             false => self.has_changed.then_some(looked_at),
         });
         due.min().map(|at| at.max(looked_at.plus(ANSWER_LOOK_MS)))
     }
 
-    /// When no other file gets the same prompt any more.
-    fn settled_at(&self, likely: &Likely) -> Moment {
-        likely.at.plus(if self.has_own() { SETTLED_ANEW_MS } else { SETTLED_MS })
+    /// Files that are not known to be the child's, and have prompts that may have been submitted here.
+    fn strangers(&self) -> impl Iterator<Item = (File, &Prompted)> {
+        let strangers = self.files.iter().filter(|it| !it.is_own);
+        let prompted = strangers.filter_map(|it| Some((it.file, it.prompted.as_ref()?)));
+        prompted.filter(|(_, prompted)| prompted.entered.is_some())
+    }
+
+    /// When every other file is known that may be the child's, and what it has in answer.
+    fn settled_at(&self, file: File, prompted: &Prompted) -> Option<Moment> {
+        let is_among_others = self.others(file).any(|other| other.prompted.is_some());
+        let pause_ms = if is_among_others { SETTLED_AMONG_OTHERS_MS } else { SETTLED_MS };
+        prompted.answered_here.map(|at| at.plus(pause_ms))
+    }
+
+    fn others(&self, file: File) -> impl Iterator<Item = &Candidate> {
+        self.files.iter().filter(move |other| other.file != file)
     }
 
     /// The candidate that this file is.
@@ -182,13 +214,15 @@ impl Transcripts {
         }
         if self.files.len() == FILES_MAX {
             let stranger = self.files.iter().position(|candidate| !candidate.is_own);
-            self.files.remove(stranger.unwrap_or(0));
+            let place = stranger.unwrap_or(0);
+            self.forget_prompt(self.files[place].file);
+            self.files.remove(place);
         }
         self.files.push(Candidate {
             file,
             is_own: false,
             at_work: false,
-            likely: None,
+            prompted: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
         });
@@ -197,6 +231,7 @@ impl Transcripts {
 
     /// It is the child's; what waited of it.
     fn own(&mut self, file: File) -> VecDeque<Record> {
+        self.told = false;
         let candidate = self.candidate(file);
         candidate.is_own = true;
         candidate.waiting_bytes = 0;
@@ -207,28 +242,55 @@ impl Transcripts {
         self.files.iter().any(|candidate| candidate.is_own)
     }
 
-    /// The file that has the child's prompt and its answer. None where another one has a prompt of the same
-    /// time, and the child's answer too, or none so far.
+    /// The file that has the child's prompt and its answer, and is the only one that may be the child's.
     fn answered_here(&self, now: Moment) -> Option<File> {
-        let is_settled = |file, likely: &Likely| {
-            let rivals = self.files.iter().filter(|it| it.file != file);
-            let mut rivals = rivals.filter_map(|it| Some((it.is_own, it.likely.as_ref()?)));
-            let differs = |(is_own, rival): (bool, &Likely)| {
-                !is_own && rival.answer.is_some() && !rival.is_answered_here
-            };
-            rivals.all(|(is_own, rival)| rival.since != likely.since || differs((is_own, rival)))
+        let is_it = |(file, prompted): &(File, &Prompted)| {
+            prompted.is_answered_here()
+                && !prompted.is_doubtful
+                && self.settled_at(*file, prompted).is_some_and(|at| at <= now)
+                && !self.others(*file).any(|other| other.is_rival_of(prompted))
         };
-        let mut strangers = self.files.iter().filter(|it| !it.is_own);
-        let found = strangers.find(|it| {
-            let likely = it.likely.as_ref().filter(|likely| likely.is_answered_here);
-            let likely = likely.filter(|likely| self.settled_at(likely) <= now);
-            likely.is_some_and(|likely| is_settled(it.file, likely))
-        });
-        found.map(|candidate| candidate.file)
+        self.strangers().find(is_it).map(|(file, _)| file)
+    }
+
+    /// What the agent is told where what it says is read nowhere.
+    fn complaint(&self, program: &str) -> String {
+        if self.strangers().any(|(_, prompted)| prompted.is_answered_here()) {
+            return "What you say to others is not sent yet: another agent in this directory was asked the same \
+                    and said the same, so that your transcripts could not be told apart. They are by this line; \
+                    what waited is sent now."
+                .to_owned();
+        }
+        let found = match self.has_own() {
+            true => "is not one that this version of Agent Relay can read",
+            false => "was not found",
+        };
+        format!(
+            "What you say to others is not sent: the transcript that {program} writes {found}. Ask your user to \
+             start you with `agent-relay run --grid`, which reads the screen instead."
+        )
+    }
+
+    /// A file gets another prompt: whether the child had the last one nobody can say any more.
+    fn forget_prompt(&mut self, file: File) {
+        let Some(place) = self.files.iter().position(|it| it.file == file) else { return };
+        let mut moving = self.files.remove(place);
+        for prompted in self.files.iter_mut().filter_map(|it| it.prompted.as_mut()) {
+            prompted.is_doubtful |= moving.is_rival_of(prompted);
+        }
+        moving.prompted = None;
+        self.files.insert(place, moving);
     }
 }
 
 impl Candidate {
+    /// Whether the prompt that the other one has may have been this one's, and so the answer.
+    fn is_rival_of(&self, other: &Prompted) -> bool {
+        let (Some(own), Some(entered)) = (&self.prompted, &other.entered) else { return false };
+        let may_be = self.at_work || own.at >= entered.at || own.words == other.words;
+        may_be && !own.answers_otherwise(other)
+    }
+
     fn wait(&mut self, record: Record) {
         self.waiting_bytes += record.bytes();
         self.waiting.push_back(record);
@@ -236,6 +298,58 @@ impl Candidate {
             let Some(oldest) = self.waiting.pop_front() else { return };
             self.waiting_bytes -= oldest.bytes();
         }
+    }
+}
+
+impl Prompted {
+    fn new(text: &str, at: Moment, entered: Option<Entered>) -> Self {
+        Self {
+            words: essence(text).take(SHOWN_MAX).collect(),
+            at,
+            entered,
+            is_shown: false,
+            answer: Vec::new(),
+            said: String::new(),
+            answered_here: None,
+            is_doubtful: false,
+        }
+    }
+
+    fn may_be_here(&self) -> bool {
+        self.is_shown && self.entered.is_some()
+    }
+
+    fn is_answered_here(&self) -> bool {
+        self.is_shown && self.answered_here.is_some()
+    }
+
+    /// It is answered. Of an answer without words nobody could say whether it is shown.
+    fn hears(&mut self, text: &str) {
+        let lines: Vec<_> = lines_shown(text).collect();
+        if lines.is_empty() {
+            return;
+        }
+        (self.answer, self.answered_here) = (lines, None);
+        if self.said.len() <= SAID_BYTES_MAX {
+            self.said.extend(essence(text));
+        }
+    }
+
+    /// Looks at all that the screen shows. What it has shown before the Enter is no answer.
+    fn look(&mut self, now: Moment, shown: &str) {
+        let is_shown = |lines: &[String], on: &str| lines.iter().all(|line| on.contains(line));
+        self.is_shown |= self.words.chars().count() >= SHOWN_MIN && shown.contains(&self.words);
+        let before = self.entered.as_ref().is_some_and(|it| is_shown(&self.answer, &it.shown));
+        if !self.answer.is_empty() && !before && is_shown(&self.answer, shown) {
+            self.answered_here.get_or_insert(now);
+        }
+    }
+
+    /// Whether nothing that was said here is what was answered to the other one.
+    fn answers_otherwise(&self, other: &Self) -> bool {
+        let is_known = !self.said.is_empty() && self.said.len() <= SAID_BYTES_MAX;
+        let says_it = other.answer.iter().all(|line| self.said.contains(line));
+        is_known && !says_it && self.answered_here.is_none()
     }
 }
 
@@ -274,17 +388,17 @@ impl Bridge {
         out: &mut Vec<Output>,
     ) {
         let is_certain = matches!(&record, Record::Prompt(text) if self.was_drawn(text));
-        let entered = matches!(&record, Record::Prompt(text) if self.shows_prompt(text))
-            .then(|| self.entered(now));
+        let entered = self.entered(now);
         let Some(transcripts) = &mut self.source.transcripts else { return };
+        if matches!(record, Record::Prompt(_)) {
+            transcripts.forget_prompt(file);
+        }
         let candidate = transcripts.candidate(file);
         candidate.at_work = !matches!(record, Record::TurnOver);
-        if let Some(since) = entered.flatten() {
-            candidate.likely =
-                Some(Likely { since, at: now, answer: None, is_answered_here: false });
-        }
-        if let (Some(likely), Record::Reply(text)) = (&mut candidate.likely, &record) {
-            likely.answer = Some(text.clone()).filter(|text| lines_shown(text).next().is_some());
+        match (&record, &mut candidate.prompted) {
+            (Record::Prompt(text), prompted) => *prompted = Some(Prompted::new(text, now, entered)),
+            (Record::Reply(text), Some(prompted)) => prompted.hears(text),
+            _ => {}
         }
         if candidate.is_own {
             return self.heard(now, record, out);
@@ -303,15 +417,13 @@ impl Bridge {
         let Some(transcripts) = &mut self.source.transcripts else { return };
         transcripts.has_changed = true;
         let soon = transcripts.looked_at.is_some_and(|at| now.since(at) < ANSWER_LOOK_MS);
-        if soon || transcripts.by_system || transcripts.files.iter().all(|it| it.likely.is_none()) {
+        if soon || transcripts.by_system || transcripts.strangers().next().is_none() {
             return;
         }
         (transcripts.looked_at, transcripts.has_changed) = (Some(now), false);
         let shown = shown(self.extractor.screen());
-        for likely in transcripts.files.iter_mut().filter_map(|it| it.likely.as_mut()) {
-            let answer = likely.answer.as_deref();
-            likely.is_answered_here |=
-                answer.is_some_and(|text| lines_shown(text).all(|line| shown.contains(&line)));
+        for prompted in transcripts.files.iter_mut().filter_map(|it| it.prompted.as_mut()) {
+            prompted.look(now, &shown);
         }
         if let Some(file) = transcripts.answered_here(now) {
             self.own(now, file, out);
@@ -323,16 +435,11 @@ impl Bridge {
         self.drawn.iter().any(|(hex, _)| prompt.starts_with(&format!("[relay {hex} from ")))
     }
 
-    /// Whether this prompt stands on the screen.
-    fn shows_prompt(&self, prompt: &str) -> bool {
-        let words: String = essence(prompt).take(SHOWN_MAX).collect();
-        words.chars().count() >= SHOWN_MIN && shown(self.extractor.screen()).contains(&words)
-    }
-
-    /// When what is written down now may have been submitted.
-    fn entered(&self, now: Moment) -> Option<Moment> {
-        let entered = self.source.transcripts.as_ref()?.entered.or(self.started)?;
-        (now.since(entered) < SUBMITTED_MS).then_some(entered)
+    /// By what the prompt that is written down now may have been submitted; a program may also have begun with it.
+    fn entered(&self, now: Moment) -> Option<Entered> {
+        let begun = || Some(Entered { at: self.started?, shown: String::new() });
+        let entered = self.source.transcripts.as_ref()?.entered.clone().or_else(begun)?;
+        (now.since(entered.at) < SUBMITTED_MS).then_some(entered)
     }
 
     /// The child's transcript goes on.
@@ -384,15 +491,7 @@ impl Bridge {
             return;
         }
         transcripts.told = true;
-        let program = &self.recipe.name;
-        let found = match transcripts.files.iter().any(|candidate| candidate.is_own) {
-            true => "is not one that this version of Agent Relay can read",
-            false => "was not found",
-        };
-        let sentence = format!(
-            "What you say to others is not sent: the transcript that {program} writes {found}. Ask your user to \
-             start you with `agent-relay run --grid`, which reads the screen instead."
-        );
+        let sentence = transcripts.complaint(&self.recipe.name);
         out.push(Output::Log(sentence.clone()));
         self.complain(sentence);
     }
@@ -490,7 +589,7 @@ mod tests {
             ",
             expect![[r#"
                 20000 types fix the tests\r
-                20400 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
+                21650 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
             "#]],
         );
         // The one that it begins with.
@@ -507,7 +606,7 @@ mod tests {
             ",
             expect![[r#"
                 200 types x
-                600 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
+                1850 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
             "#]],
         );
     }
@@ -530,6 +629,8 @@ mod tests {
             40100 records 0 reply ->relay:Bob <<<still>>>
             40110 records 1 prompt and now
             40110 records 1 reply ->relay:Bob <<<still>>>
+            41000 records 0 over
+            41000 records 1 over
             50000 keys /clear\r
             51000 keys and after that\r
             51010 prints \r\nand after that\r\n->relay:Bob <<<anew>>>\r\n\r\n
@@ -539,12 +640,180 @@ mod tests {
             ",
             expect![[r#"
                 20000 types who are you\r
-                20400 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Cid", data: None, meta: None, reply_to: None }
+                21710 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Cid", data: None, meta: None, reply_to: None }
                 40000 types and now\r
                 40110 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "still", data: None, meta: None, reply_to: None }
                 50000 types /clear\r
                 51000 types and after that\r
-                54010 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "anew", data: None, meta: None, reply_to: None }
+                52520 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "anew", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_prompt_may_be_written_down_before_the_screen_shows_it() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \e[2J\e[H
+            20020 records 0 prompt who are you
+            20030 prints who are you\r\n
+            20040 records 1 prompt who are you
+            20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+            20210 records 1 reply ->relay:Bob <<<me>>>
+            21000 records 0 reply ->relay:Bob <<<me>>>
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+            "#]],
+        );
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \e[2J\e[H
+            20020 records 0 prompt who are you
+            20030 prints who are you\r\n
+            20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+            20210 records 0 reply ->relay:Bob <<<me>>>
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                20550 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// The screen is painted anew when it is looked at for the answer that both have given.
+    #[test]
+    fn the_same_answer_is_not_told_apart_by_when_the_screen_shows_it() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n
+            20020 records 0 prompt who are you
+            20040 records 1 prompt who are you
+            20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+            20210 records 1 reply ->relay:Bob <<<me>>>
+            20215 prints \e[2J\e[H
+            20220 records 0 reply ->relay:Bob <<<me>>>
+            22000 keys go\r
+            22010 prints go\r\nok, so\r\n
+            22020 records 0 prompt go
+            22030 records 0 reply ok, so
+            25000 records 0 prompt go
+            25010 records 0 reply [ok, so it looks otherwise](on the screen)
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                22000 types go\r
+            "#]],
+        );
+    }
+
+    /// What it has said last is shown, and not written down yet.
+    #[test]
+    fn who_says_the_same_somewhat_later_may_be_the_child() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n
+            20020 records 0 prompt who are you
+            20020 records 1 prompt who are you
+            20100 records 0 reply I look at [this](there).
+            20110 prints I look at this.\r\n
+            20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+            20210 records 1 reply ->relay:Bob <<<me>>>
+            21000 records 0 reply ->relay:Bob <<<me>>>
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+            "#]],
+        );
+    }
+
+    /// The person looks at something else, and another agent is asked again what both were asked before.
+    #[test]
+    fn what_the_screen_showed_before_the_enter_is_no_answer() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            22000 keys go\r
+            22010 prints go\r\nok, so\r\n
+            22020 records 0 prompt go
+            22030 records 0 reply ok, so
+            22500 records 0 over
+            25000 keys /stats\r
+            25010 prints /stats\r\n12 s\r\n
+            26000 records 1 prompt who are you
+            26100 records 1 reply ->relay:Bob <<<me>>>
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                20400 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                22000 types go\r
+                25000 types /stats\r
+            "#]],
+        );
+    }
+
+    /// A tool of the agent's that is an agent itself, and that the person has allowed by an Enter.
+    #[test]
+    fn who_is_asked_by_the_agent_is_not_the_agent_however_late() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys ask another who it is\r
+            20010 prints \r\nask another who it is\r\n
+            20100 records 0 prompt ask another who it is
+            20110 records 0 reply I do so.
+            20120 prints I do so.\r\n
+            20150 prints $ agent -p 'who are you'? (y/n)
+            21000 keys \r
+            21300 records 1 prompt who are you
+            21310 records 1 reply ->relay:Bob <<<another>>>
+            21320 prints ->relay:Bob <<<another>>>\r\n\r\n
+            29000 ends
+            ",
+            expect![[r#"
+                20000 types ask another who it is\r
+                21000 types \r
+            "#]],
+        );
+    }
+
+    #[test]
+    fn who_waits_to_be_told_apart_is_told_so_and_thereby_is() {
+        check(
+            r"
+            0 prints \e[?2004h>\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            20110 records 1 prompt who are you
+            20110 records 1 reply ->relay:Bob <<<me>>>
+            37000 records 1 prompt [relay 789200 from @relay] The relay wrote this, not your user.
+            50000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                35310 logs What you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.
+                35310 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.\n[/relay 789200]\e[201~
+                35460 types \r
+                37000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             "#]],
         );
     }
