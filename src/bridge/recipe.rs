@@ -375,6 +375,31 @@ mod tests {
         judged("agy", &shows(&["esc to cancel"]), None, Err(Obstacle::Busy));
     }
 
+    /// The last thing of it is a bracket.
+    #[test]
+    fn what_was_typed_is_seen_before_the_cursor_or_behind_one_that_stayed() {
+        let gemini = |before: &str, after: &str, above: &str| Spot {
+            after: after.to_owned(),
+            above: above.to_owned(),
+            ..at(before)
+        };
+        for (before, after, above) in [
+            ("   [/relay 1a2b3c]", "", ""),
+            ("   ", "", "   [/relay 1a2b3c]"),
+            ("   ", "[/relay 1a2b3c]", "   hello"),
+        ] {
+            assert!(recipe("gemini").holds_text(&gemini(before, after, above)), "{before:?}");
+        }
+        for (before, after, above) in [
+            (" > ", "", " [/relay 1a2b3c]"),
+            (" > ", "Type your message", ""),
+            ("   ", "x", "   [/relay 1a2b3c]"),
+            (" > ", "[/relay 1a2b3c]", ""),
+        ] {
+            assert!(!recipe("gemini").holds_text(&gemini(before, after, above)), "{before:?}");
+        }
+    }
+
     #[test]
     fn aider_gets_text_at_its_prompt_alone() {
         for prompt in ["> ", "ask> ", "architect> "] {

@@ -35,11 +35,11 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     });
     let response = json!({"id": id, "object": "response", "status": "completed", "output": output, "usage": usage});
     events.send(&json!({"type": "response.completed", "response": response}))?;
-    events.end()?;
     if is_conversation {
+        // Who has this may hang up.
         shared.answered();
     }
-    Ok(())
+    events.end()
 }
 
 /// Sends one item of the output, and gives it as it is in the end.

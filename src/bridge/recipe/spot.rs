@@ -75,12 +75,17 @@ impl Spot {
         }
     }
 
-    /// Whether the last thing before the cursor is a bracket, on its row or on the one above.
+    /// Whether the last thing before the cursor is a bracket, on its row or on the one above. Some programs leave
+    /// the cursor in the row's beginning, where it was before a paste, and draw one of their own.
     pub(super) fn follows_bracket(&self) -> bool {
         let ends = |row: &str| {
             row.trim_end_matches(|c: char| c.is_whitespace() || is_line(c)).ends_with(']')
         };
-        ends(&self.before) || (self.before.trim().is_empty() && ends(&self.above))
+        let is_blank = self.before.trim().is_empty();
+        match self.after.is_empty() {
+            true => ends(&self.before) || (is_blank && ends(&self.above)),
+            false => is_blank && ends(&self.after),
+        }
     }
 
     /// Whether one of these stands in the rows around the cursor; with `^` first, at the beginning of one.
