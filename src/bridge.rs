@@ -312,8 +312,13 @@ enum Item {
 enum Stage {
     /// The text is on its way into the terminal.
     Text,
-    /// It is there since this moment; the Enter waits.
-    Guard(Moment),
+    /// It is there; the Enter waits.
+    Guard {
+        /// Since this moment, but for what was asked meanwhile.
+        typed: Moment,
+        /// From this one on.
+        since: Moment,
+    },
     /// The Enter is on its way, for the first time or once more.
     Submit {
         /// How often it was pressed.
@@ -399,7 +404,7 @@ impl Bridge {
             return None;
         }
         let enter = self.injection.as_ref().and_then(|injection| match injection.stage {
-            Stage::Guard(since) => Some(self.enter_at(since)),
+            Stage::Guard { since, .. } => Some(self.enter_at(since)),
             Stage::Leaving { since, presses } => Some(self.leaves_at(since, presses)),
             Stage::Text | Stage::Submit { .. } => None,
         });
@@ -593,7 +598,7 @@ impl Bridge {
             self.line.remember_empty(&spot.before);
         }
         self.submit_when_due(now, &spot, out);
-        self.look_whether_it_left(now, &spot, out);
+        self.look_whether_it_left(now, &spot, foreground, out);
         self.inject_when_free(now, &spot, foreground, out);
     }
 }

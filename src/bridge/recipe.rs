@@ -128,6 +128,18 @@ impl Recipe {
         !self.is_asking(spot) && (!self.shows_composer() || spot.follows_bracket())
     }
 
+    /// Whether it asks its person something. What was typed and stands there may say the same.
+    #[must_use]
+    pub fn shows_dialog(&self, spot: &Spot) -> bool {
+        let asks = self.is_asking(spot)
+            || (!self.begins_with_composer(spot) && spot.shows(&self.looks.dialog));
+        asks && !self.holds_text(spot)
+    }
+
+    fn begins_with_composer(&self, spot: &Spot) -> bool {
+        self.looks.composer.iter().any(|look| spot.before.starts_with(&**look))
+    }
+
     /// It is known how its line to type into looks.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
@@ -136,19 +148,18 @@ impl Recipe {
 
     /// A program whose line to type into is known gets text there alone, and only while it is empty.
     fn at_composer(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
-        let begins = |looks: &[String]| looks.iter().any(|look| spot.before.starts_with(&**look));
         if known.foreground == Some(false) {
             return Err(Obstacle::OtherProgram);
         }
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
         }
-        if begins(&self.looks.shell_mode) {
+        if self.looks.shell_mode.iter().any(|look| spot.before.starts_with(&**look)) {
             return Err(Obstacle::Shell);
         }
         if !self.looks.composer.contains(&spot.before) {
             return Err(match spot.shows(&self.looks.dialog) {
-                _ if begins(&self.looks.composer) => Obstacle::HalfTyped,
+                _ if self.begins_with_composer(spot) => Obstacle::HalfTyped,
                 true => Obstacle::Dialog,
                 false => Obstacle::NoPrompt,
             });

@@ -22,8 +22,8 @@ pub(super) fn play_briefed(command: &str, script: &str) -> String {
 }
 
 /// The same for a program that writes a transcript.
-pub(super) fn play_transcribed(script: &str) -> String {
-    play_with(&Settings { transcript: true, ..settings("agent") }, script)
+pub(super) fn play_transcribed(command: &str, script: &str) -> String {
+    play_with(&Settings { transcript: true, ..settings(command) }, script)
 }
 
 fn play_with(settings: &Settings, script: &str) -> String {

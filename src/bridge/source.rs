@@ -521,7 +521,7 @@ mod tests {
 
     #[track_caller]
     fn check(script: &str, expected: Expect) {
-        expected.assert_eq(&play_transcribed(script));
+        expected.assert_eq(&play_transcribed("agent", script));
     }
 
     #[test]

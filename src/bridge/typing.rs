@@ -201,8 +201,8 @@ impl Bridge {
             return;
         }
         match injection.stage {
-            Stage::Text => injection.stage = Stage::Guard(now),
-            Stage::Guard(_) | Stage::Leaving { .. } => {}
+            Stage::Text => injection.stage = Stage::Guard { typed: now, since: now },
+            Stage::Guard { .. } | Stage::Leaving { .. } => {}
             Stage::Submit { presses } if self.recipe.shows_composer() => {
                 injection.stage = Stage::Leaving { since: now, presses };
             }
@@ -217,20 +217,26 @@ impl Bridge {
     }
 
     pub(super) fn submit_when_due(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
-        let Some(Injection { stage: Stage::Guard(since), .. }) = self.injection else { return };
+        let Some(Injection { stage: Stage::Guard { typed, since }, .. }) = self.injection else {
+            return;
+        };
         if now < self.enter_at(since) {
             return;
         }
-        // An Enter would answer what the program asks meanwhile.
-        let asks = !self.recipe.holds_text(spot);
-        if let Some(injection) = &mut self.injection {
-            injection.asked = asks;
-            // Until it is asked again; or pressed, which has a stage of its own.
-            injection.stage = Stage::Guard(now);
+        if self.recipe.holds_text(spot) {
+            return self.press_submit(1, out);
         }
-        match asks {
-            true => self.release_keys(out),
-            false => self.press_submit(1, out),
+        // An Enter would answer what the program asks meanwhile. Else it is late in showing the text, and what
+        // the person types would become a part of it.
+        let asks = self.recipe.shows_dialog(spot);
+        let typed = if asks { now } else { typed };
+        let asked = asks || now.since(typed) >= self.recipe.guard_ms_max;
+        if let Some(injection) = &mut self.injection {
+            injection.asked = asked;
+            injection.stage = Stage::Guard { typed, since: now };
+        }
+        if asked {
+            self.release_keys(out);
         }
     }
 
@@ -240,6 +246,7 @@ impl Bridge {
         if let Some(injection) = &mut self.injection {
             injection.until = self.handed_out;
             injection.stage = Stage::Submit { presses };
+            injection.asked &= presses > 1;
         }
     }
 
@@ -250,7 +257,13 @@ impl Bridge {
     }
 
     /// Whether what was submitted has left; else, after a while, it is submitted again.
-    pub(super) fn look_whether_it_left(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
+    pub(super) fn look_whether_it_left(
+        &mut self,
+        now: Moment,
+        spot: &Spot,
+        foreground: Option<bool>,
+        out: &mut Vec<Output>,
+    ) {
         let Some(Injection { stage: Stage::Leaving { since, presses }, .. }) = self.injection
         else {
             return;
@@ -259,19 +272,36 @@ impl Bridge {
             return;
         }
         self.left_looked_at = Some(now);
-        if !self.recipe.holds_text(spot) {
+        let waited_ms = now.since(since);
+        if self.has_left(now, waited_ms, spot, foreground) {
             return self.submitted(now, out);
         }
-        if now.since(since) < LEAVING_MS || !self.has_stood_still(now) {
-            return;
-        }
+        let stays = waited_ms >= LEAVING_MS && self.has_stood_still(now);
         // The person may know better what holds it up.
-        self.release_keys(out);
-        let Some(injection) = &mut self.injection else { return };
-        injection.asked = true;
-        if presses < PRESSES_MAX {
+        if self.recipe.shows_dialog(spot) || (stays && presses > 1) {
+            if let Some(injection) = &mut self.injection {
+                injection.asked = true;
+            }
+            self.release_keys(out);
+        }
+        if stays && presses < PRESSES_MAX {
             self.press_submit(presses + 1, out);
         }
+    }
+
+    /// Whether the line to type into is empty again, or after a while is not seen with the text in it: a program
+    /// may be in the middle of painting that.
+    fn has_left(&self, now: Moment, waited_ms: u64, spot: &Spot, foreground: Option<bool>) -> bool {
+        if self.recipe.holds_text(spot) {
+            return false;
+        }
+        let paints = |ms| self.printed_at.is_some_and(|at| now.since(at) < ms);
+        let paints = paints(LEAVING_LOOK_MS) || (spot.synchronizing && paints(PICTURE_MS));
+        let form = self.recipe.form(spot, self.known(foreground));
+        let is_empty = matches!(form, Ok(_) | Err(Obstacle::Busy));
+        let is_seen =
+            is_empty || self.has_stood_still(now) || waited_ms >= self.recipe.guard_ms_max;
+        (is_empty && !paints) || (waited_ms >= LEAVING_MS && is_seen)
     }
 
     /// The agent's program has written down that it got the text in this frame.
@@ -354,7 +384,7 @@ fn shown_auth(senders: &mut VecDeque<(String, String)>, mail: &Mail) -> Option<P
 
 #[cfg(test)]
 mod tests {
-    use crate::bridge::script::play;
+    use crate::bridge::script::{play, play_transcribed};
     use expect_test::{Expect, expect};
 
     #[track_caller]
@@ -439,6 +469,164 @@ mod tests {
             expect![[r#"
                 2000 types x
                 12000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    const GEMINI: &str = r"
+        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+        900 reports
+        1000 mail Bob: hello
+    ";
+    const GEMINI_PASTED: &str =
+        r"prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]";
+    const GEMINI_EMPTY: &str =
+        r"prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G";
+
+    /// It takes the Enter for a part of what was pasted before it.
+    #[test]
+    fn a_screen_that_is_half_painted_does_not_say_that_a_text_has_left() {
+        check(
+            "gemini",
+            &format!(
+                r"{GEMINI}
+                1010 {GEMINI_PASTED}
+                1170 prints \e[2K\r\e[A\e[2K
+                1260 prints \r\s\s\shello\r\n\s\s\s[/relay 789200]\r\n\s\s\s
+                1900 {GEMINI_EMPTY}
+                9000 ends"
+            ),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1160 types \r
+                1880 types \r
+                1940 reports 11111111-2222 Injected
+                1940 acknowledges 11111111-2222
+            "#]],
+        );
+        // The line is painted first, and then what stands in it.
+        check(
+            "gemini",
+            &format!(
+                r"{GEMINI}
+                1010 {GEMINI_PASTED}
+                1170 {GEMINI_EMPTY}
+                1180 prints \e[2J\e[H
+                1180 {GEMINI_PASTED}
+                9000 ends"
+            ),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1160 types \r
+                1880 types \r
+                2600 types \r
+                3320 types \r
+            "#]],
+        );
+    }
+
+    /// Its transcript says so before its screen does.
+    #[test]
+    fn what_is_written_down_has_left() {
+        let script = format!(
+            r"{GEMINI}
+            1010 {GEMINI_PASTED}
+            1170 prints \e[2J\e[H
+            1180 keys x
+            1300 records 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this
+            9000 ends"
+        );
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1160 types \r
+            1300 reports 11111111-2222 Injected
+            1300 acknowledges 11111111-2222
+            1300 types x
+            1300 reports 11111111-2222 Confirmed
+        "#]].assert_eq(&play_transcribed("gemini", &script));
+        // Where it doesn't, by what is not seen any more.
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1160 types \r
+            1880 reports 11111111-2222 Injected
+            1880 acknowledges 11111111-2222
+            1880 types x
+        "#]].assert_eq(&play("gemini", &script));
+    }
+
+    #[test]
+    fn what_stays_where_it_was_typed_was_not_injected() {
+        check(
+            "gemini",
+            &format!("{GEMINI}\n1010 {GEMINI_PASTED}\n30000 ends"),
+            expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1160 types \r
+            1880 types \r
+            2600 types \r
+            3320 types \r
+        "#]],
+        );
+    }
+
+    #[test]
+    fn keys_do_not_join_a_text_that_is_late_to_be_shown() {
+        check(
+            "gemini",
+            &format!(
+                r"{GEMINI}
+                1050 keys x
+                2400 {GEMINI_PASTED}
+                2600 {GEMINI_EMPTY}
+                9000 ends"
+            ),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                2550 types \r
+                2640 reports 11111111-2222 Injected
+                2640 acknowledges 11111111-2222
+                2640 types x
+            "#]],
+        );
+        // Not for ever, and not while something is asked.
+        check(
+            "gemini",
+            &format!("{GEMINI}\n1050 keys x\n9000 ends"),
+            expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            3100 types x
+        "#]],
+        );
+        check(
+            "gemini",
+            &format!(
+                r"{GEMINI}
+                1050 keys 1
+                1100 prints \e[2J\e[HApply this change?\r\n│ ●\s1. Allow once\r\n\s
+                9000 ends"
+            ),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1250 types 1
+            "#]],
+        );
+        // One that is not sent off at once.
+        check(
+            "gemini",
+            &format!(
+                r"{GEMINI}
+                1010 {GEMINI_PASTED}
+                1200 keys x
+                1960 {GEMINI_EMPTY}
+                9000 ends"
+            ),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1160 types \r
+                1880 types \r
+                2000 reports 11111111-2222 Injected
+                2000 acknowledges 11111111-2222
+                2000 types x
             "#]],
         );
     }
