@@ -256,6 +256,11 @@ impl Agent {
     pub(crate) fn submit(&mut self, text: &str) {
         self.paste(text);
         self.terminal.press("\r");
+        self.see_enter_taken();
+    }
+
+    /// After an Enter that was to submit what stood in the composer.
+    pub(crate) fn see_enter_taken(&mut self) {
         if self.kind == Kind::Gemini && !self.takes_enter() {
             self.terminal.press("\r");
         }
@@ -284,13 +289,17 @@ impl Agent {
         self.stand_still();
     }
 
-    /// Types one of the CLI's own commands, key by key: for pasted text its menu may be another's.
+    /// Types one of the CLI's own commands, each key when the one before is seen: what comes at once counts as
+    /// pasted, and the menu is another text's then.
     #[track_caller]
     pub(crate) fn enter_command(&mut self, command: &str) {
-        for key in command.chars() {
+        for (at, key) in command.char_indices() {
             self.terminal.press(&key.to_string());
+            let typed = &command[..=at];
+            self.terminal.wait_until_screen("what was typed", |screen| {
+                screen.row(screen.cursor().row).text.trim_end().ends_with(typed)
+            });
         }
-        self.terminal.wait_for(command);
         self.stand_still();
         self.terminal.press("\r");
     }

@@ -2,7 +2,7 @@
 //! agent of the agent's own says. Nobody hears any of it.
 
 use crate::{
-    agent::Kind,
+    agent::{Agent, Kind},
     model::{Asked, Model, Reply},
     other::{Other, ann, says_to},
     sandbox::Sandbox,
@@ -39,27 +39,32 @@ fn is_not_taken_for_a_message(kind: Kind) {
     fs::write(household.project().join("hostile.txt"), HOSTILE).unwrap();
     fs::write(household.project().join("document.md"), include_str!("../../docs/PROTOCOL.md"))
         .unwrap();
+    let mut person = Person { agent: &mut agent, model: &model, answers: 0 };
     for number in 0..EXAMPLES.len() {
-        submit(&mut agent, &format!("Show example {number}."));
+        person.asks(&format!("Show example {number}."));
     }
     for file in ["hostile.txt", "document.md"] {
-        submit(&mut agent, &format!("Show file {file}"));
+        person.asks(&format!("Show file {file}"));
         // To read a file some don't ask.
         let (question, yes) = kind.permission();
         let end = format!("So much for {file}.");
         let has_come = |text: &str| text.contains(question) || text.contains(&end);
+        let agent = &mut *person.agent;
         agent.terminal.wait_until("a dialog, or the answer", has_come);
         if !agent.terminal.text().contains(&end) {
             agent.answer(question, yes);
             agent.terminal.wait_for(&end);
         }
+        person.is_answered();
     }
-    submit(&mut agent, "->relay:Bob <<<typed by the person>>>");
-    submit(&mut agent, &format!("And this file:\n\n{HOSTILE}").replace('\x1b', ""));
+    person.asks("->relay:Bob <<<typed by the person>>>");
+    person.asks(&format!("And this file:\n\n{HOSTILE}").replace('\x1b', ""));
     if kind == Kind::Claude {
-        submit(&mut agent, "Ask an agent of your own.");
-        agent.terminal.wait_for("It has answered.");
+        person.asks("Ask an agent of your own.");
+        person.is_answered();
+        person.agent.terminal.wait_for("It has answered.");
     }
+    let Person { agent, answers, .. } = person;
     agent.wait_until_idle();
     // Codex has no help of its own.
     let (command, shown) = match kind {
@@ -74,15 +79,33 @@ fn is_not_taken_for_a_message(kind: Kind) {
         agent.terminal.press("\x1b");
         agent.stand_still();
     }
-    submit(&mut agent, "Say the end.");
-    assert_eq!(bob.hear_text(&agent), "the end");
-    assert_eq!(cid.hear_text(&agent), "the end");
+    Person { agent: &mut *agent, model: &model, answers }.asks("Say the end.");
+    assert_eq!(bob.hear_text(agent), "the end");
+    assert_eq!(cid.hear_text(agent), "the end");
 }
 
-#[track_caller]
-fn submit(agent: &mut crate::agent::Agent, text: &str) {
-    agent.wait_until_idle();
-    agent.submit(text);
+/// Who sits at the agent, and waits for each answer: until it comes, an agent may look idle.
+struct Person<'a> {
+    agent: &'a mut Agent,
+    model: &'a Model,
+    answers: usize,
+}
+
+impl Person<'_> {
+    #[track_caller]
+    fn asks(&mut self, text: &str) {
+        self.agent.wait_until_idle();
+        self.agent.submit(text);
+        self.is_answered();
+    }
+
+    /// Once more.
+    #[track_caller]
+    fn is_answered(&mut self) {
+        self.answers += 1;
+        let (model, answers) = (self.model, self.answers);
+        self.agent.while_running(|| model.answered(answers));
+    }
 }
 
 fn answer(asked: &Asked) -> Reply {

@@ -35,7 +35,7 @@ fn start(household: &Household<'_>, arguments: &[&str]) -> [Agent; 2] {
 /// The next message: a word that stands on the screen of who has said it, and on no other.
 #[track_caller]
 fn hear_own(bob: &Other, twins: &[Agent; 2]) -> &'static str {
-    let heard = bob.hear(&twins[0]);
+    let heard = twins[1].while_running(|| bob.hear(&twins[0]));
     let (name, own, other) = match &*heard.from {
         "Ann" => ("Ann", &twins[0], &twins[1]),
         _ => ("Cid", &twins[1], &twins[0]),
@@ -60,9 +60,8 @@ fn submit_to_both(twins: &mut [Agent; 2], text: &str) {
         agent.wait_until_idle();
         agent.paste(text);
     }
-    for agent in twins {
-        agent.terminal.press("\r");
-    }
+    twins.iter_mut().for_each(|agent| agent.terminal.press("\r"));
+    twins.iter_mut().for_each(Agent::see_enter_taken);
 }
 
 fn speak_for_themselves(kind: Kind) {
@@ -79,6 +78,7 @@ fn speak(sandbox: &Sandbox, household: &Household<'_>) {
     twins[1].submit("Tell him who you are.");
     assert_eq!(hear_own(&bob, &twins), "Cid");
     twins[0].terminal.press("\r");
+    twins[0].see_enter_taken();
     assert_eq!(hear_own(&bob, &twins), "Ann");
     submit_to_both(&mut twins, "Tell him who you are.");
     hear_each(&bob, &twins);
