@@ -297,7 +297,7 @@ struct Injection {
     /// The count of bytes at which the terminal has all of this stage.
     until: u64,
     stage: Stage,
-    /// The program asks something meanwhile: the person has to answer before the Enter comes.
+    /// The program asks something meanwhile, or does not take the text as it should: the person's keys pass.
     asked: bool,
 }
 

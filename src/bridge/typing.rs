@@ -230,13 +230,12 @@ impl Bridge {
         // the person types would become a part of it.
         let asks = self.recipe.shows_dialog(spot);
         let typed = if asks { now } else { typed };
-        let asked = asks || now.since(typed) >= self.recipe.guard_ms_max;
         if let Some(injection) = &mut self.injection {
-            injection.asked = asked;
+            injection.asked = false;
             injection.stage = Stage::Guard { typed, since: now };
         }
-        if asked {
-            self.release_keys(out);
+        if asks || now.since(typed) >= self.recipe.guard_ms_max {
+            self.let_keys_through(out);
         }
     }
 
@@ -246,7 +245,7 @@ impl Bridge {
         if let Some(injection) = &mut self.injection {
             injection.until = self.handed_out;
             injection.stage = Stage::Submit { presses };
-            injection.asked &= presses > 1;
+            injection.asked = false;
         }
     }
 
@@ -277,15 +276,12 @@ impl Bridge {
             return self.submitted(now, out);
         }
         let stays = waited_ms >= LEAVING_MS && self.has_stood_still(now);
-        // The person may know better what holds it up.
-        if self.recipe.shows_dialog(spot) || (stays && presses > 1) {
-            if let Some(injection) = &mut self.injection {
-                injection.asked = true;
-            }
-            self.release_keys(out);
-        }
         if stays && presses < PRESSES_MAX {
             self.press_submit(presses + 1, out);
+        }
+        // The person may know better what holds it up.
+        if self.recipe.shows_dialog(spot) || (stays && presses > 1) {
+            self.let_keys_through(out);
         }
     }
 
@@ -344,6 +340,14 @@ impl Bridge {
             self.drawn.pop_front();
         }
         self.drawn.push_back((hex, id));
+    }
+
+    /// The person's keys are not held until what is being typed is submitted.
+    fn let_keys_through(&mut self, out: &mut Vec<Output>) {
+        if let Some(injection) = &mut self.injection {
+            injection.asked = true;
+        }
+        self.release_keys(out);
     }
 
     fn release_keys(&mut self, out: &mut Vec<Output>) {
@@ -558,14 +562,15 @@ mod tests {
     fn what_stays_where_it_was_typed_was_not_injected() {
         check(
             "gemini",
-            &format!("{GEMINI}\n1010 {GEMINI_PASTED}\n30000 ends"),
+            &format!("{GEMINI}\n1010 {GEMINI_PASTED}\n1200 keys x\n30000 ends"),
             expect![[r#"
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
-            1160 types \r
-            1880 types \r
-            2600 types \r
-            3320 types \r
-        "#]],
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1160 types \r
+                1880 types \r
+                2600 types \r
+                2600 types x
+                3320 types \r
+            "#]],
         );
     }
 
