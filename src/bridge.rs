@@ -172,6 +172,8 @@ pub enum Input<'a> {
     Owned(File),
     /// A file that may be the child's transcript goes on with this.
     Recorded(File, Record),
+    /// All that those files had at this moment has been told.
+    Searched(Moment),
     /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
     /// system says.
     Tick {
@@ -392,6 +394,7 @@ impl Bridge {
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Owned(file) => self.owned(now, file, out),
             Input::Recorded(file, record) => self.recorded(now, file, record, out),
+            Input::Searched(at) => self.searched(now, at, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
             Input::ChildGone => self.child_gone(now, out),
         }

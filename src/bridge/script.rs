@@ -4,6 +4,9 @@ use super::*;
 use crate::protocol::code::NackCode;
 use std::fmt::Write as _;
 
+/// How often all is known of a transcript.
+const SEARCH_MS: u64 = 250;
+
 /// Plays a script and says what came of it.
 ///
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
@@ -21,7 +24,7 @@ pub(super) fn play_briefed(command: &str, script: &str) -> String {
     play_with(&Settings { brief, ..settings(command) }, script)
 }
 
-/// The same for a program that writes a transcript.
+/// The same for a program that writes a transcript, of which all is known every 250 ms.
 pub(super) fn play_transcribed(command: &str, script: &str) -> String {
     play_with(&Settings { transcript: true, ..settings(command) }, script)
 }
@@ -59,6 +62,7 @@ struct Stage {
     foreground: Option<bool>,
     stalled: Option<usize>,
     reports: bool,
+    searches: Option<Moment>,
     transcript: String,
 }
 
@@ -67,11 +71,23 @@ impl Stage {
         let bridge = Bridge::new(settings);
         let transcript = String::new();
         let now = Moment(0);
-        Self { bridge, now, foreground: None, stalled: None, reports: false, transcript }
+        let searches = settings.transcript.then_some(now);
+        Self { bridge, now, foreground: None, stalled: None, reports: false, searches, transcript }
     }
 
     /// Lets time pass, with all ticks on the way.
     fn pass(&mut self, until: Moment) {
+        while let Some(at) = self.searches.filter(|&at| at <= until) {
+            self.tick(at);
+            self.now = at;
+            self.input(Input::Searched(at));
+            self.searches = Some(at.plus(SEARCH_MS));
+        }
+        self.tick(until);
+        self.now = until;
+    }
+
+    fn tick(&mut self, until: Moment) {
         let mut ticks = 0;
         while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
             self.now = self.now.max(due);
@@ -79,7 +95,6 @@ impl Stage {
             ticks += 1;
             assert!(ticks < 10_000, "the deadline {due:?} does not move at {:?}", self.now);
         }
-        self.now = until;
     }
 
     fn act(&mut self, line: &str) {

@@ -34,10 +34,9 @@ const LINES_SHOWN_MAX: usize = 3;
 /// A prompt is written down so soon after Enter was pressed, or the program began.
 const SUBMITTED_MS: u64 = 30_000;
 
-/// So long after the screen shows an answer the child's own file may still be unknown, if it is new; and may
-/// still be without that answer, which matters where another one has a prompt, too.
-const SETTLED_MS: u64 = 300;
-const SETTLED_AMONG_OTHERS_MS: u64 = 1500;
+/// So long after the screen shows an answer the child's own file may still be without it. It has the prompt
+/// before.
+const WRITTEN_MS: u64 = 1500;
 
 /// What of an agent's answers to one prompt is compared, in bytes.
 const SAID_BYTES_MAX: usize = 64 << 10;
@@ -71,6 +70,8 @@ struct Transcripts {
     /// When the screen was looked at for an answer, and whether it has changed since.
     looked_at: Option<Moment>,
     has_changed: bool,
+    /// All files were read as they were at this moment.
+    searched: Option<Moment>,
     /// The person has pressed Enter.
     entered: Option<Entered>,
 }
@@ -183,7 +184,7 @@ impl Transcripts {
         let looked_at = self.looked_at.filter(|_| !self.by_system)?;
         let answered = self.strangers().filter(|(_, prompted)| !prompted.answer.is_empty());
         let due = answered.filter_map(|(file, prompted)| match prompted.is_answered_here() {
-            true => self.settled_at(file, prompted).filter(|&at| at > looked_at),
+            true => self.written_at(file, prompted).filter(|&at| at > looked_at),
             false => self.has_changed.then_some(looked_at),
         });
         due.min().map(|at| at.max(looked_at.plus(ANSWER_LOOK_MS)))
@@ -196,11 +197,10 @@ impl Transcripts {
         prompted.filter(|(_, prompted)| prompted.entered.is_some())
     }
 
-    /// When every other file is known that may be the child's, and what it has in answer.
-    fn settled_at(&self, file: File, prompted: &Prompted) -> Option<Moment> {
+    /// When an answer that the screen shows stands in whichever file is the child's.
+    fn written_at(&self, file: File, prompted: &Prompted) -> Option<Moment> {
         let is_among_others = self.others(file).any(|other| other.prompted.is_some());
-        let pause_ms = if is_among_others { SETTLED_AMONG_OTHERS_MS } else { SETTLED_MS };
-        prompted.answered_here.map(|at| at.plus(pause_ms))
+        prompted.answered_here.map(|at| at.plus(if is_among_others { WRITTEN_MS } else { 0 }))
     }
 
     fn others(&self, file: File) -> impl Iterator<Item = &Candidate> {
@@ -247,7 +247,8 @@ impl Transcripts {
         let is_it = |(file, prompted): &(File, &Prompted)| {
             prompted.is_answered_here()
                 && !prompted.is_doubtful
-                && self.settled_at(*file, prompted).is_some_and(|at| at <= now)
+                && self.searched > prompted.answered_here
+                && self.written_at(*file, prompted).is_some_and(|at| at <= now)
                 && !self.others(*file).any(|other| other.is_rival_of(prompted))
         };
         self.strangers().find(is_it).map(|(file, _)| file)
@@ -426,6 +427,15 @@ impl Bridge {
             prompted.look(now, &shown);
         }
         if let Some(file) = transcripts.answered_here(now) {
+            self.own(now, file, out);
+        }
+    }
+
+    /// All files were read as they were at a moment: any that had the prompt then is known.
+    pub(super) fn searched(&mut self, now: Moment, at: Moment, out: &mut Vec<Output>) {
+        let Some(transcripts) = &mut self.source.transcripts else { return };
+        transcripts.searched = Some(at);
+        if let Some(file) = transcripts.answered_here(now).filter(|_| !transcripts.by_system) {
             self.own(now, file, out);
         }
     }
@@ -682,7 +692,7 @@ mod tests {
             ",
             expect![[r#"
                 20000 types who are you\r
-                20550 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             "#]],
         );
     }
@@ -762,7 +772,7 @@ mod tests {
             ",
             expect![[r#"
                 20000 types who are you\r
-                20400 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
                 22000 types go\r
                 25000 types /stats\r
             "#]],

@@ -244,6 +244,7 @@ impl Driver {
         self.input(match told {
             Told::Owned(file) => Input::Owned(file),
             Told::Recorded(file, record) => Input::Recorded(file, record),
+            Told::Searched(at) => Input::Searched(at),
         });
     }
 

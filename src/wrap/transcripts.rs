@@ -11,7 +11,7 @@ use crate::{
         File as Number,
         transcript::{Format, Reader, Record},
     },
-    protocol::calendar,
+    protocol::{Moment, calendar},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use platform::{clock, process};
@@ -53,6 +53,8 @@ pub(super) enum Told {
     Owned(Number),
     /// A file that may be the command's goes on.
     Recorded(Number, Record),
+    /// All that such files had at this moment is told.
+    Searched(Moment),
 }
 
 /// The thread, and what is heard of it.
@@ -165,12 +167,16 @@ impl Search {
         let now = clock::monotonic_ms();
         let is_known = self.followed.iter().any(|followed| followed.is_own);
         let every_ms = if is_known { SEARCH_AGAIN_MS } else { SEARCH_MS };
-        if self.searched_ms.is_none_or(|at| now.saturating_sub(at) >= every_ms) {
+        let searches = self.searched_ms.is_none_or(|at| now.saturating_sub(at) >= every_ms);
+        if searches {
             self.searched_ms = Some(now);
             self.search(teller)?;
         }
         let buffer = &mut self.buffer;
-        self.followed.iter_mut().try_for_each(|followed| followed.read(buffer, teller))
+        self.followed.iter_mut().try_for_each(|followed| followed.read(buffer, teller))?;
+        let is_of_use = searches && self.followed.iter().any(|followed| !followed.is_own);
+        let told = Told::Searched(Moment(now));
+        if is_of_use { teller.send(told).map_err(|_| Unheard) } else { Ok(()) }
     }
 
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
