@@ -55,6 +55,9 @@ const LEAVING_LOOK_MS: u64 = 30;
 const LEAVING_MS: u64 = 700;
 /// What was submitted is taken up within this time, or was already over.
 const TAKING_UP_MS: u64 = 3000;
+/// Where the program writes down what it is told, not before that, unless nothing is written for so long: one
+/// that is still beginning may show nothing, and later make one prompt of all.
+const WRITTEN_DOWN_MS: u64 = 20_000;
 /// How often the screen is looked at for it.
 const TAKING_UP_LOOK_MS: u64 = 50;
 /// A text is submitted so often at most.
@@ -245,6 +248,8 @@ pub struct Bridge {
     left_looked_at: Option<Moment>,
     /// What was submitted has not been taken up yet, as far as can be seen.
     taking_up: Option<TakingUp>,
+    /// The program writes down what it is told, as far as is known.
+    writes_down: bool,
     turn: Turn,
     /// What the agent is still to be told before anything else.
     brief: Option<String>,
@@ -284,7 +289,10 @@ struct Turn {
 /// make one prompt of this text and the next.
 #[derive(Debug)]
 struct TakingUp {
+    /// When it was submitted, or written down.
     since: Moment,
+    /// The digits of its frame.
+    hex: String,
     /// It was seen at work.
     begun: bool,
     looked_at: Moment,
@@ -357,6 +365,7 @@ impl Bridge {
             retry_at: None,
             left_looked_at: None,
             taking_up: None,
+            writes_down: settings.transcript,
             turn: Turn::default(),
             brief: settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
             mail: Mailbag::default(),

@@ -457,7 +457,7 @@ impl Bridge {
         match record {
             Record::Prompt(text) => {
                 self.was_confirmed(now, &text, out);
-                self.confirm(&text, out);
+                self.confirm(now, &text, out);
                 self.turn.told = false;
             }
             Record::Reply(text) => {
@@ -482,7 +482,11 @@ impl Bridge {
     }
 
     /// The agent has what was typed.
-    fn confirm(&mut self, prompt: &str, out: &mut Vec<Output>) {
+    fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
+        if let Some(taking_up) = self.taking_up.as_mut().filter(|it| holds_frame(prompt, &it.hex)) {
+            taking_up.since = now;
+            self.writes_down = true;
+        }
         self.drawn.retain_mut(|(hex, id)| {
             let is_it = holds_frame(prompt, hex);
             let id = id.take_if(|_| is_it);

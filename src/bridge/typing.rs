@@ -3,7 +3,7 @@
 use super::{
     Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail, Output,
     PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS, TAKING_UP_MS,
-    TYPED_MAX, TakingUp,
+    TYPED_MAX, TakingUp, WRITTEN_DOWN_MS,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -76,9 +76,14 @@ impl Bridge {
 
     /// Whether what was submitted is still to be taken up by an agent that looks idle.
     fn takes_up(&mut self, now: Moment) -> bool {
-        let waits = |it: &TakingUp| !it.begun && now.since(it.since) < TAKING_UP_MS;
-        self.taking_up = self.taking_up.take().filter(waits);
-        self.taking_up.is_some()
+        let Some(TakingUp { since, hex, begun: false, .. }) = &self.taking_up else { return false };
+        let is_awaited = self.writes_down && self.drawn.iter().any(|(drawn, _)| drawn == hex);
+        let waits = now.since(*since) < if is_awaited { WRITTEN_DOWN_MS } else { TAKING_UP_MS };
+        if !waits {
+            self.writes_down &= !is_awaited;
+            self.taking_up = None;
+        }
+        waits
     }
 
     /// When what waits has done so for long enough to be worth a word, if there was none.
@@ -313,13 +318,13 @@ impl Bridge {
 
     fn submitted(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.submitted_at = Some(now);
-        let taking_up = TakingUp { since: now, begun: false, looked_at: now };
-        self.taking_up = self.recipe.shows_composer().then_some(taking_up);
         // It may say nothing to it, and show nothing of it.
         self.turn.open = true;
         self.turn.looked_at = false;
-        let item = self.injection.take().map(|injection| injection.item);
-        if let Some(Item::Mail(mail)) = item {
+        let Some(Injection { item, hex, .. }) = self.injection.take() else { return };
+        let taking_up = TakingUp { since: now, hex, begun: false, looked_at: now };
+        self.taking_up = self.recipe.shows_composer().then_some(taking_up);
+        if let Item::Mail(mail) = item {
             self.state.typed += 1;
             if self.typed.len() == TYPED_MAX {
                 self.typed.pop_front();
@@ -556,6 +561,43 @@ mod tests {
             1880 acknowledges 11111111-2222
             1880 types x
         "#]].assert_eq(&play("gemini", &script));
+    }
+
+    /// It is still beginning: it keeps what it is told, and shows nothing of it.
+    #[test]
+    fn the_next_waits_until_the_one_before_is_written_down() {
+        let script = |written: &str| {
+            format!(
+                r"{GEMINI}
+                1000 mail Ann 22222222-3333: the next
+                1010 {GEMINI_PASTED}
+                1170 {GEMINI_EMPTY}
+                {written}
+                60000 ends"
+            )
+        };
+        let prompt =
+            "records 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this";
+        let work = r"prints (esc to cancel, 1s)\r\n\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G";
+        let written = format!("8000 {prompt}\n8900 {work}\n9500 {GEMINI_EMPTY}");
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1160 types \r
+            1220 reports 11111111-2222 Injected
+            1220 acknowledges 11111111-2222
+            3000 reports 22222222-3333 Waiting(Busy)
+            8000 reports 11111111-2222 Confirmed
+            9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
+        "#]].assert_eq(&play_transcribed("gemini", &script(&written)));
+        // It never is.
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1160 types \r
+            1220 reports 11111111-2222 Injected
+            1220 acknowledges 11111111-2222
+            3000 reports 22222222-3333 Waiting(Busy)
+            21220 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
+        "#]].assert_eq(&play_transcribed("gemini", &script("")));
     }
 
     #[test]
