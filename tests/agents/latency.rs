@@ -103,6 +103,7 @@ fn from_enter(kind: Kind) -> Vec<Duration> {
         agent.paste(&format!("number {number}"));
         let entered = Instant::now();
         agent.terminal.press("\r");
+        agent.see_enter_taken();
         let all = agent.while_running(|| model.asked(number + 1));
         times.push(all[number].at.saturating_duration_since(entered));
         model.answered(number + 1);
