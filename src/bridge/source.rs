@@ -97,7 +97,7 @@ struct Candidate {
 
 /// A file's last prompt, and what is known of it.
 struct Prompted {
-    /// How it begins; nothing where it is too short to tell.
+    /// How it begins.
     words: String,
     /// When it was written down.
     at: Moment,
@@ -288,8 +288,11 @@ impl Candidate {
     /// Whether the prompt that the other one has may have been this one's, and so the answer.
     fn is_rival_of(&self, other: &Prompted) -> bool {
         let (Some(own), Some(entered)) = (&self.prompted, &other.entered) else { return false };
-        let may_be = self.at_work || own.at >= entered.at || own.words == other.words;
-        may_be && !own.answers_otherwise(other)
+        let is_same = own.words == other.words;
+        let is_since = self.at_work || own.at >= entered.at;
+        // What is asked after it, and stands on the screen as well, the agent may have asked an agent of its own.
+        let is_first = self.is_own || (own.is_shown && !is_same && own.at <= other.at);
+        (is_since && is_first) || ((is_since || is_same) && !own.answers_otherwise(other))
     }
 
     fn wait(&mut self, record: Record) {
@@ -806,6 +809,37 @@ mod tests {
                 21000 types \r
             "#]],
         );
+    }
+
+    /// What it has said before that looks otherwise on the screen.
+    #[test]
+    fn who_is_asked_by_the_agent_is_not_the_agent_whatever_it_says() {
+        let script = r"
+            20000 keys ask another who it is\r
+            20010 prints \e[2J\e[Hask another who it is\r\n
+            20100 records 0 prompt ask another who it is
+            20110 records 0 reply I do [so](there).
+            20120 prints I do so. $ agent -p 'who are you'\r\n
+            21300 records 1 prompt who are you
+            21310 records 1 reply ->relay:Bob <<<another>>>
+            21320 prints ->relay:Bob <<<another>>>\r\n\r\n
+            29000 ends
+            ";
+        check(&format!("0 prints >\\s\n{script}"), expect![[r#"
+            20000 types ask another who it is\r
+        "#]]);
+        // Also where it is known which file is its own.
+        let before = r"
+            10000 keys who are you\r
+            10010 prints \r\nwho are you\r\nme, for one\r\n
+            10020 records 0 prompt who are you
+            10030 records 0 reply me, for one
+            11000 records 0 over
+            ";
+        check(&format!("0 prints >\\s\n{before}\n{script}"), expect![[r#"
+            10000 types who are you\r
+            20000 types ask another who it is\r
+        "#]]);
     }
 
     #[test]
