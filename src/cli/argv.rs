@@ -81,7 +81,7 @@ pub(super) fn wrapped(
 }
 
 /// Options of wrapping commands that take no value.
-pub(super) const SWITCHES: [&str; 3] = ["-h", "--help", "--inline"];
+pub(super) const SWITCHES: [&str; 4] = ["-h", "--help", "--inline", "--grid"];
 
 /// Cuts up the arguments of any other command.
 pub(super) fn plain(
