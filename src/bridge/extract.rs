@@ -29,7 +29,7 @@ use self::line::{BULLETS, Line};
 use self::page::{Page, digest};
 use self::scan::{Item, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
-use self::taken::{Replay, Taken};
+use self::taken::{Identity, Replay, Standing, Taken};
 use super::screen::{Break, Row, Screen, View, Watch};
 use crate::protocol::Moment;
 
@@ -362,7 +362,7 @@ struct Reader {
     /// What was taken from rows of the primary screen that did not scroll off yet, in order.
     shown: Vec<Shown>,
     /// What scrolled off the alternate screen's picture and was judged.
-    picture: Vec<u64>,
+    picture: Vec<Identity>,
     /// When the last turn ended.
     ended: Moment,
     told: VecDeque<Told>,
@@ -373,13 +373,13 @@ struct Reader {
 
 #[derive(Clone, Copy)]
 struct Shown {
-    message: u64,
+    message: Identity,
     row: u64,
 }
 
 /// A message as it was read.
 struct Said {
-    number: u64,
+    identity: Identity,
     row: u64,
     message: Message,
     echo: Option<Problem>,
@@ -485,7 +485,8 @@ impl Reader {
                 None
             }
             Extracted::Found(message) => {
-                Some(Said { number: digest(&message), row: item.first, message, echo: item.echo })
+                let identity = Identity::of(&message);
+                Some(Said { identity, row: item.first, message, echo: item.echo })
             }
         }
     }
@@ -493,22 +494,32 @@ impl Reader {
     /// Takes what is final for good, unless it was taken while it stood on the screen.
     fn settle(&mut self, item: Item) {
         let Some(said) = self.said(item) else { return };
-        let number = said.number;
+        let identity = said.identity;
         if self.primary.is_some() {
             self.judge_picture(vec![said]);
-            return self.keep_in_picture(number);
+            return self.keep_in_picture(identity);
         }
-        if self.replay.covers(number, &self.taken) {
+        let standing = self.replay.judge(identity, &self.taken);
+        if standing == Standing::Again {
             return;
         }
-        match self.shown.iter().position(|shown| shown.message == number) {
-            Some(at) => _ = self.shown.drain(..=at),
-            None => self.take(said),
+        if let Some(at) = self.shown.iter().position(|shown| shown.message == identity) {
+            self.shown.drain(..=at);
+        } else if let Standing::Between(number) = standing {
+            self.replay.pass(number);
+            self.taken.insert(number, identity);
+            self.hand_over(said);
+        } else {
+            self.take(said);
         }
     }
 
     fn take(&mut self, said: Said) {
-        self.taken.push(said.number);
+        self.taken.push(said.identity);
+        self.hand_over(said);
+    }
+
+    fn hand_over(&mut self, said: Said) {
         match said.echo {
             Some(problem) => self.tell(problem, said.row),
             None => self.found.push(Extracted::Found(said.message)),
@@ -579,18 +590,24 @@ impl Reader {
         self.shown.retain(|shown| shown.row + reach >= top);
         let (mut replay, mut at, mut present) = (self.replay.clone(), 0, Vec::new());
         for said in messages {
-            let shown = Shown { message: said.number, row: said.row };
+            let shown = Shown { message: said.identity, row: said.row };
             present.push(shown);
-            if replay.covers(shown.message, &self.taken) {
+            let standing = replay.judge(shown.message, &self.taken);
+            if standing == Standing::Again {
                 continue;
             }
-            match self.shown[at..].iter().position(|known| known.message == shown.message) {
-                Some(found) => at += found + 1,
-                None => {
-                    self.shown.insert(at, shown);
-                    at += 1;
-                    self.take(said);
-                }
+            let known = self.shown[at..].iter().position(|known| known.message == shown.message);
+            if let Some(found) = known {
+                at += found + 1;
+            } else if let Standing::Between(number) = standing {
+                replay.pass(number);
+                self.replay.make_room(number);
+                self.taken.insert(number, shown.message);
+                self.hand_over(said);
+            } else {
+                self.shown.insert(at, shown);
+                at += 1;
+                self.take(said);
             }
         }
         if look.all {
@@ -601,7 +618,7 @@ impl Reader {
     }
 
     /// A message scrolled off the picture it was part of, and was judged.
-    fn keep_in_picture(&mut self, message: u64) {
+    fn keep_in_picture(&mut self, message: Identity) {
         if self.picture.len() == PICTURE_MESSAGES_MAX {
             self.picture.remove(0);
         }
@@ -611,8 +628,8 @@ impl Reader {
     /// Takes what is new of a picture: of these messages, and those that scrolled off before them.
     fn judge_picture(&mut self, messages: Vec<Said>) {
         let judged = self.picture.len();
-        let visible = messages.iter().map(|said| said.number);
-        let picture: Vec<u64> = self.picture.iter().copied().chain(visible).collect();
+        let visible = messages.iter().map(|said| said.identity);
+        let picture: Vec<Identity> = self.picture.iter().copied().chain(visible).collect();
         let old = self.taken.old_in_picture(&picture);
         for said in messages.into_iter().skip(old.saturating_sub(judged)) {
             self.take(said);

@@ -351,11 +351,57 @@ fn a_repaint_may_begin_in_the_middle_of_what_was_taken() {
     live.writes(CLEAR_ALL).writes(&some(3..7)).writes("> ").waits(400).gave(expect![[r#"
         Bob: "6"
     "#]]);
-    // Not a run: what comes after the gap is new.
+    // One is not shown again.
     live.writes(CLEAR_ALL).writes(&some(1..2)).writes(&some(3..4)).writes("> ").waits(400);
-    live.gave(expect![[r#"
-        Bob: "3"
+    live.gave_nothing();
+}
+
+#[test]
+fn what_could_not_be_read_before_makes_nothing_after_it_new() {
+    let message = |n: usize| format!("->relay:Bob <<< {n}>>>\n");
+    let mut live = Live::new();
+    let torn = "->relay:Bob <<< 2\n";
+    live.writes(&format!("{}{torn}{}> ", message(1), message(3))).waits(400);
+    live.found.clear();
+    let all: String = (1..4).map(message).collect();
+    live.writes(CLEAR_ALL).writes(&all).writes("> ").waits(400).gave(expect![[r#"
+        Bob: "2"
     "#]]);
+    for _ in 0..3 {
+        live.writes(CLEAR_ALL).writes(&all).writes("> ").waits(400).gave_nothing();
+        live.writes(CLEAR_ALL).writes(&all).writes(&"\n".repeat(40)).waits(400).gave_nothing();
+    }
+    live.writes(CLEAR_ALL).writes(&all).writes(&message(2)).writes("> ").waits(400);
+    live.gave(expect![[r#"
+        Bob: "2"
+    "#]]);
+}
+
+#[test]
+fn after_a_resize_what_is_broken_elsewhere_is_old() {
+    let words = "A paragraph, as agents write them, of more than a row. ".repeat(6);
+    let message = format!("->relay:Bob <<<\n{words}\n\n| a | b |\n|---|---|\n| 1 | 2 |>>>\n");
+    let wrapped = |columns: usize| -> String {
+        let mut rows = vec![String::new()];
+        for word in message.split_inclusive([' ', '\n']) {
+            if rows.last().unwrap().len() + word.trim_end().len() > columns {
+                rows.push(String::new());
+            }
+            rows.last_mut().unwrap().push_str(word.trim_end_matches('\n'));
+            if word.ends_with('\n') {
+                rows.push(String::new());
+            }
+        }
+        rows.join("\n").replace("---", &"-".repeat(columns / 10))
+    };
+    let mut live = Live::new();
+    live.writes(&wrapped(80)).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+    for columns in [33, 120, 47, 80] {
+        live.resizes(columns, 24).writes(CLEAR_ALL).writes(&wrapped(columns)).writes("> ");
+        live.waits(400);
+    }
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
 }
 
 #[test]
