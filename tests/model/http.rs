@@ -110,9 +110,12 @@ impl<'a, W: Write> Events<'a, W> {
     }
 
     /// An event of the type that its data names, if it names one.
+    ///
+    /// Line separators are escaped, as Google's servers do: Gemini CLI takes them for an end of the line.
     pub(super) fn send(&mut self, value: &Value) -> io::Result<()> {
         let name = value["type"].as_str().map(|name| format!("event: {name}\n"));
-        let event = format!("{}data: {value}\n\n", name.unwrap_or_default());
+        let data = value.to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+        let event = format!("{}data: {data}\n\n", name.unwrap_or_default());
         write!(self.0, "{:x}\r\n{event}\r\n", event.len())
     }
 

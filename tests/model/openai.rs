@@ -1,6 +1,6 @@
 //! OpenAI's Responses, as Codex asks for them.
 
-use super::{Shared, Step, Turn, http, shape};
+use super::{Pieces, Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -27,7 +27,12 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             true => shape::fitting(format).to_string(),
             false => "Scripted".to_owned(),
         };
-        output.push(item(&mut events, "0_0", 0, Step::Text { text: &text, pieces: vec![&text] })?);
+        output.push(item(
+            &mut events,
+            "0_0",
+            0,
+            Step::Text { text: &text, pieces: Pieces::whole(&text) },
+        )?);
     }
     let usage = json!({
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 0},
@@ -35,11 +40,12 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     });
     let response = json!({"id": id, "object": "response", "status": "completed", "output": output, "usage": usage});
     events.send(&json!({"type": "response.completed", "response": response}))?;
-    events.end()?;
+    // Codex has all it wants by now, and may have hung up.
+    let ended = events.end();
     if is_conversation {
         shared.answered();
     }
-    Ok(())
+    ended
 }
 
 /// Sends one item of the output, and gives it as it is in the end.
