@@ -16,6 +16,7 @@ mod injected;
 mod line;
 mod opener;
 mod page;
+mod pictures;
 mod rejoin;
 mod scan;
 mod still;
@@ -27,6 +28,7 @@ use std::collections::VecDeque;
 use self::injected::Injected;
 use self::line::{BULLETS, Line};
 use self::page::{Page, digest};
+use self::pictures::{Moved, Pictures};
 use self::scan::{Item, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
 use self::taken::{Identity, Replay, Standing, Taken};
@@ -241,6 +243,9 @@ impl Extractor {
 
     /// What changed did so by the last bytes.
     fn sample(&mut self, now: Moment) {
+        if self.reader.pictures.is_some() && !self.screen.synchronizing() {
+            self.reader.next_picture(self.screen.view());
+        }
         self.reader.still.look(&self.screen, self.fed);
         self.sampled = now;
         self.changed = false;
@@ -356,6 +361,8 @@ struct Reader {
     /// The screen that is shown, and the primary one while it isn't.
     page: Page,
     primary: Option<Page>,
+    /// What the alternate screen's pictures show, of a program that says when one is whole.
+    pictures: Option<Pictures>,
     still: Stillness,
     taken: Taken,
     replay: Replay,
@@ -374,6 +381,7 @@ struct Reader {
 #[derive(Clone, Copy)]
 struct Shown {
     message: Identity,
+    /// Its last row; its first may be far above the screen.
     row: u64,
 }
 
@@ -381,6 +389,7 @@ struct Shown {
 struct Said {
     identity: Identity,
     row: u64,
+    last: u64,
     message: Message,
     echo: Option<Problem>,
 }
@@ -403,11 +412,19 @@ struct Look {
 
 impl Watch for Reader {
     fn scrolled_off(&mut self, row: &Row) {
+        if let Some(pictures) = &mut self.pictures {
+            if !pictures.scroll(row) {
+                self.new_picture();
+            }
+            return;
+        }
         self.still.scroll();
-        let mut items = Vec::new();
-        self.page.row(row, &self.rules, &mut items);
-        for item in items {
-            self.settle(item);
+        self.read_for_good(row);
+    }
+
+    fn pictured(&mut self, view: View<'_>) {
+        if self.primary.is_some() {
+            self.next_picture(view);
         }
     }
 
@@ -416,11 +433,12 @@ impl Watch for Reader {
         if self.live && !self.finishing {
             return;
         }
-        let (mut page, mut items, mut row) = (self.page.clone(), Vec::new(), Row::default());
-        for index in 0..view.rows() {
-            view.read(index, &mut row);
-            page.row(&row, &self.rules, &mut items);
+        if self.pictures.is_some() {
+            self.next_picture(view);
         }
+        let (mut page, mut items, all) = (self.page.clone(), Vec::new(), view.all());
+        let rows = self.pictures.as_ref().map_or(&all[..], |pictures| pictures.text().0);
+        rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         page.end_turn(&self.rules, &mut items);
         let said = items.into_iter().filter_map(|item| self.said(item)).collect();
         self.judge_picture(said);
@@ -454,6 +472,7 @@ impl Watch for Reader {
                 self.picture.clear();
             }
             Break::PrimaryShown => {
+                self.pictures = None;
                 self.page = self.primary.take().unwrap_or_default();
                 self.page.tear();
             }
@@ -475,6 +494,48 @@ impl Reader {
             self.page = Page::default();
         }
         self.picture.clear();
+        self.pictures = None;
+    }
+
+    /// A picture of the alternate screen is whole.
+    fn next_picture(&mut self, view: View<'_>) {
+        let painted = view.all();
+        let Some(mut pictures) = self.pictures.take() else {
+            self.pictures = Some(Pictures::of(painted));
+            return;
+        };
+        match pictures.next(painted) {
+            Moved::By(rows @ 0..) => (0..rows).for_each(|_| self.still.scroll()),
+            Moved::By(_) => self.still.forget(),
+            Moved::Anew => {
+                self.new_picture();
+                self.still.repaint();
+            }
+        }
+        for row in pictures.read() {
+            self.read_for_good(&row);
+        }
+        self.pictures = Some(pictures);
+    }
+
+    /// Reads a row that has gone off the top, or so far above it that it stays there.
+    fn read_for_good(&mut self, row: &Row) {
+        let mut items = Vec::new();
+        self.page.row(row, &self.rules, &mut items);
+        for item in items {
+            self.settle(item);
+        }
+    }
+
+    /// The rows that are not read for good, and how many of them stand above the screen.
+    fn rows(&self) -> (Vec<&Row>, usize) {
+        match &self.pictures {
+            Some(pictures) => {
+                let (rows, above) = pictures.text();
+                (rows.iter().collect(), above)
+            }
+            None => (self.still.rows().collect(), 0),
+        }
     }
 
     /// The message an item is; a problem is told at once.
@@ -486,7 +547,8 @@ impl Reader {
             }
             Extracted::Found(message) => {
                 let identity = Identity::of(&message);
-                Some(Said { identity, row: item.first, message, echo: item.echo })
+                let Item { first: row, last, echo, .. } = item;
+                Some(Said { identity, row, last, message, echo })
             }
         }
     }
@@ -507,8 +569,7 @@ impl Reader {
             self.shown.drain(..=at);
         } else if let Standing::Between(number) = standing {
             self.replay.pass(number);
-            self.taken.insert(number, identity);
-            self.hand_over(said);
+            self.take_before(number, said);
         } else {
             self.take(said);
         }
@@ -516,6 +577,12 @@ impl Reader {
 
     fn take(&mut self, said: Said) {
         self.taken.push(said.identity);
+        self.hand_over(said);
+    }
+
+    /// Takes what stands before the message of this number.
+    fn take_before(&mut self, number: usize, said: Said) {
+        self.taken.insert(number, said.identity);
         self.hand_over(said);
     }
 
@@ -547,14 +614,13 @@ impl Reader {
     /// Reads the visible rows, and takes what is new of what is final.
     fn look(&mut self, look: Look) {
         let (mut page, mut items) = (self.page.clone(), Vec::new());
-        for row in self.still.rows() {
-            page.row(row, &self.rules, &mut items);
-        }
+        let (rows, above) = self.rows();
+        rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         let opened = page.open_since();
         if look.all {
             page.end_turn(&self.rules, &mut items);
         }
-        let top = self.page.top();
+        let top = self.page.top() + above as u64;
         let is_message = |item: &Item| matches!(item.what, Extracted::Found(_));
         // What follows a message that may still change is not judged before it.
         let end = items.iter().position(|item| is_message(item) && !self.is_final(item, top, look));
@@ -566,7 +632,8 @@ impl Reader {
             None => self.judge_rows(said, look),
         }
         if let Some(opened) = opened.filter(|_| look.all) {
-            self.page.mark_end(opened, self.still.rows());
+            let rows: Vec<Row> = self.rows().0.into_iter().cloned().collect();
+            self.page.mark_end(opened, rows.iter());
         }
     }
 
@@ -590,7 +657,7 @@ impl Reader {
         self.shown.retain(|shown| shown.row + reach >= top);
         let (mut replay, mut at, mut present) = (self.replay.clone(), 0, Vec::new());
         for said in messages {
-            let shown = Shown { message: said.identity, row: said.row };
+            let shown = Shown { message: said.identity, row: said.last };
             present.push(shown);
             let standing = replay.judge(shown.message, &self.taken);
             if standing == Standing::Again {
@@ -602,8 +669,7 @@ impl Reader {
             } else if let Standing::Between(number) = standing {
                 replay.pass(number);
                 self.replay.make_room(number);
-                self.taken.insert(number, shown.message);
-                self.hand_over(said);
+                self.take_before(number, said);
             } else {
                 self.shown.insert(at, shown);
                 at += 1;
@@ -626,13 +692,29 @@ impl Reader {
     }
 
     /// Takes what is new of a picture: of these messages, and those that scrolled off before them.
-    fn judge_picture(&mut self, messages: Vec<Said>) {
-        let judged = self.picture.len();
+    fn judge_picture(&mut self, mut messages: Vec<Said>) {
         let visible = messages.iter().map(|said| said.identity);
         let picture: Vec<Identity> = self.picture.iter().copied().chain(visible).collect();
-        let old = self.taken.old_in_picture(&picture);
-        for said in messages.into_iter().skip(old.saturating_sub(judged)) {
-            self.take(said);
+        // What stands before all that was taken, and was not read before.
+        if let Some((first, number)) = Replay::first_again(&picture, &self.taken) {
+            let before = first.saturating_sub(self.picture.len());
+            for (said, number) in messages.drain(..before).zip(number..) {
+                self.take_before(number, said);
+            }
+        }
+        let mut replay = Replay::of(&self.taken);
+        for &message in picture.iter().take(picture.len() - messages.len()) {
+            replay.judge(message, &self.taken);
+        }
+        for said in messages {
+            match replay.judge(said.identity, &self.taken) {
+                Standing::Again => {}
+                Standing::First => self.take(said),
+                Standing::Between(number) => {
+                    replay.pass(number);
+                    self.take_before(number, said);
+                }
+            }
         }
     }
 

@@ -70,21 +70,6 @@ impl Taken {
         let is_it = |&number: &usize| self.get(number) == Some(&message);
         (from.max(self.forgotten)..end).filter(is_it).collect()
     }
-
-    /// How many messages of an alternate screen's picture are old: all, where they are a run of those
-    /// taken; else as many as overlap with their end.
-    pub(super) fn old_in_picture(&self, picture: &[Identity]) -> usize {
-        let starts = |start: usize, part: &[Identity]| {
-            part.iter().enumerate().all(|(at, message)| self.log.get(start + at) == Some(message))
-        };
-        if (0..self.log.len()).any(|start| starts(start, picture)) {
-            return picture.len();
-        }
-        (1..=picture.len().min(self.log.len()))
-            .rev()
-            .find(|&length| starts(self.log.len() - length, &picture[..length]))
-            .unwrap_or(0)
-    }
 }
 
 /// After a repaint began: which messages stood there before it.
@@ -127,6 +112,12 @@ impl Replay {
     /// A repaint begins now.
     pub(super) fn of(taken: &Taken) -> Self {
         if taken.count() == 0 { Self::Over } else { Self::Begun { end: taken.count() } }
+    }
+
+    /// Where among these messages the first stands that was taken before, and its number.
+    pub(super) fn first_again(messages: &[Identity], taken: &Taken) -> Option<(usize, usize)> {
+        let number = |&message: &Identity| taken.all(message, 0, taken.count()).last().copied();
+        messages.iter().enumerate().find_map(|(at, message)| Some((at, number(message)?)))
     }
 
     /// What this message is, which stands behind those that were asked for before.

@@ -357,6 +357,18 @@ fn a_repaint_may_begin_in_the_middle_of_what_was_taken() {
 }
 
 #[test]
+fn what_is_longer_than_the_screen_is_taken_once() {
+    let long: String = (0..200).map(|n| format!("line {n}\n")).collect();
+    let mut live = Live::new();
+    live.writes(&format!("->relay:Bob <<<\n{long}end>>>\n\n> ")).waits(400);
+    for key in ["h", "e", "l", "l", "o"] {
+        live.writes(key).waits(400);
+    }
+    live.writes(&"\n".repeat(40)).waits(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+}
+
+#[test]
 fn what_could_not_be_read_before_makes_nothing_after_it_new() {
     let message = |n: usize| format!("->relay:Bob <<< {n}>>>\n");
     let mut live = Live::new();
@@ -516,6 +528,120 @@ fn a_full_screen_picture_adds_what_follows_its_overlap() {
     live.gave(expect![[r#"
         Bob: "Four"
     "#]]);
+}
+
+/// A full-screen program that says when its picture is whole: a headline, the end of its text, a composer.
+struct Pager {
+    live: Live,
+    text: Vec<String>,
+    headline: bool,
+    composer: usize,
+}
+
+impl Pager {
+    fn new() -> Self {
+        let mut live = Live::new();
+        live.writes("\x1b[?1049h");
+        Self { live, text: Vec::new(), headline: true, composer: 1 }
+    }
+
+    /// So many rows of the text are below the screen.
+    fn paints(&mut self, below: usize) -> &mut Self {
+        let height = 24 - self.composer;
+        let end = self.text.len() - below;
+        let from = end.saturating_sub(height);
+        let mut picture = String::from("\x1b[?2026h\x1b[2J");
+        for (row, text) in self.text[from..end].iter().enumerate() {
+            let text = if row == 0 && from > 0 && self.headline { "> the question" } else { text };
+            picture.push_str(&format!("\x1b[{};1H{text}", row + 1));
+        }
+        for row in height..24 {
+            picture.push_str(&format!("\x1b[{};1H> composer", row + 1));
+        }
+        self.live.writes(&(picture + "\x1b[?2026l")).waits(20);
+        self
+    }
+
+    /// Text that grows by so many rows at a time.
+    fn says(&mut self, rows: &[String], step: usize) -> &mut Self {
+        for rows in rows.chunks(step) {
+            self.text.extend_from_slice(rows);
+            self.paints(0);
+        }
+        self.live.waits(400);
+        self
+    }
+}
+
+fn long_message(name: &str, lines: usize) -> Vec<String> {
+    let lines = (0..lines).map(|n| format!("  {name} {n}"));
+    [format!("• ->relay:Bob [thread:{name}] <<<")]
+        .into_iter()
+        .chain(lines)
+        .chain(["  end>>>".to_owned()])
+        .collect()
+}
+
+#[track_caller]
+fn check_long(found: &[Extracted], expected: &[(&str, usize)]) {
+    let found: Vec<String> = found.iter().map(|one| shown(std::slice::from_ref(one))).collect();
+    let body = |&(name, lines): &(&str, usize)| {
+        let lines: String = (0..lines).map(|n| format!("{name} {n}\\n")).collect();
+        format!("Bob thread={name}: \"{lines}end\"\n")
+    };
+    assert_eq!(found, expected.iter().map(body).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_moves_up_from_picture_to_picture_is_one_text() {
+    for step in [1, 3, 7, 20] {
+        for headline in [true, false] {
+            let mut pager = Pager::new();
+            pager.headline = headline;
+            pager.says(&long_message("a", 100), step).says(&long_message("b", 3), step);
+            pager.says(&long_message("c", 300), step);
+            pager.live.ends_its_turn();
+            check_long(&pager.live.found, &[("a", 100), ("b", 3), ("c", 300)]);
+        }
+    }
+}
+
+#[test]
+fn a_text_that_comes_down_again_is_the_same() {
+    let mut pager = Pager::new();
+    let (one, two) = (long_message("a", 50), long_message("b", 50));
+    pager.says(&one, 4).says(&two[..30], 4);
+    for composer in [5, 1, 8, 2] {
+        pager.composer = composer;
+        pager.paints(0).live.waits(400);
+    }
+    pager.paints(30).paints(45).live.waits(400);
+    pager.paints(20).paints(5).paints(0).live.waits(400);
+    pager.says(&two[30..], 4);
+    pager.live.ends_its_turn();
+    check_long(&pager.live.found, &[("a", 50), ("b", 50)]);
+}
+
+#[test]
+fn a_text_that_jumps_further_than_a_screen_is_lost_alone() {
+    let mut pager = Pager::new();
+    pager.says(&long_message("a", 10), 4).says(&long_message("b", 100), 60);
+    pager.says(&long_message("c", 30), 4);
+    // Old turns are folded away, and come again.
+    let all = std::mem::take(&mut pager.text);
+    pager.text = vec!["folded".to_owned()];
+    pager.paints(0).live.waits(400);
+    pager.text = all;
+    for below in [100, 60, 40, 20, 0] {
+        pager.paints(below).live.waits(400);
+    }
+    pager.live.ends_its_turn();
+    let bodies: Vec<String> =
+        pager.live.found.iter().map(|one| shown(std::slice::from_ref(one))).collect();
+    let of =
+        |name: &str| bodies.iter().filter(|body| body.contains(&format!("thread={name}"))).count();
+    assert_eq!((of("a"), of("c")), (1, 1), "{bodies:?}");
+    assert!(of("b") <= 1, "{bodies:?}");
 }
 
 #[test]
