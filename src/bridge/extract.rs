@@ -462,7 +462,7 @@ impl Watch for Reader {
             Break::Resized { columns, rows } => {
                 self.rules.columns = Some(columns);
                 self.rows = rows;
-                self.page.tear();
+                self.page.resize();
                 if self.primary.is_some() {
                     self.new_picture();
                 }
@@ -477,16 +477,16 @@ impl Watch for Reader {
                 self.page.tear();
             }
         }
-        self.repainted();
+        self.repainted(matches!(cause, Break::Resized { .. }));
     }
 }
 
 impl Reader {
     /// Whatever stands on the screen may be shown again from here on.
-    fn repainted(&mut self) {
+    fn repainted(&mut self, resized: bool) {
         self.breaks += 1;
         self.shown.clear();
-        self.replay = Replay::of(&self.taken);
+        self.replay = self.replay.again(&self.taken, resized);
     }
 
     fn new_picture(&mut self) {
@@ -678,7 +678,7 @@ impl Reader {
         }
         if look.all {
             // A repaint is over with its turn; what comes now is said anew.
-            self.replay = Replay::Over;
+            self.replay = Replay::default();
             self.shown = present;
         }
     }

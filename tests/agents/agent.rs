@@ -110,8 +110,20 @@ impl<'a> Household<'a> {
 
     /// Starts the CLI in the wrapper, as an agent of the sandbox's daemon.
     pub(crate) fn wrap(&self, name: &str, size: Size, arguments: &[&str]) -> Agent {
+        self.wrap_with(name, &[], size, arguments)
+    }
+
+    /// The same, with these options of the wrapper's.
+    pub(crate) fn wrap_with(
+        &self,
+        name: &str,
+        options: &[&str],
+        size: Size,
+        arguments: &[&str],
+    ) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = ["run", "-n", name, "--"].map(OsString::from);
+        let words = [&["run", "-n", name], options, &["--"]].concat();
+        let words = words.into_iter().map(OsString::from);
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 
@@ -240,7 +252,7 @@ impl Agent {
 
     /// Waits until the screen has stood still for as long as keys need.
     #[track_caller]
-    fn stand_still(&self) {
+    pub(crate) fn stand_still(&self) {
         let end = Instant::now() + WATCHDOG;
         let (mut painted, mut since) = (0, Instant::now());
         while since.elapsed() < GUARD {

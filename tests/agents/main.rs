@@ -11,15 +11,18 @@
 mod agent;
 mod basics;
 mod corpus;
+mod grid;
 #[path = "../model/mod.rs"]
 mod model;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
+mod recordings;
 mod relay;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
+mod shown;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod terminal;

@@ -18,16 +18,16 @@ use std::time::Instant;
 const AT_A_TIME: usize = 5;
 
 /// Another agent, who listens and sends.
-struct Other(Client);
+pub(crate) struct Other(pub(crate) Client);
 
 impl Other {
-    fn join(sandbox: &Sandbox, name: &str) -> Self {
+    pub(crate) fn join(sandbox: &Sandbox, name: &str) -> Self {
         Self(Client::join(Settings::agent(sandbox.endpoint().as_text(), name)).unwrap())
     }
 
     /// The next message, acknowledged.
     #[track_caller]
-    fn hear(&self, from: &Agent) -> Delivery {
+    pub(crate) fn hear(&self, from: &Agent) -> Delivery {
         let end = Instant::now() + WATCHDOG;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -44,7 +44,7 @@ impl Other {
         }
     }
 
-    fn send(&self, to: &str, body: &str) {
+    pub(crate) fn send(&self, to: &str, body: &str) {
         let mut message = Outgoing::message(to, body);
         message.meta.requires_ack = true;
         self.0.send(message).unwrap();

@@ -88,6 +88,13 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// A person resizes the window.
+    pub(crate) fn resize(&self, size: Size) {
+        let mut picture = lock(&self.picture.0);
+        picture.screen.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
+        self.pty.resize(size).unwrap();
+    }
+
     /// Waits until the screen shows this text.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) {

@@ -1,6 +1,8 @@
 //! Recordings, and what must hold for any bytes: however they are cut, the same comes out.
 //!
-//! `tests/data/terminal/NAME-COLUMNSxROWS.bytes` is what a program wrote, `.expect` what is found in it.
+//! `NAME-COLUMNSxROWS.bytes` is what a program wrote, `.expect` what is found in it: in tests/data/terminal
+//! programs that paint as agents' CLIs do, in tests/data/recordings the CLIs themselves, which answer a
+//! message, have a file with another one shown, tell two, and end with one in the composer.
 
 use std::path::{Path, PathBuf};
 
@@ -9,22 +11,28 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/terminal")
-}
-
 /// The recordings, each by its name.
-const RECORDINGS: [&str; 5] = [
-    "clear-and-repaint-80x24",
-    "full-screen-90x22",
-    "ink-stream-100x30",
-    "inserted-above-80x18",
-    "shell-60x12",
+const RECORDINGS: [&str; 14] = [
+    "terminal/clear-and-repaint-80x24",
+    "terminal/full-screen-90x22",
+    "terminal/ink-stream-100x30",
+    "terminal/inserted-above-80x18",
+    "terminal/shell-60x12",
+    "recordings/claude-60x30",
+    "recordings/claude-100x30",
+    "recordings/claude-200x30",
+    "recordings/codex-60x30",
+    "recordings/codex-100x30",
+    "recordings/codex-200x30",
+    "recordings/gemini-60x30",
+    "recordings/gemini-100x30",
+    "recordings/gemini-200x30",
 ];
 
 /// A recording's path, the terminal's size, and the bytes.
 fn recording(name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
-    let path = folder().join(name).with_extension("bytes");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let path = data.join(name).with_extension("bytes");
     let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
     let bytes = std::fs::read(&path).expect("the recording is there");
     (path, (columns.parse().unwrap(), rows.parse().unwrap()), bytes)
@@ -100,6 +108,19 @@ fn recordings_cut_anywhere_say_the_same() {
     }
 }
 
+/// All cuts in two would take minutes; these fall where it matters, into sequences and characters as well.
+#[test]
+fn recordings_cut_in_two_say_the_same() {
+    for (path, size, bytes) in recordings() {
+        let whole = offline(&mut std::iter::once(&bytes[..]), size);
+        for at in (0..bytes.len()).step_by(bytes.len() / 40 + 1) {
+            let (one, two) = bytes.split_at(at);
+            let cut = offline(&mut [one, two].into_iter(), size);
+            assert_eq!(whole, cut, "{} cut at {at}", path.display());
+        }
+    }
+}
+
 #[test]
 fn a_child_that_pauses_says_the_same() {
     for (path, size, bytes) in recordings() {
@@ -125,7 +146,7 @@ fn a_child_that_pauses_says_the_same() {
 
 #[test]
 fn a_full_screen_program_is_read_while_it_runs() {
-    let (_, size, bytes) = recording("full-screen-90x22");
+    let (_, size, bytes) = recording("terminal/full-screen-90x22");
     // It stays on its last picture for a while, before it leaves.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";

@@ -8,6 +8,9 @@ use super::page::digest;
 /// How many messages are remembered; a repaint shows fewer.
 const REMEMBERED: usize = 65_536;
 
+/// As many of the last are asked whether a message is another reading of them.
+const ALIKE_MAX: usize = 256;
+
 /// As many letters at the beginning of a body tell it from others where it has more.
 const LETTERS: usize = 16;
 
@@ -77,24 +80,15 @@ impl Taken {
 /// They come in the order in which they were taken. Some may be missing, and one that could not be read
 /// before may stand between them; that alone makes none of the others new.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Replay {
-    /// None began, or something new came.
-    #[default]
-    Over,
-    /// Nothing was shown again yet; those before `end` may come.
-    Begun {
-        /// How many were taken before the repaint.
-        end: usize,
-    },
-    /// They are being shown again.
-    Following {
-        /// As above.
-        end: usize,
-        /// Which may be the next one; several while equal ones leave it open.
-        next: Vec<usize>,
-        /// How many were shown again.
-        count: usize,
-    },
+pub(super) struct Replay {
+    /// How many were taken before the repaint; none where it is over.
+    end: usize,
+    /// Which may be the next one, once one was shown again; several while equal ones leave it open.
+    next: Vec<usize>,
+    /// How many were shown again.
+    count: usize,
+    /// They may be shown several times: by the terminal, which breaks its rows elsewhere, and by the program.
+    over_and_over: bool,
 }
 
 /// What a message is after a repaint.
@@ -111,7 +105,13 @@ pub(super) enum Standing {
 impl Replay {
     /// A repaint begins now.
     pub(super) fn of(taken: &Taken) -> Self {
-        if taken.count() == 0 { Self::Over } else { Self::Begun { end: taken.count() } }
+        Self { end: taken.count(), ..Self::default() }
+    }
+
+    /// Another one begins, perhaps because the terminal has another size.
+    pub(super) fn again(&self, taken: &Taken, resized: bool) -> Self {
+        let over_and_over = resized || self.end > 0 && self.over_and_over;
+        Self { over_and_over, ..Self::of(taken) }
     }
 
     /// Where among these messages the first stands that was taken before, and its number.
@@ -122,51 +122,45 @@ impl Replay {
 
     /// What this message is, which stands behind those that were asked for before.
     pub(super) fn judge(&mut self, message: Identity, taken: &Taken) -> Standing {
-        let (end, next, count) = match self {
-            Self::Over => return Standing::First,
-            Self::Begun { end } => (*end, taken.all(message, 0, *end), 0),
-            Self::Following { end, next, count } => {
-                let (end, count) = (*end, *count);
-                (end, Self::following(next, end, count, message, taken), count)
-            }
-        };
-        if next.is_empty() {
-            return match self {
-                // What came before was all of the repaint.
-                Self::Following { end, next, .. } if !next.contains(end) => {
-                    Standing::Between(next.iter().copied().max().unwrap_or(*end))
-                }
-                _ => Standing::First,
-            };
+        let again = self.which(message, taken);
+        if !again.is_empty() {
+            self.next = again.into_iter().map(|number| number + 1).collect();
+            self.count += 1;
+            return Standing::Again;
         }
-        let next = next.into_iter().map(|number| number + 1).collect();
-        *self = Self::Following { end, next, count: count + 1 };
-        Standing::Again
+        match self.next.iter().max() {
+            Some(&next) if !self.next.contains(&self.end) => Standing::Between(next),
+            // Nothing was shown again yet, or all of it.
+            _ => Standing::First,
+        }
     }
 
-    /// Which of those taken a message may be: the next, the next in another reading, one further on, or,
-    /// while one alone says where the repaint began, any.
-    fn following(
-        next: &[usize],
-        end: usize,
-        count: usize,
-        message: Identity,
-        taken: &Taken,
-    ) -> Vec<usize> {
-        let next = next.iter().copied().filter(|&number| number < end);
+    /// Which of those taken a message may be: the next, one further on, the next in another reading, or any.
+    fn which(&self, message: Identity, taken: &Taken) -> Vec<usize> {
+        let any = || taken.all(message, 0, self.end);
+        if self.count == 0 && !self.over_and_over {
+            return any();
+        }
+        let next = self.next.iter().copied().filter(|&number| number < self.end);
         let at = |number: &usize| taken.get(*number);
-        let exact: Vec<usize> = next.clone().filter(|one| at(one) == Some(&message)).collect();
-        if !exact.is_empty() {
-            return exact;
+        let mut found: Vec<usize> = next.clone().filter(|one| at(one) == Some(&message)).collect();
+        if let Some(first) = next.clone().min().filter(|_| found.is_empty()) {
+            found = taken.all(message, first, self.end);
         }
-        let Some(first) = next.clone().min() else { return Vec::new() };
-        let further = taken.all(message, first, end);
-        if !further.is_empty() {
-            return further;
+        if found.is_empty() {
+            let is_alike = |one: &usize| at(one).is_some_and(|known| known.head == message.head);
+            found = next.clone().filter(is_alike).collect();
         }
-        let alike: Vec<usize> =
-            next.filter(|one| at(one).is_some_and(|known| known.head == message.head)).collect();
-        if alike.is_empty() && count == 1 { taken.all(message, 0, end) } else { alike }
+        // One alone hardly says where the repaint began.
+        if found.is_empty() && (self.over_and_over || self.count == 1 && next.count() > 0) {
+            found = any();
+        }
+        if found.is_empty() && self.over_and_over {
+            // The program and the terminal have mixed up its rows.
+            let is_alike = |one: &usize| at(one).is_some_and(|known| known.head == message.head);
+            found = (self.end.saturating_sub(ALIKE_MAX)..self.end).filter(is_alike).collect();
+        }
+        found
     }
 
     /// One was taken that stands before the one of this number, and that was judged here.
@@ -180,13 +174,9 @@ impl Replay {
     }
 
     fn move_on(&mut self, moves: impl Fn(usize) -> bool) {
-        match self {
-            Self::Over => {}
-            Self::Begun { end } => *end += 1,
-            Self::Following { end, next, .. } => {
-                *end += 1;
-                next.iter_mut().filter(|one| moves(**one)).for_each(|one| *one += 1);
-            }
+        if self.end > 0 {
+            self.end += 1;
+            self.next.iter_mut().filter(|one| moves(**one)).for_each(|one| *one += 1);
         }
     }
 }

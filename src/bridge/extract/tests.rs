@@ -357,6 +357,22 @@ fn a_repaint_may_begin_in_the_middle_of_what_was_taken() {
 }
 
 #[test]
+fn after_a_resize_the_terminal_and_the_program_show_what_is_old() {
+    let message = |n: usize| format!("->relay:Bob <<<\n{}{n}>>>\n", "line\n".repeat(8));
+    let mut live = Live::new();
+    live.writes(&(message(1) + &message(2))).writes("> ").waits(400);
+    // Rows go off the top as the terminal breaks them elsewhere; the program paints what it thinks is there.
+    for rows in [12, 24, 8, 20] {
+        live.resizes(40, rows).waits(50);
+        live.writes(&format!("\x1b[{}A\r\x1b[J", rows - 1)).writes(&(message(1) + &message(2)));
+        live.writes("> ").waits(400);
+    }
+    assert_eq!(live.found.len(), 2, "{}", shown(&live.found));
+    live.ends_its_turn().writes("\n").writes(&message(2)).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+}
+
+#[test]
 fn what_is_longer_than_the_screen_is_taken_once() {
     let long: String = (0..200).map(|n| format!("line {n}\n")).collect();
     let mut live = Live::new();
