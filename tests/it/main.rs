@@ -14,6 +14,7 @@ mod document;
 mod everywhere;
 mod faults;
 mod gaps;
+mod grid;
 mod hostile;
 mod independent;
 mod killed;
@@ -25,6 +26,9 @@ mod queries;
 mod raw;
 mod resume;
 mod roles;
+#[path = "../agents/corpus.rs"]
+#[allow(dead_code, reason = "what only the real CLIs' tests need")]
+mod said;
 mod sandbox;
 mod sessions;
 mod stress;

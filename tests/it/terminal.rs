@@ -45,7 +45,11 @@ impl Terminal {
     }
 
     pub(crate) fn run(sandbox: &Sandbox, command: &[&str]) -> Self {
-        Self::start(command, &environment(sandbox), sandbox.directory(), SIZE)
+        Self::run_in(sandbox, command, SIZE)
+    }
+
+    pub(crate) fn run_in(sandbox: &Sandbox, command: &[&str], size: Size) -> Self {
+        Self::start(command, &environment(sandbox), sandbox.directory(), size)
     }
 
     /// Any command, in this process's environment but for `env`.

@@ -169,7 +169,7 @@ fn a_program_that_reads_lines_gets_the_frame() {
 }
 
 /// The full-screen program, which `cargo test` builds beside the tests.
-fn fullscreen() -> String {
+pub(crate) fn fullscreen() -> String {
     let tests = env::current_exe().unwrap();
     let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
     let program = built.join(format!("fullscreen{}", env::consts::EXE_SUFFIX));

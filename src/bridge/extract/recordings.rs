@@ -11,35 +11,40 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The recordings, each by its name.
-const RECORDINGS: [&str; 14] = [
-    "terminal/clear-and-repaint-80x24",
-    "terminal/full-screen-90x22",
-    "terminal/ink-stream-100x30",
-    "terminal/inserted-above-80x18",
-    "terminal/shell-60x12",
-    "recordings/claude-60x30",
-    "recordings/claude-100x30",
-    "recordings/claude-200x30",
-    "recordings/codex-60x30",
-    "recordings/codex-100x30",
-    "recordings/codex-200x30",
-    "recordings/gemini-60x30",
-    "recordings/gemini-100x30",
-    "recordings/gemini-200x30",
+/// Programs that paint as the CLIs do.
+const PROGRAMS: [&str; 5] = [
+    "clear-and-repaint-80x24",
+    "full-screen-90x22",
+    "ink-stream-100x30",
+    "inserted-above-80x18",
+    "shell-60x12",
+];
+
+/// The CLIs themselves.
+const CLIS: [&str; 9] = [
+    "claude-60x30",
+    "claude-100x30",
+    "claude-200x30",
+    "codex-60x30",
+    "codex-100x30",
+    "codex-200x30",
+    "gemini-60x30",
+    "gemini-100x30",
+    "gemini-200x30",
 ];
 
 /// A recording's path, the terminal's size, and the bytes.
-fn recording(name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
+fn recording(folder: &str, name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    let path = data.join(name).with_extension("bytes");
+    let path = data.join(folder).join(name).with_extension("bytes");
     let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
     let bytes = std::fs::read(&path).expect("the recording is there");
     (path, (columns.parse().unwrap(), rows.parse().unwrap()), bytes)
 }
 
 fn recordings() -> impl Iterator<Item = (PathBuf, (usize, usize), Vec<u8>)> {
-    RECORDINGS.into_iter().map(recording)
+    let programs = PROGRAMS.map(|name| recording("terminal", name));
+    programs.into_iter().chain(CLIS.map(|name| recording("recordings", name)))
 }
 
 fn offline(
@@ -146,7 +151,7 @@ fn a_child_that_pauses_says_the_same() {
 
 #[test]
 fn a_full_screen_program_is_read_while_it_runs() {
-    let (_, size, bytes) = recording("terminal/full-screen-90x22");
+    let (_, size, bytes) = recording("terminal", "full-screen-90x22");
     // It stays on its last picture for a while, before it leaves.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";

@@ -117,7 +117,7 @@ fn series(line: &str, below: &str, bar: &str) -> bool {
     line == below && line.chars().count() == SERIES_CHARACTERS
 }
 
-/// Whether a row begins with a mark of a list, quote, fence, table or heading.
+/// Whether a row begins with a mark of a list, quote, fence, table, heading or block.
 fn marked(text: &str) -> bool {
     let heading = text.trim_start_matches('#');
     let level = text.len() - heading.len();
@@ -125,7 +125,8 @@ fn marked(text: &str) -> bool {
         || quote_bar(text).is_some()
         || text.starts_with("```")
         || text.starts_with("~~~")
-        || text.starts_with('|')
+        || text.strip_prefix('|').is_some_and(|row| row.contains('|'))
+        || matches!(text.trim_end(), "[[RELAY]]" | "[[/RELAY]]")
         || text.starts_with(|c: char| ('\u{2500}'..='\u{257f}').contains(&c))
         || ((1..=6).contains(&level) && heading.starts_with(' '))
 }
