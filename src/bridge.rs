@@ -5,6 +5,7 @@
 //! arrives for the agent waits here until the terminal is free, is typed by [`inject`] as its
 //! [`recipe`] wants it, and is acknowledged only then. The machine never waits and reads no clock.
 
+pub mod brief;
 pub mod dialog;
 pub mod extract;
 pub mod inject;
@@ -25,7 +26,7 @@ use keys::Line;
 use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use recipe::{Known, Obstacle, Recipe, Spot, Turns};
+use recipe::{Known, Obstacle, Reads, Recipe, Spot, Turns};
 use refusal::Sent;
 use source::Source;
 use std::collections::VecDeque;
@@ -46,6 +47,8 @@ const COMPLAINTS_MAX: usize = 3;
 const IDLE_MS: u64 = 350;
 /// What keeps a message waiting for so long is worth a word to whoever asks.
 const LASTING_MS: u64 = 2000;
+/// A key that was pressed so long ago has done what it does.
+const SEEN_MS: u64 = 10_000;
 /// A text that was submitted is looked after so often, and for so long before it is submitted again: some
 /// programs take an Enter that follows a paste too soon for a part of it.
 const LEAVING_LOOK_MS: u64 = 30;
@@ -76,6 +79,8 @@ pub struct Settings {
     pub transcript: bool,
     /// What the agent says is read from the screen all the same.
     pub grid: bool,
+    /// What the agent is told once, before anything else; nothing is where what is typed would be run.
+    pub brief: Option<String>,
     /// Where the frames' digits come from.
     pub seed: [u8; 32],
 }
@@ -159,6 +164,8 @@ pub enum Input<'a> {
     ShutOut(String),
     /// The relay is gone for good; a sentence says why.
     CutOff(String),
+    /// Its person wants no messages typed for now, or wants them again.
+    Held(bool),
     /// So many bytes of [`Output::Write`] were taken by the child's terminal.
     Written(usize),
     /// This file is the child's transcript: the system says so.
@@ -214,6 +221,8 @@ pub struct State {
     pub typed: u64,
     /// The relay is there.
     pub connected: bool,
+    /// Its person holds its messages.
+    pub held: bool,
 }
 
 /// The machine.
@@ -235,9 +244,13 @@ pub struct Bridge {
     /// What was submitted has not been taken up yet, as far as can be seen.
     taking_up: Option<TakingUp>,
     turn: Turn,
+    /// What the agent is still to be told before anything else.
+    brief: Option<String>,
     mail: Mailbag,
     /// Why nothing is typed, and since when.
     obstacle: Option<(Obstacle, Moment)>,
+    /// Since when something waits and nothing else was typed.
+    waits_since: Option<Moment>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
     handed_out: u64,
@@ -291,7 +304,8 @@ struct Injection {
 #[derive(Debug)]
 enum Item {
     Mail(Mail),
-    Complaints,
+    /// The relay's own words.
+    Own,
 }
 
 #[derive(Debug)]
@@ -337,8 +351,10 @@ impl Bridge {
             left_looked_at: None,
             taking_up: None,
             turn: Turn::default(),
+            brief: settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
             mail: Mailbag::default(),
             obstacle: None,
+            waits_since: None,
             injection: None,
             held_keys: Vec::new(),
             handed_out: 0,
@@ -361,12 +377,13 @@ impl Bridge {
             Input::Printed(bytes) => self.printed(now, bytes, out),
             Input::Keys(bytes) => self.keys(now, bytes, out),
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
-            Input::Delivered(mail) => self.delivered(mail, out),
+            Input::Delivered(mail) => self.delivered(now, mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
             Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
             Input::ShutOut(sentence) => self.shut_out(&sentence),
             Input::CutOff(sentence) => self.cut_off(&sentence),
+            Input::Held(held) => self.hold(held),
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Owned(file) => self.owned(now, file, out),
             Input::Recorded(file, record) => self.recorded(now, file, record, out),
@@ -387,8 +404,10 @@ impl Bridge {
             Stage::Text | Stage::Submit { .. } => None,
         });
         let extractor = self.extractor.deadline();
-        let all = [enter, extractor, self.turn_ends_at(), self.inject_at(), self.source.deadline()];
-        all.into_iter().flatten().min()
+        let typing = [enter, self.inject_at(), self.report_at()];
+        let all =
+            typing.into_iter().chain([extractor, self.turn_ends_at(), self.source.deadline()]);
+        all.flatten().min()
     }
 
     /// Whether there is room for more keys; until then the person's terminal is left alone.
@@ -416,6 +435,7 @@ impl Bridge {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
         let why = match self.injection {
             Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
+            None if self.state.held => Some(Obstacle::Held).filter(|_| waiting > 0),
             None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
         };
         State { waiting, why, ..self.state.clone() }
@@ -434,6 +454,7 @@ impl Bridge {
         }
         self.look_whether_it_began(now);
         self.shown(now, found, out);
+        self.look_for_answers(now, out);
     }
 
     /// Tells the child what it asks its terminal, where no real one does.
@@ -452,6 +473,9 @@ impl Bridge {
         let before = recipe::before(self.extractor.screen());
         if self.line.press(bytes, &before) {
             self.touched_at = Some(now);
+            if bytes.contains(&b'\r') {
+                self.source.entered(now);
+            }
         } else if self.held_keys.is_empty() {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
@@ -472,7 +496,7 @@ impl Bridge {
         self.shown(now, found, out);
     }
 
-    fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
+    fn delivered(&mut self, now: Moment, mail: Mail, out: &mut Vec<Output>) {
         let current = self.injection.as_ref().is_some_and(|injection| injection.is_of(&mail.id));
         if self.gone {
             return out.push(Output::GiveBack(mail.id));
@@ -482,6 +506,9 @@ impl Bridge {
         }
         if current || self.mail.holds(&mail.id) {
             return;
+        }
+        if self.mail.is_empty() {
+            self.waits_since = Some(now);
         }
         self.mail.push(mail);
         self.retry_at = None;
@@ -525,6 +552,12 @@ impl Bridge {
         ));
     }
 
+    /// What is half typed is submitted all the same.
+    fn hold(&mut self, held: bool) {
+        self.state.held = held;
+        self.retry_at = None;
+    }
+
     fn child_gone(&mut self, now: Moment, out: &mut Vec<Output>) {
         if std::mem::replace(&mut self.gone, true) {
             return;
@@ -534,7 +567,7 @@ impl Bridge {
         self.shown(now, found, out);
         let current = self.injection.take().and_then(|injection| match injection.item {
             Item::Mail(mail) => Some(mail),
-            Item::Complaints => None,
+            Item::Own => None,
         });
         let rest = std::iter::from_fn(|| self.mail.pop());
         out.extend(current.into_iter().chain(rest).map(|mail| Output::GiveBack(mail.id)));
@@ -555,6 +588,7 @@ impl Bridge {
         }
         self.shown(now, found, out);
         self.miss_transcript(now, out);
+        self.look_for_answers(now, out);
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }

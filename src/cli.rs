@@ -3,13 +3,16 @@
 mod agents;
 mod argv;
 mod ask;
+mod attach;
 mod bench;
+mod brief;
 mod completions;
 mod dead_letters;
 mod demo;
 mod doctor;
 mod down;
 mod history;
+mod hold;
 mod identity;
 mod inbox;
 mod input;
@@ -23,11 +26,15 @@ mod print;
 mod question;
 mod read;
 mod redeliver;
+mod release;
 mod run;
 mod send;
+mod spawn;
 mod status;
+mod stop;
 mod tap;
 mod up;
+mod wrapped;
 
 use crate::client::ClientError;
 use argh::{ArgsInfo, FromArgs, SubCommandInfo};
@@ -173,6 +180,11 @@ enum Command {
     Status(status::Status),
     Agents(agents::Agents),
     Run(run::Run),
+    Spawn(spawn::Spawn),
+    Attach(attach::Attach),
+    Hold(hold::Hold),
+    Release(release::Release),
+    Stop(stop::Stop),
     Send(send::Send),
     Ask(question::Ask),
     Listen(listen::Listen),
@@ -183,6 +195,7 @@ enum Command {
     Redeliver(redeliver::Redeliver),
     Tap(tap::Tap),
     Policy(policy::Policy),
+    Brief(brief::Brief),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Demo(demo::Demo),
@@ -207,6 +220,11 @@ impl Top {
             Command::Status(status) => status.run(&asked),
             Command::Agents(agents) => agents.run(&asked),
             Command::Run(run) => run.run(&asked, wrapped),
+            Command::Spawn(spawn) => spawn.run(&asked, wrapped),
+            Command::Attach(attach) => attach.run(&asked),
+            Command::Hold(hold) => hold.run(&asked),
+            Command::Release(release) => release.run(&asked),
+            Command::Stop(stop) => stop.run(&asked),
             Command::Send(send) => send.run(&asked),
             Command::Ask(ask) => ask.run(&asked),
             Command::Listen(listen) => listen.run(&asked),
@@ -217,6 +235,7 @@ impl Top {
             Command::Redeliver(redeliver) => redeliver.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Policy(policy) => policy.run(&asked),
+            Command::Brief(brief) => brief.run(),
             Command::Doctor(doctor) => doctor.run(&asked),
             Command::Bench(bench) => bench.run(&asked),
             Command::Demo(demo) => demo.run(),

@@ -121,7 +121,7 @@ impl Config {
             reason,
         };
         let table = DeTable::parse(text).map_err(|error| {
-            wrong(error.span().map(|span| span.start), error.message().to_owned())
+            wrong(error.span().map(|span| span.start), not_toml(error.message()))
         })?;
         let mut config = Self::default();
         for (key, value) in table.get_ref() {
@@ -209,6 +209,25 @@ impl Config {
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// What is wrong with a file that is no TOML. The parser's own words are about what it tried to read last:
+/// of `allow = nope` it says that a float is no `nan`.
+fn not_toml(message: &str) -> String {
+    let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let words = match what {
+        "string values must be quoted" | "invalid float" | "invalid boolean" => {
+            "a value is a number, true, false, or a text in quotes"
+        }
+        "duplicate key" => "this key is there already: leave one of the two out",
+        "key with no value" | "invalid key-value pair" => "a line is KEY = VALUE, or [TABLE]",
+        "unexpected key or value" => "nothing follows a value on its line",
+        _ if what.ends_with("string") && (expected == "`'`" || expected == "`\"`") => {
+            "a text ends with the quotes that it began with"
+        }
+        _ => return format!("this is not TOML: {what}"),
+    };
+    words.to_owned()
 }
 
 fn whole(digits: &str, radix: u32) -> Option<u64> {
@@ -354,6 +373,37 @@ mod tests {
             "memory_max_bytes = 16777216\nqueue_max_bytes = 16777217",
             "config.toml: `queue_max_bytes` (16777217) is over `memory_max_bytes` (16777216)",
         );
+    }
+
+    #[test]
+    fn what_is_no_toml_is_said_in_words_for_people() {
+        let value = "a value is a number, true, false, or a text in quotes";
+        let line = "a line is KEY = VALUE, or [TABLE]";
+        let ends = "a text ends with the quotes that it began with";
+        for (text, words) in [
+            ("allow = nope", value),
+            ("allow = True", value),
+            ("allow = yes", value),
+            ("a =", value),
+            ("a = 1.0.0", value),
+            ("a = 1\na", line),
+            ("a : 1", line),
+            ("{", line),
+            ("a = 'x", ends),
+            ("a = \"x", ends),
+            ("a = '''x", ends),
+            ("a = 1 b = 2", "nothing follows a value on its line"),
+            ("[a]\n[a]", "this key is there already: leave one of the two out"),
+            ("[a", "this is not TOML: unclosed table"),
+            ("a = 1__2", "this is not TOML: `_` may only go between digits"),
+            ("a = 12:99", "this is not TOML: invalid time"),
+        ] {
+            let number = text.lines().count();
+            let said = format!("x.toml:{number}: {words}");
+            assert_eq!(Config::parse(Path::new("x.toml"), text).unwrap_err().to_string(), said);
+            let path = Path::new("x.toml");
+            assert_eq!(policy::parse(path, text).unwrap_err().to_string(), said, "{text:?}");
+        }
     }
 
     #[test]

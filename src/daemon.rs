@@ -21,7 +21,7 @@ mod spin;
 mod storing;
 
 use crate::{
-    config::{ConfigError, policy},
+    config::ConfigError,
     link::Held,
     protocol::{relay::Process, secret::Secret},
     router::Limits,
@@ -41,8 +41,15 @@ use platform::{
     transport::{Listener, Place},
 };
 use reloading::Reloading;
+pub use reloading::load as load_policy;
 use std::{
-    fmt, io, mem, ops::RangeInclusive, path::PathBuf, process, sync::Arc, thread, time::Duration,
+    fmt, io, mem,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
 };
 
 /// Events that wait for the router's thread before those who bring them wait too, at most and at least.
@@ -52,7 +59,7 @@ const INBOX_EVENTS: RangeInclusive<usize> = 16..=1024;
 const FILES_OF_OWN: u64 = 64;
 
 /// The store's file in the home directory.
-const STORE_FILE: &str = "relay.db";
+pub const STORE_FILE: &str = "relay.db";
 
 /// Dead letters that an ACK that comes late may find.
 const DEAD_LETTERS_MAX: usize = 1 << 16;
@@ -140,7 +147,7 @@ impl From<io::Error> for DaemonError {
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
-    let policy = Arc::new(policy::load(&settings.home).map_err(DaemonError::Policy)?);
+    let policy = Arc::new(load_policy(&settings.home)?);
     let opened = open_store(&settings)?;
     let operator_key = operator_key::read_or_make(&claim.home)?;
     let listener = Listener::bind(&claim.endpoint)?;
@@ -186,6 +193,15 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     readers.join();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Looks into the store of a home where no daemon runs, if there is one; it stays as it is.
+///
+/// # Errors
+/// If the next daemon would not start with it, or set it aside as damaged.
+pub fn examine_store(home: &Path) -> Result<(), StoreError> {
+    let path = home.join(STORE_FILE);
+    if path.exists() { store::examine(&path) } else { Ok(()) }
 }
 
 /// Opens what the last daemon left.

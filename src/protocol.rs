@@ -7,6 +7,7 @@
 
 pub mod calendar;
 pub mod code;
+pub mod control;
 pub mod deliver;
 pub mod envelope;
 pub mod frame;
@@ -18,6 +19,7 @@ pub mod relay;
 pub mod secret;
 pub mod text;
 pub mod topic;
+pub mod typed;
 mod words;
 
 /// The version of the envelope: its `v`.

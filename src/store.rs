@@ -28,7 +28,11 @@ mod write;
 
 use crate::protocol::record::{Change, Clock, Durability, Found, Image, Query};
 use crossbeam_channel::Receiver;
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+use trouble::Trouble;
 
 /// How a store works.
 #[derive(Clone, Debug)]
@@ -107,6 +111,39 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// Looks into a file that is there, while nothing runs a store on it; it stays as it is.
+///
+/// # Errors
+/// If [`Store::open`] would refuse it, or set it aside.
+pub fn examine(path: &Path) -> Result<(), StoreError> {
+    look(path).map_err(|trouble| {
+        let outcome = match trouble.is_damage() {
+            true => "the next start sets it aside and begins a new one",
+            false => trouble.advice(),
+        };
+        StoreError(format!("{}: {trouble}; {outcome}", path.display()))
+    })
+}
+
+fn look(path: &Path) -> Result<(), Trouble> {
+    let connection = file::look_into(path)?;
+    let found = schema::version(&connection)?;
+    let known = schema::CURRENT.version;
+    if found > known {
+        return Err(Trouble::Newer { found, known });
+    }
+    let verdict: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+    if verdict != "ok" {
+        return Err(Trouble::Damaged(verdict));
+    }
+    // What is empty or older becomes what it is to be first.
+    if found == known {
+        schema::check(&connection, &schema::CURRENT)?;
+        image::open(&connection)?;
+    }
+    Ok(())
+}
 
 impl Store {
     /// Opens the database, or makes it. What is damaged is set aside, what is older is migrated.

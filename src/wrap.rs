@@ -2,8 +2,10 @@
 //!
 //! [`run`] passes everything through, in both directions and unchanged, and drives a
 //! [`Bridge`](crate::bridge::Bridge) beside it. What each thread does is in `threads`, what they are
-//! driven by in `driver`.
+//! driven by in `driver`. A person comes to one wrapper by its own endpoint: `visits` and `visitors` are
+//! the wrapper's side of it, [`visit`] and [`attach`] the person's.
 
+pub mod attach;
 mod driver;
 mod key_file;
 mod mail;
@@ -12,7 +14,11 @@ mod sent;
 mod threads;
 mod transcripts;
 mod version;
+pub mod visit;
+mod visitors;
+mod visits;
 
+pub use crate::bridge::brief;
 use crate::{
     bridge::{
         self,
@@ -21,12 +27,13 @@ use crate::{
     },
     client::{self, Client, ClientError},
     protocol::{
+        control::Ended,
         name::{Name, NameError},
         payload::Capabilities,
         secret::Secret,
     },
 };
-use driver::{Driver, Signals};
+use driver::{Beside, Driver, Signals};
 use key_file::KeyFile;
 use platform::{
     process,
@@ -42,6 +49,8 @@ use std::{
 };
 use transcripts::Follower;
 use version::version_of;
+use visitors::Visitors;
+use visits::Door;
 
 /// The size of a terminal that nobody looks at.
 const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
@@ -61,6 +70,8 @@ pub struct Settings {
     pub key: Option<Secret>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
+    /// Where it runs; in this process's directory where absent.
+    pub directory: Option<PathBuf>,
     /// The daemon's address.
     pub endpoint: String,
     /// Where the key lies meanwhile with which the agent's own commands speak in its name.
@@ -73,12 +84,18 @@ pub struct Settings {
     pub inline: bool,
     /// What the agent says is read off its screen, also where its program writes a transcript.
     pub grid: bool,
+    /// The agent is told how to speak to others, before anything else.
+    pub brief: bool,
     /// Standard input and output are a person's terminal: see [`is_attached`].
     pub attached: bool,
     /// What the person types.
     pub keys: Box<dyn Read + Send>,
     /// What the person sees.
     pub screen: Box<dyn Write + Send>,
+    /// Nobody can come to it but by its own endpoint, so that it doesn't run without.
+    pub alone: bool,
+    /// Tells the person something before the command begins.
+    pub say: fn(&str),
 }
 
 /// Whether standard input and output are a person's terminal: then it is made raw, its size counts, and
@@ -88,11 +105,11 @@ pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
 }
 
-/// Runs the command until it ends, and says its exit code.
+/// Runs the command until it ends, and says how it did.
 ///
 /// # Errors
 /// Only before the command has begun; from then on its end is the result.
-pub fn run(settings: Settings) -> Result<i32, WrapError> {
+pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
     let companion_key = random_key()?;
@@ -100,7 +117,23 @@ pub fn run(settings: Settings) -> Result<i32, WrapError> {
     // Only now: the file of a wrapper that has the name stays as it is.
     let key_file = KeyFile::make(&settings.run_directory, &name, &companion_key)
         .map_err(WrapError::CompanionKey)?;
-    run_joined(settings, client, &key_file)
+    let door = open_door(&settings, &name)?;
+    let (ended, visitors) = run_joined(settings, client, &key_file, door)?;
+    drop(key_file);
+    visitors.close();
+    Ok(ended)
+}
+
+/// Without an endpoint of its own, an agent runs as well; nobody can attach to it.
+fn open_door(settings: &Settings, name: &Name) -> Result<Option<Door>, WrapError> {
+    match Door::open(&settings.run_directory, name) {
+        Ok(door) => Ok(Some(door)),
+        Err(why) if settings.alone => Err(WrapError::Door(why)),
+        Err(why) => {
+            (settings.say)(&format!("attach, hold, release and stop won't find {name}: {why}"));
+            Ok(None)
+        }
+    }
 }
 
 fn random_key() -> Result<Secret, WrapError> {
@@ -122,7 +155,12 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
 }
 
 /// Runs the command as the agent that has joined already.
-fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<i32, WrapError> {
+fn run_joined(
+    settings: Settings,
+    client: Client,
+    key_file: &KeyFile,
+    door: Option<Door>,
+) -> Result<(Ended, Visitors), WrapError> {
     let record = settings.record.map(create).transpose()?;
     let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_UNSEEN);
     let mut seed = [0; 32];
@@ -141,20 +179,24 @@ fn run_joined(settings: Settings, client: Client, key_file: &KeyFile) -> Result<
         columns: size.cols.into(),
         rows: size.rows.into(),
         inline: settings.inline,
+        brief: settings.brief.then(|| brief::first_words(client.name())),
         seed,
     };
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let env = environment(client.name(), &settings.endpoint, key_file.path(), settings.attached);
-    let pty = Pty::spawn(&settings.command, &env, None, size).map_err(WrapError::Command)?;
+    let pty = Pty::spawn(&settings.command, &env, settings.directory.as_deref(), size)
+        .map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
     let follower = transcript.map(|format| Follower::start(format, pty.pid())).transpose();
     let follower = follower.map_err(WrapError::Terminal)?;
-    let driver = Driver::start(pty, ends, &signals, client, &bridge, follower);
+    let visitors = Visitors::expect(door, size, !settings.attached).map_err(WrapError::Terminal)?;
+    let beside = Beside { visitors, command: words, follower };
+    let driver = Driver::start(pty, ends, &signals, client, &bridge, beside);
     let driver = driver.map_err(WrapError::Terminal)?;
-    let code = driver.run();
+    let ended = driver.run();
     drop(raw);
-    Ok(code)
+    Ok(ended)
 }
 
 fn create(path: PathBuf) -> Result<File, WrapError> {
@@ -226,6 +268,8 @@ pub enum WrapError {
     },
     /// The key of the agent's commands can't be put anywhere.
     CompanionKey(io::Error),
+    /// Nobody could come to it.
+    Door(io::Error),
     /// The recording can't be written.
     Record {
         /// Where.
@@ -247,9 +291,11 @@ impl WrapError {
             Self::Name { .. } => 2,
             Self::Command(error) if error.kind() == io::ErrorKind::NotFound => 127,
             Self::Command(_) => 126,
-            Self::Join { .. } | Self::CompanionKey(_) | Self::Record { .. } | Self::Terminal(_) => {
-                1
-            }
+            Self::Join { .. }
+            | Self::CompanionKey(_)
+            | Self::Door(_)
+            | Self::Record { .. }
+            | Self::Terminal(_) => 1,
         }
     }
 }
@@ -262,6 +308,7 @@ impl fmt::Display for WrapError {
             Self::Record { path, why } => {
                 write!(f, "the recording {} can't be written: {why}", path.display())
             }
+            Self::Door(why) => write!(f, "nobody could attach to it or stop it: {why}"),
             Self::CompanionKey(why) | Self::Command(why) | Self::Terminal(why) => why.fmt(f),
         }
     }

@@ -45,6 +45,16 @@ impl Endpoint {
         Self::parse(&imp::inside(directory, name))
     }
 
+    /// The endpoint of what runs under `name` with its files in `directory`: a socket there, or a pipe of
+    /// this user's; where the directory is not in this user's [`paths::home`](crate::paths::home), one
+    /// that is made of it, as [`Endpoint::inside`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::parse`]; and if the system does not say who this user is.
+    pub fn of_agent(directory: &Path, name: &str) -> io::Result<Self> {
+        Self::parse(&imp::of_agent(directory, name)?)
+    }
+
     /// The endpoint that everybody on the machine would use who uses none of his own.
     pub fn shared() -> Self {
         Self(imp::SHARED.to_owned())

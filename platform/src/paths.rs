@@ -81,7 +81,7 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_file_name(new);
     let written = create_private_file(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, path));
+        .and_then(|()| imp::replace(&new, path));
     if written.is_err() {
         // The first error is the one to tell; a leftover of ours is no reason for another.
         let _ = fs::remove_file(&new);
@@ -96,6 +96,15 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// `PermissionDenied` with a sentence that says how to make it so; or if it is not there.
 pub fn check_private(path: &Path) -> io::Result<()> {
     imp::check_private(path)
+}
+
+/// Checks that a file belongs to this user (or the system) and that nobody else can change it. Others may
+/// read it, where a system tells the one from the other.
+///
+/// # Errors
+/// As [`check_private`]'s.
+pub fn check_unchangeable(path: &Path) -> io::Result<()> {
+    imp::check_unchangeable(path)
 }
 
 fn make_with_parents(path: &Path) -> io::Result<()> {

@@ -88,8 +88,8 @@ pub fn find_program(command: &OsStr) -> Option<PathBuf> {
 /// So many processes of one family are looked at.
 const FAMILY_MAX: usize = 256;
 
-/// A process and those that it and they have started, as far as the system says: on Linux all of them,
-/// elsewhere the process alone.
+/// A process and those that it and they have started, the nearest first, as far as the system says: on Linux
+/// all that have not left its session, elsewhere the process alone.
 #[must_use]
 pub fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];

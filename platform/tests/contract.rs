@@ -63,7 +63,7 @@ tests! {
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
         private_files_are_private, private_files_are_replaced_whole,
         a_reader_keeps_what_it_opened, private_directories_are_private,
-        what_others_can_read_is_refused, a_detached_process_holds_nothing_open,
+        what_others_can_read_is_refused, what_others_can_change_is_refused, a_detached_process_holds_nothing_open,
         a_detached_process_leaves_its_session, as_many_files_as_the_system_allows;
     terminals:
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,

@@ -324,7 +324,7 @@ impl Prose {
 
     fn scan(&self, text: &str) -> Vec<Item> {
         let (mut scanner, mut items) = (Scanner::default(), Vec::new());
-        for (number, line) in (0..).zip(text.lines()) {
+        for (number, line) in (0..).zip(text.split('\n')) {
             scanner.line(Line::plain(line, number), &self.rules, &mut items);
         }
         scanner.end_turn(&mut items);

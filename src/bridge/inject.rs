@@ -46,7 +46,7 @@ pub enum Origin<'a> {
         /// How its sender is known, where that is worth a word.
         auth: Option<Proof>,
     },
-    /// The relay's own.
+    /// The relay's own: none of their lines is a mark outside a fence.
     Relay,
 }
 
@@ -87,12 +87,17 @@ impl Frame<'_> {
     fn lines(&self, form: Form, entry: Entry) -> Vec<String> {
         let mut lines = vec![self.header()];
         let body = clean(self.body);
+        let foreign = !matches!(self.origin, Origin::Relay);
         for line in body.split('\n') {
             match entry {
-                Entry::Pasted => lines.push(escape(line, form, entry)),
-                Entry::Typed => lines.extend(
-                    pieces(&line.replace('\t', TAB)).map(|piece| escape(piece, form, entry)),
-                ),
+                Entry::Pasted => lines.push(escape(line, false)),
+                Entry::Typed => {
+                    let line = line.replace('\t', TAB);
+                    let alone = |cut: bool| form == Form::Plain && (foreign || cut);
+                    let pieces =
+                        pieces(&line).zip(std::iter::once(false).chain(std::iter::repeat(true)));
+                    lines.extend(pieces.map(|(piece, cut)| escape(piece, alone(cut))));
+                }
             }
         }
         lines.push(format!("[/relay {}]", self.hex));
@@ -152,12 +157,11 @@ fn plain(text: &str) -> String {
     text.chars().take(65).map(|c| if allowed(c) { c } else { '?' }).collect()
 }
 
-/// A backslash for lines that look like a frame's. Where each line may be taken, and shown again, by
-/// itself, also for those that begin with a character that gives a command or attaches a file, and for
-/// what would be a message if the program printed it.
-fn escape(line: &str, form: Form, entry: Entry) -> String {
+/// A backslash for lines that look like a frame's. Where each line of a foreign text may be taken, and shown
+/// again, by itself (`alone`), also for those that begin with a character that gives a command or attaches a
+/// file, and for what would be a message if the program printed it.
+fn escape(line: &str, alone: bool) -> String {
     let looks_like_ours = line.starts_with("[relay ") || line.starts_with("[/relay ");
-    let alone = form == Form::Plain && entry == Entry::Typed;
     if looks_like_ours || (alone && line.starts_with(['/', '!', '@'])) {
         return format!("\\{line}");
     }
@@ -289,6 +293,13 @@ mod tests {
             "\n\\/exit\n\\!ls\n\\@~/.ssh/id_rsa\n#x\n● \\->relay:Bob <<<\n\\[[RELAY]]\n"
         ));
         assert!(text(ANN, body, Form::Plain, Entry::Pasted).contains(body));
+    }
+
+    #[test]
+    fn the_relay_may_show_how_it_is_done() {
+        let body = format!("```\n->relay:Bob <<<\n```\n{} ->relay:NAME", "x".repeat(995));
+        let typed = text(Origin::Relay, &body, Form::Plain, Entry::Typed);
+        assert!(typed.contains("\n->relay:Bob <<<\n") && typed.contains("x\n\\->relay:NAME\n"));
     }
 
     #[test]

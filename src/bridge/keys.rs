@@ -2,6 +2,9 @@
 //!
 //! Keys alone don't say it (an arrow may bring a line back from the history, a backspace may empty it
 //! again), and the screen alone doesn't either (a password is not shown). So both count.
+//!
+//! A second terminal that shows the same screen answers what the program asks the first: [`Keystrokes`]
+//! leaves such answers out.
 
 use std::collections::VecDeque;
 
@@ -10,6 +13,9 @@ const LOOKS_MAX: usize = 8;
 
 /// The longest escape sequence whose parts matter, in bytes.
 const SEQUENCE_BYTES_MAX: usize = 64;
+
+/// A terminal's answer is not longer, in bytes.
+const ANSWER_BYTES_MAX: usize = 4096;
 
 /// The line the person is at.
 #[derive(Debug, Default)]
@@ -27,7 +33,8 @@ pub struct Line {
 struct Begun {
     /// What stood before the cursor when it was begun.
     from: String,
-    /// Something was typed, and the screen has not shown it so far.
+    /// What stood there before what was typed last, and that the screen has not shown that so far.
+    before_text: String,
     unseen: bool,
     /// It has a line break, so what stands before the cursor is not all of it.
     several_rows: bool,
@@ -64,7 +71,7 @@ impl Line {
     /// The screen stands like this now.
     pub fn see(&mut self, before: &str) {
         if let Some(begun) = &mut self.begun {
-            begun.unseen &= before == begun.from;
+            begun.unseen &= before == begun.before_text;
         }
     }
 
@@ -98,6 +105,12 @@ impl Line {
         self.empty_looks.push_back(before.to_owned());
     }
 
+    /// Its program, whose empty line is known, shows it long after the last key. Only a line of several rows may
+    /// have one that is empty.
+    pub fn was_seen_empty(&mut self) {
+        self.begun = self.begun.take().filter(|begun| begun.several_rows);
+    }
+
     fn take(&mut self, key: Key, before: &str) {
         let (unseen, several_rows) = match key {
             Key::Report | Key::Other => return,
@@ -114,10 +127,61 @@ impl Line {
                 (false, false)
             }
         };
-        let from = || Begun { from: before.to_owned(), unseen: false, several_rows: false };
+        let from = || Begun {
+            from: before.to_owned(),
+            before_text: String::new(),
+            unseen: false,
+            several_rows: false,
+        };
         let begun = self.begun.get_or_insert_with(from);
-        begun.unseen |= unseen;
+        if unseen {
+            before.clone_into(&mut begun.before_text);
+            begun.unseen = true;
+        }
         begun.several_rows |= several_rows;
+    }
+}
+
+/// What a person pressed, without what his terminal answers to a program that asked another one.
+///
+/// A modified F3 looks in some terminals like the place of a cursor, and is left out as well.
+#[derive(Debug, Default)]
+pub struct Keystrokes {
+    decoder: Decoder,
+    /// The sequence that is not whole.
+    begun: Vec<u8>,
+}
+
+impl Keystrokes {
+    /// What of these bytes goes to the program; sequences may come in pieces.
+    pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut pressed = Vec::new();
+        for &byte in bytes {
+            self.begun.push(byte);
+            match self.decoder.next(byte) {
+                Some(Key::Report) if is_answer(&self.begun) => self.begun.clear(),
+                Some(_) => pressed.append(&mut self.begun),
+                None if self.begun.len() == ANSWER_BYTES_MAX => self.begun.clear(),
+                None => {}
+            }
+        }
+        // Nothing followed: it is the Escape key itself.
+        if matches!(self.decoder.state, State::Escape) {
+            pressed.append(&mut self.begun);
+        }
+        self.decoder.alone = matches!(self.decoder.state, State::Escape);
+        pressed
+    }
+}
+
+/// An answer rather than a report of the mouse or the focus, which are as good as keys.
+fn is_answer(report: &[u8]) -> bool {
+    match report {
+        [0x1b, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
+        // The rest of one whose Escape was taken for the key, or a string.
+        [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
+        [0x1b, ..] => true,
+        _ => false,
     }
 }
 
@@ -335,6 +399,50 @@ mod tests {
         is_empty(&[("a\x1b[13;2u", "> x"), ("", "> ")], false);
         is_empty(&[("\x1b[200~a\nb\r\x1b[201~", "> b"), ("", "> ")], false);
         is_empty(&[("\x1b[200~a\nb\r\x1b[201~\r", "> ")], true);
+    }
+
+    #[test]
+    fn answers_of_a_second_terminal_are_left_out() {
+        let pressed = |pieces: &[&[u8]]| {
+            let mut keys = Keystrokes::default();
+            pieces.iter().flat_map(|piece| keys.of(piece)).collect::<Vec<_>>()
+        };
+        for answer in [
+            "\x1b[?62;4c",
+            "\x1b[12;40R",
+            "\x1b]11;rgb:0000/0000/0000\x07",
+            "\x1b]11;rgb:0000/0000/0000\x1b\\",
+            "\x1bP>|term 1\x1b\\",
+            "\x1b[?2026;2$y",
+            "\x1b[?1u",
+            "\x1b[8;24;80t",
+        ] {
+            for cut in 2..answer.len() {
+                let (one, two) = answer.as_bytes().split_at(cut);
+                assert_eq!(pressed(&[b"a", one, two, b"b"]), b"ab", "{answer:?} cut at {cut}");
+            }
+        }
+        for keys in [
+            "ls -l\r",
+            "\x1b[A\x1bOP\x1b[1;5D",
+            "\x1b",
+            "\x1bf",
+            "\x1b[<0;10;20M\x1b[<0;10;20m",
+            "\x1b[M !!",
+            "\x1b[I\x1b[O",
+            "\x1b[200~a\nb\x1b[201~",
+            "\x1b[99;5u\x1b[13;2u",
+            "\u{4e2d}\u{1f600}",
+        ] {
+            for cut in 0..keys.len() {
+                let (one, two) = keys.as_bytes().split_at(cut);
+                assert_eq!(pressed(&[one, two]), keys.as_bytes(), "{keys:?} cut at {cut}");
+            }
+        }
+        let endless = [&b"\x1b]"[..], &[b'x'; 10_000]].concat();
+        let mut keys = Keystrokes::default();
+        keys.of(&endless);
+        assert!(keys.begun.len() < ANSWER_BYTES_MAX);
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl Mailbag {
         Some(mail)
     }
 
+    /// Whether there are some of which nobody knows that they wait.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.all().any(|waiting| waiting.reported.is_none())
+    }
+
     /// Those of which nobody knows yet that they wait for this reason; now they do.
     pub(super) fn report(&mut self, why: Obstacle) -> impl Iterator<Item = &str> {
         let all = self.urgent.iter_mut().chain(&mut self.rest);

@@ -90,8 +90,9 @@ impl Recipe {
         let foreground = known.foreground;
         match self.reads {
             Reads::OtherShell => Err(Obstacle::Shell),
-            _ if spot.asking => Err(Obstacle::Dialog),
+            _ if self.is_asking(spot) => Err(Obstacle::Dialog),
             Reads::Text if self.shows_composer() => self.at_composer(spot, known),
+            _ if self.is_busy(spot, known) => Err(Obstacle::Busy),
             _ if spot.alternate => self.on_alternate_screen(spot, foreground),
             _ if spot.is_python() => Ok(Form::Comment),
             _ if foreground == Some(false) => Err(Obstacle::OtherProgram),
@@ -124,7 +125,7 @@ impl Recipe {
     /// cursor is at the end of it, which is a bracket, also where the program shows a word in its place.
     #[must_use]
     pub fn holds_text(&self, spot: &Spot) -> bool {
-        !spot.asking && (!self.shows_composer() || spot.follows_bracket())
+        !self.is_asking(spot) && (!self.shows_composer() || spot.follows_bracket())
     }
 
     /// It is known how its line to type into looks.
@@ -155,8 +156,16 @@ impl Recipe {
         if !spot.after.is_empty() && !self.looks.ghosts.contains(&spot.after) {
             return Err(Obstacle::HalfTyped);
         }
-        let busy = known.at_work || spot.shows(&self.looks.busy);
-        if busy && !self.while_busy { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
+        if self.is_busy(spot, known) { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
+    }
+
+    /// An Enter would answer something. Where a line to type into is seen, nothing is asked.
+    fn is_asking(&self, spot: &Spot) -> bool {
+        spot.asking || (!self.shows_composer() && spot.shows(&self.looks.dialog))
+    }
+
+    fn is_busy(&self, spot: &Spot, known: Known) -> bool {
+        !self.while_busy && (known.at_work || spot.shows(&self.looks.busy))
     }
 
     /// A full screen that doesn't want pastes marked takes keys as commands: a pager, an editor.
@@ -191,6 +200,8 @@ pub enum Obstacle {
     NoPrompt,
     /// What is typed would be run.
     Shell,
+    /// Its person wants nothing typed for now.
+    Held,
 }
 
 impl fmt::Display for Obstacle {
@@ -207,6 +218,7 @@ impl fmt::Display for Obstacle {
             Self::Busy => "the agent is at work",
             Self::NoPrompt => "there is no prompt",
             Self::Shell => "what is typed would be run by a shell",
+            Self::Held => "its person holds its messages",
         })
     }
 }
@@ -247,12 +259,13 @@ mod tests {
         for other in ["fish", "pwsh -NoLogo", "cmd.exe", "node"] {
             chosen(other, "other-shell");
         }
-        for agent in ["aider", "cat", "node agent.js", "shh", ""] {
+        for agent in ["agent", "cat", "node agent.js", "shh", ""] {
             chosen(agent, "generic");
         }
-        for agent in ["claude", "codex", "gemini"] {
+        for agent in ["claude", "codex", "gemini", "opencode", "aider"] {
             chosen(agent, agent);
         }
+        chosen("/opt/agy", "antigravity");
     }
 
     fn recipe(command: &str) -> Recipe {
@@ -311,10 +324,10 @@ mod tests {
             judged("ssh", &at(before), None, Err(Obstacle::Shell));
         }
         for before in ["", "> ", "│ > ", "100%", "Say $"] {
-            judged("aider", &at(before), None, Ok(Form::Plain));
+            judged("agent", &at(before), None, Ok(Form::Plain));
         }
-        judged("aider", &Spot { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
-        judged("aider", &at("> "), Some(false), Err(Obstacle::OtherProgram));
+        judged("agent", &Spot { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
+        judged("agent", &at("> "), Some(false), Err(Obstacle::OtherProgram));
         judged("fish", &at("> "), None, Err(Obstacle::Shell));
         judged("fish", &at(">>> "), None, Err(Obstacle::Shell));
     }
@@ -322,10 +335,10 @@ mod tests {
     #[test]
     fn a_full_screen_takes_text_only_if_it_is_the_agents_and_says_so() {
         let full = |bracketed_paste| Spot { alternate: true, bracketed_paste, ..at("") };
-        judged("aider", &full(true), None, Ok(Form::Plain));
-        judged("aider", &full(true), Some(true), Ok(Form::Plain));
-        judged("aider", &full(false), None, Err(Obstacle::OtherScreen));
-        judged("aider", &full(true), Some(false), Err(Obstacle::OtherScreen));
+        judged("agent", &full(true), None, Ok(Form::Plain));
+        judged("agent", &full(true), Some(true), Ok(Form::Plain));
+        judged("agent", &full(false), None, Err(Obstacle::OtherScreen));
+        judged("agent", &full(true), Some(false), Err(Obstacle::OtherScreen));
         judged("bash", &full(true), None, Err(Obstacle::OtherScreen));
         judged(
             "python3",
@@ -333,5 +346,46 @@ mod tests {
             None,
             Err(Obstacle::OtherScreen),
         );
+    }
+
+    #[test]
+    fn programs_whose_line_to_type_into_is_not_known_are_left_alone_while_they_ask_or_work() {
+        let shows = |rows: &[&str]| Spot {
+            alternate: true,
+            bracketed_paste: true,
+            rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+            ..at("")
+        };
+        judged("opencode", &shows(&["┃  Ask anything..."]), None, Ok(Form::Plain));
+        for asks in
+            ["  △ Permission required", "  ⇆ select  enter confirm", "enter submit  esc dismiss"]
+        {
+            let spot = shows(&[asks]);
+            judged("opencode", &spot, None, Err(Obstacle::Dialog));
+            assert!(!recipe("opencode").holds_text(&spot), "no Enter comes after all: {asks}");
+        }
+        judged("opencode", &shows(&["⬝⬝■■  esc interrupt"]), None, Err(Obstacle::Busy));
+        judged(
+            "agy",
+            &shows(&["⚠ Approval Required", "  No, deny access"]),
+            None,
+            Err(Obstacle::Dialog),
+        );
+        judged("agy", &shows(&["> Yes, I trust this folder"]), None, Err(Obstacle::Dialog));
+        judged("agy", &shows(&["esc to cancel"]), None, Err(Obstacle::Busy));
+    }
+
+    #[test]
+    fn aider_gets_text_at_its_prompt_alone() {
+        for prompt in ["> ", "ask> ", "architect> "] {
+            judged("aider", &at(prompt), None, Ok(Form::Plain));
+        }
+        let question = "Add src/main.rs to the chat? (Y)es/(N)o/(D)on't ask again [Yes]: ";
+        let asks = Spot { rows: vec![question.to_owned()], ..at(question) };
+        judged("aider", &asks, None, Err(Obstacle::Dialog));
+        for none in ["", "multi> ", "⠋ Waiting for gpt"] {
+            judged("aider", &at(none), None, Err(Obstacle::NoPrompt));
+        }
+        judged("aider", &at("> half"), None, Err(Obstacle::HalfTyped));
     }
 }

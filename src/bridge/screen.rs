@@ -7,6 +7,8 @@
 
 mod bytes;
 mod painter;
+mod picture;
+pub mod tail;
 
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::{Dimensions, Grid};

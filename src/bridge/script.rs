@@ -9,10 +9,16 @@ use std::fmt::Write as _;
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
 /// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
 /// `refused N CODE WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
-/// (it takes everything again), `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on
+/// (it takes everything again), `holds`, `releases`, `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on
 /// reports are shown), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
     play_with(&settings(command), script)
+}
+
+/// The same with something to be told first.
+pub(super) fn play_briefed(command: &str, script: &str) -> String {
+    let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
+    play_with(&Settings { brief, ..settings(command) }, script)
 }
 
 /// The same for a program that writes a transcript.
@@ -42,6 +48,7 @@ pub(super) fn settings(command: &str) -> Settings {
         inline: false,
         transcript: false,
         grid: false,
+        brief: None,
         seed: [7; 32],
     }
 }
@@ -120,6 +127,8 @@ impl Stage {
                 self.input(Input::Recorded(File(file.parse().unwrap()), record));
             }
             "reports" => self.reports = true,
+            "holds" => self.input(Input::Held(true)),
+            "releases" => self.input(Input::Held(false)),
             "connected" => self.input(Input::Connected(true)),
             "shut-out" => self.input(Input::ShutOut(rest)),
             "cut-off" => self.input(Input::CutOff(rest)),

@@ -3,7 +3,7 @@
 use super::{
     Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
     keys::Line,
-    script::{play, settings},
+    script::{play, play_briefed, settings},
 };
 use crate::protocol::{Moment, code::NackCode, text::is_hidden};
 use expect_test::{Expect, expect};
@@ -87,6 +87,59 @@ fn shells_and_python_get_their_own_form_at_their_prompt() {
 }
 
 #[test]
+fn an_agent_is_told_first_and_once_how_to_speak() {
+    expect![[r#"
+        5100 1 waiting, 0 typed: the program asks something, which an Enter would answer
+        5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->relay:Bob <<<\nhello>>>\n```\n[/relay 789200]\e[201~
+        5450 types \r
+        5750 types \e[200~[relay 41f6aa from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 41f6aa]\e[201~
+        5900 types \r
+        5900 acknowledges 11111111-2222
+    "#]].assert_eq(&play_briefed(
+        "agent",
+        r"
+        0 prints Do you trust this folder?\r\n ❯ 1. Yes\r\n   2. No\r\n
+        100 mail Ann: hello
+        5000 prints \e[2J\e[H\e[?2004h>\s
+        5100 why
+        5200 connected
+        9000 connected
+        20000 ends
+        ",
+    ));
+    expect![[r#"
+        300 types [relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->relay:Bob <<<\nhello>>>\n```\n[/relay 789200]
+        450 types \r
+    "#]].assert_eq(&play_briefed(
+        "agent",
+        r"
+        0 prints >\s
+        9000 ends
+        ",
+    ));
+}
+
+#[test]
+fn what_runs_what_is_typed_is_told_nothing() {
+    for command in ["bash", "python3", "fish"] {
+        assert_eq!(play_briefed(command, "0 prints >>>\\s\n9000 ends"), "", "{command}");
+    }
+    // Nor is an interpreter that a program starts before it is ready; mail does not wait for it.
+    expect![[r#"
+        400 types \e[200~# [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\n# hello\n# [/relay 789200]\e[201~
+        550 types \r
+        550 acknowledges 11111111-2222
+    "#]].assert_eq(&play_briefed(
+        "agent",
+        r"
+        0 prints \e[?2004h>>>\s
+        400 mail Ann: hello
+        60000 ends
+        ",
+    ));
+}
+
+#[test]
 fn nobody_is_interrupted_at_typing() {
     check(
         "agent",
@@ -112,6 +165,43 @@ fn nobody_is_interrupted_at_typing() {
             7000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             7150 types \r
             7150 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
+    check(
+        "agent",
+        r"
+        0 reports
+        0 prints \e[?2004h>\s
+        5000 mail Ann: one
+        5010 holds
+        5020 mail Ann 22222222: two
+        5020 holds
+        90000 why
+        90000 releases
+        95000 why
+        95000 holds
+        95000 why
+        96000 mail Ann 33333333: three
+        96000 gone
+        ",
+        expect![[r#"
+            5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+            5150 types \r
+            5150 reports 11111111-2222 Injected
+            5150 acknowledges 11111111-2222
+            7020 reports 22222222 Waiting(Held)
+            90000 1 waiting, 1 typed: its person holds its messages
+            90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
+            90150 types \r
+            90150 reports 22222222 Injected
+            90150 acknowledges 22222222
+            95000 0 waiting, 2 typed: nothing in the way
+            95000 0 waiting, 2 typed: nothing in the way
+            96000 gives back 33333333
         "#]],
     );
 }
@@ -854,6 +944,7 @@ enum Event {
     Take,
     Resize(usize, usize),
     Foreground(Option<bool>),
+    Hold(bool),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -881,6 +972,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => Just(Event::Take),
         1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
         1 => any::<Option<bool>>().prop_map(Event::Foreground),
+        1 => any::<bool>().prop_map(Event::Hold),
     ];
     prop::collection::vec(event, 0..60)
 }
@@ -953,6 +1045,7 @@ impl Judge {
                 self.foreground = foreground;
                 Ok(())
             }
+            Event::Hold(held) => self.input(Input::Held(held)),
         }
     }
 

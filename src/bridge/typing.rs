@@ -2,7 +2,7 @@
 
 use super::{
     Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail, Output,
-    PRESSES_MAX, Progress, RETRY_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS, TAKING_UP_MS,
+    PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS, TAKING_UP_MS,
     TYPED_MAX, TakingUp,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
@@ -29,7 +29,7 @@ impl Bridge {
     }
 
     fn has_something_to_type(&self) -> bool {
-        !self.mail.is_empty() || self.may_tell()
+        !self.mail.is_empty() || self.may_tell() || self.brief.is_some()
     }
 
     pub(super) fn may_tell(&self) -> bool {
@@ -49,7 +49,10 @@ impl Bridge {
         match self.free_form(now, spot, foreground) {
             Ok(form) => {
                 self.obstacle = None;
-                self.inject(form, spot, out);
+                self.waits_since = Some(now);
+                if !self.inject(form, spot, out) {
+                    self.retry_at = Some(now.plus(RETRY_MS));
+                }
             }
             Err(why) => {
                 self.stand_before(now, why, out);
@@ -78,11 +81,19 @@ impl Bridge {
         self.taking_up.is_some()
     }
 
-    /// Nothing can be typed for this reason. One that lasts is reported.
+    /// When what waits has done so for long enough to be worth a word, if there was none.
+    pub(super) fn report_at(&self) -> Option<Moment> {
+        let is_due = self.injection.is_none() && self.mail.has_unreported();
+        self.waits_since.filter(|_| is_due).map(|since| since.plus(LASTING_MS))
+    }
+
+    /// Nothing can be typed for this reason. It is reported where nothing was typed for long, and after
+    /// that where it is another one that lasts.
     fn stand_before(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         let since = self.obstacle.filter(|(before, _)| *before == why).map_or(now, |it| it.1);
         self.obstacle = Some((why, since));
-        if now.since(since) >= LASTING_MS {
+        let lasts = |since| now.since(since) >= LASTING_MS;
+        if lasts(since) || (self.mail.has_unreported() && self.waits_since.is_some_and(lasts)) {
             let news = self.mail.report(why).map(str::to_owned);
             out.extend(news.map(|id| Output::Report(id, Progress::Waiting(why))));
         }
@@ -94,12 +105,17 @@ impl Bridge {
         spot: &Spot,
         foreground: Option<bool>,
     ) -> Result<Form, Obstacle> {
+        if self.state.held {
+            return Err(Obstacle::Held);
+        }
         let within = |at: Option<Moment>, ms| at.is_some_and(|at| now.since(at) < ms);
         if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
             return Err(Obstacle::Starting);
         }
+        let known = self.known(foreground);
         if !self.has_stood_still(now) {
-            return Err(Obstacle::Printing);
+            let at_work = known.at_work || self.recipe.looks_busy(spot);
+            return Err(if at_work { Obstacle::Busy } else { Obstacle::Printing });
         }
         if within(self.touched_at, self.recipe.untouched_ms) {
             return Err(Obstacle::Typing);
@@ -110,12 +126,19 @@ impl Bridge {
         if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
             return Err(Obstacle::Printing);
         }
-        let form = self.recipe.form(spot, self.known(foreground))?;
+        let form = self.recipe.form(spot, known)?;
         if self.takes_up(now) {
             return Err(Obstacle::Busy);
         }
         if form != Form::Plain && self.line.may_command() {
             return Err(Obstacle::HalfTyped);
+        }
+        if self.recipe.shows_composer() {
+            // It is seen to be empty, whatever keys were pressed: they may have answered a dialog.
+            self.line.remember_empty(&spot.before);
+            if self.printed_at > self.touched_at && !within(self.touched_at, SEEN_MS) {
+                self.line.was_seen_empty();
+            }
         }
         if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }
     }
@@ -129,21 +152,16 @@ impl Bridge {
         self.printed_at.max(self.submitted_at)
     }
 
-    /// Types the next message; the relay's own words go first, since they are about what was just said.
-    fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) {
-        let item = if self.may_tell() {
-            Item::Complaints
-        } else {
-            let Some(mail) = self.mail.pop() else { return };
-            Item::Mail(mail)
-        };
-        let (origin, body) = match &item {
+    /// Types what is next; false where nothing is to be typed in this form.
+    fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) -> bool {
+        let Some((item, body)) = self.next_item(form) else { return false };
+        let origin = match &item {
             Item::Mail(mail) => {
                 let auth = shown_auth(&mut self.senders, mail);
                 let Mail { from, id, attempt, .. } = mail;
-                (Origin::Delivery { from, id, again: *attempt > 1, auth }, mail.body.clone())
+                Origin::Delivery { from, id, again: *attempt > 1, auth }
             }
-            Item::Complaints => (Origin::Relay, self.turn.tell()),
+            Item::Own => Origin::Relay,
         };
         let hex = inject::draw(&mut self.random, &body);
         let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
@@ -155,6 +173,23 @@ impl Bridge {
         self.write(bytes, out);
         let (until, stage) = (self.handed_out, Stage::Text);
         self.injection = Some(Injection { item, hex, until, stage, asked: false });
+        true
+    }
+
+    /// What is typed next, and its words. The relay's own go first: how to speak before anything is said,
+    /// the rest since it is about what was just said.
+    fn next_item(&mut self, form: Form) -> Option<(Item, String)> {
+        if form == Form::Plain
+            && let Some(brief) = self.brief.take()
+        {
+            return Some((Item::Own, brief));
+        }
+        if self.may_tell() {
+            return Some((Item::Own, self.turn.tell()));
+        }
+        let mail = self.mail.pop()?;
+        let body = mail.body.clone();
+        Some((Item::Mail(mail), body))
     }
 
     pub(super) fn was_written(&mut self, now: Moment, bytes: usize, out: &mut Vec<Output>) {
@@ -270,7 +305,7 @@ impl Bridge {
     fn remember_drawn(&mut self, hex: String, item: &Item) {
         let id = match item {
             Item::Mail(mail) => Some(mail.id.clone()),
-            Item::Complaints => None,
+            Item::Own => None,
         };
         if self.drawn.len() == DRAWN_MAX {
             self.drawn.pop_front();
@@ -312,4 +347,123 @@ fn shown_auth(senders: &mut VecDeque<(String, String)>, mail: &Mail) -> Option<P
     let anew = before.is_some_and(|before| before != session);
     senders.push_back((name, session));
     anew.then_some(Proof::Claim)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bridge::script::play;
+    use expect_test::{Expect, expect};
+
+    #[track_caller]
+    fn check(command: &str, script: &str, expected: Expect) {
+        expected.assert_eq(&play(command, script));
+    }
+
+    /// The line was never seen empty before the key.
+    #[test]
+    fn a_key_that_answers_a_dialog_begins_no_line() {
+        check(
+            "claude",
+            r"
+            0 prints \e[?2004h❯\s
+            50 keys go\r
+            60 prints go\r\nDo you want to proceed?\r\n\s❯ 1. Yes\r\n\s\s\s2. No\r\n\sEsc to cancel
+            5000 mail Bob: hello
+            8000 keys 1
+            8050 prints \e[2J\e[H❯\s
+            20000 ends
+            ",
+            expect![[r#"
+                50 types go\r
+                8000 types 1
+                9000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_key_that_takes_back_what_another_did_leaves_the_line_empty() {
+        check(
+            "gemini",
+            r"
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            2000 keys !
+            2050 prints \e[2K\r\s!\s
+            2060 mail Bob: hello
+            9000 keys !
+            9050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            20000 ends
+            ",
+            expect![[r#"
+                2000 types !
+                9000 types !
+                10000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    /// The program is slow, and shows something else before the key.
+    #[test]
+    fn a_key_that_is_not_shown_yet_has_begun_a_line() {
+        check(
+            "gemini",
+            r"
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            2000 keys x
+            2050 prints \r\n12:00\e[1;4H
+            2060 mail Bob: hello
+            8000 prints \e[2K\r\s>\s\sx
+            9000 keys \x7f
+            9010 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            20000 ends
+            ",
+            expect![[r#"
+                2000 types x
+                9000 types 
+                10000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+        // Both keys are shown at once, as nothing.
+        check(
+            "gemini",
+            r"
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            2000 keys x\x7f
+            2050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            2060 mail Bob: hello
+            30000 ends
+            ",
+            expect![[r#"
+                2000 types x
+                12000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_waits_for_an_agent_at_work_is_reported_however_much_it_prints() {
+        let spins = (0..100).map(|n| {
+            let spinner =
+                format!("\\e[H✽ Processing… ({n}s)\\r\\n❯\\s\\r\\n\\s\\sesc to interrupt\\e[2;3H");
+            format!("{} prints {spinner}\n", 1000 + 50 * n)
+        });
+        let script = format!(
+            "0 prints \\e[?2004h❯\\s\n900 reports\n{}6000 prints \\e[2J\\e[H❯\\s\n9000 ends",
+            spins
+                .enumerate()
+                .map(|(n, line)| match n {
+                    10 => format!("1500 mail Bob: hello\n{line}"),
+                    _ => line,
+                })
+                .collect::<String>()
+        );
+        check(
+            "claude",
+            &script,
+            expect![[r#"
+            3500 reports 11111111-2222 Waiting(Busy)
+            6100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        "#]],
+        );
+    }
 }

@@ -27,7 +27,7 @@ pub(super) struct Agents {
 
 impl Agents {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let mut out = Out::new();
         let mut rows = Vec::new();
         each_agent(&client, |agent| {

@@ -9,8 +9,8 @@ use std::ffi::{OsStr, OsString};
 /// Stands before a word that is text, whatever it begins with. No argument can hold it.
 const TEXT: char = '\0';
 
-/// Commands whose last words are another command's.
-const WRAPPING: [&str; 1] = ["run"];
+/// Commands whose last words are another command's, and how many words of their own come first.
+const WRAPPING: [(&str, usize); 2] = [("run", 0), ("spawn", 1)];
 
 /// Top-level options that take a value.
 const TOP_VALUES: [&str; 2] = ["--endpoint", "--home"];
@@ -46,9 +46,12 @@ pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words
             }
             _ if word.starts_with('-') => push(&mut own, &word),
             _ => {
-                let wraps = WRAPPING.contains(&word.as_str());
+                let wraps = WRAPPING.iter().find(|(command, _)| *command == word);
                 own.push(word.clone());
-                let words = if wraps { wrapped(own, arguments) } else { plain(own, arguments) };
+                let words = match wraps {
+                    Some((_, first)) => wrapped(own, *first, arguments),
+                    None => plain(own, arguments),
+                };
                 return words.map(|words| Words { command_word: Some(word), ..words });
             }
         }
@@ -56,9 +59,11 @@ pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words
     Ok(Words { own, ..Words::default() })
 }
 
-/// Cuts up the arguments of a command that wraps another: what isn't an option begins the other.
+/// Cuts up the arguments of a command that wraps another: what isn't an option begins the other, but
+/// for the `first` of such words.
 pub(super) fn wrapped(
     mut own: Vec<String>,
+    mut first: usize,
     arguments: impl Iterator<Item = OsString>,
 ) -> Result<Words, Failure> {
     let mut arguments = arguments;
@@ -67,6 +72,11 @@ pub(super) fn wrapped(
             return Ok(Words { own, command: arguments.collect(), ..Words::default() });
         }
         if !word.as_encoded_bytes().starts_with(b"-") {
+            if first > 0 {
+                first -= 1;
+                own.push(utf8(&word)?);
+                continue;
+            }
             let command = std::iter::once(word).chain(arguments).collect();
             return Ok(Words { own, command, ..Words::default() });
         }
@@ -81,7 +91,8 @@ pub(super) fn wrapped(
 }
 
 /// Options of wrapping commands that take no value.
-pub(super) const SWITCHES: [&str; 4] = ["-h", "--help", "--inline", "--grid"];
+pub(super) const SWITCHES: [&str; 7] =
+    ["-h", "--help", "--inline", "--grid", "--brief", "--json", "--detached"];
 
 /// Cuts up the arguments of any other command.
 pub(super) fn plain(
@@ -252,6 +263,16 @@ mod tests {
             &["bash", "-c", "a=b"],
         );
         check(&["run", "--help"], &["run", "--help"], &[]);
+        check(
+            &["spawn", "Ann", "--json", "--cwd=/x", "--", "bash", "-c", "x"],
+            &["spawn", "Ann", "--json", "--cwd", "/x"],
+            &["bash", "-c", "x"],
+        );
+        check(
+            &["spawn", "--json", "Ann", "cat", "-n"],
+            &["spawn", "--json", "Ann"],
+            &["cat", "-n"],
+        );
         check(
             &["run", "-n", "Ann", "bash", "--", "x"],
             &["run", "-n", "Ann"],

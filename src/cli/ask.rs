@@ -2,8 +2,8 @@
 
 use super::{
     Failure,
-    identity::Identity,
-    place::Place,
+    identity::{Identity, or_print},
+    place::{Asked, Place},
     print::{foreign_line, say},
 };
 use crate::{
@@ -11,8 +11,9 @@ use crate::{
     protocol::{
         code::NackCode,
         name::{GUEST, Name},
-        payload::Nack,
+        payload::{IMPORTANCE_MAX, Nack},
         relay::{AgentRow, Agents, Page, Process, Status},
+        typed,
     },
 };
 use serde::Deserialize;
@@ -26,9 +27,12 @@ const NO_KEY: &str = "; you are a guest there, since its operator.key is not in 
                       daemon's home with --home";
 
 /// Joins the daemon that runs, as who this process is.
-pub(super) fn join(place: &Place) -> Result<Client, Failure> {
-    let identity = Identity::of_process(&place.home)?;
-    place.join(&|endpoint| identity.settings(endpoint))
+pub(super) fn join(asked: &Asked) -> Result<Client, Failure> {
+    let joined = asked.place().and_then(|place| {
+        let identity = Identity::of_process(&place.home)?;
+        place.join(&|endpoint| identity.settings(endpoint))
+    });
+    joined.map_err(or_print)
 }
 
 /// A guest at the daemon that runs.
@@ -39,6 +43,11 @@ pub(super) fn guest(place: &Place) -> Result<Client, Failure> {
 /// The answer's `data`.
 pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
     let answer = client.request(body, data).map_err(|error| match error {
+        // What was named is no mistake of the request's.
+        ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
+            let why = foreign_line(&nack.message);
+            Failure::failed(format!("{why}: inbox, history and dead-letters show ids"))
+        }
         ClientError::Refused(nack) => Failure::failed(format!(
             "the daemon refused `{body}`: {} ({}){}",
             foreign_line(&nack.message),
@@ -68,8 +77,8 @@ pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
 
 /// Reads an answer of the daemon's.
 pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(json).map_err(|error| {
-        Failure::failed(format!("the daemon's answer to `{what}` can't be read: {error}"))
+    typed::read(json).map_err(|why| {
+        Failure::failed(format!("the daemon's answer to `{what}` can't be read: {why}"))
     })
 }
 
@@ -190,11 +199,20 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
 
 /// How many messages.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a whole number of messages".to_owned())
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "a whole number of messages, 1 at least".to_owned())
+}
+
+/// How urgent a message is.
+pub(super) fn importance(text: &str) -> Result<u8, String> {
+    let number = text.parse().ok().filter(|number| *number <= IMPORTANCE_MAX);
+    number.ok_or_else(|| format!("a whole number from 0 to {IMPORTANCE_MAX}"))
 }
 
 /// `500ms`, `60s`, `5m`, `2h`, `1d`; a bare number is seconds.
 pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
+    const NO_TIME: &str =
+        "a time is a whole number and ms, s, m, h or d, such as 60s; a bare number is seconds";
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 1,
@@ -202,12 +220,16 @@ pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err("a time is a number and one of ms, s, m, h, d".to_owned()),
+        _ => return Err(NO_TIME.to_owned()),
     };
-    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    number
-        .filter(|ms| *ms > 0)
-        .ok_or_else(|| "a time is a whole number and its unit: 60s".to_owned())
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(NO_TIME.to_owned());
+    }
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
+        Some(0) => Err("no time at all is too short: give more than 0".to_owned()),
+        Some(ms) => Ok(ms),
+        None => Err("that is longer than this program can count".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -228,8 +250,20 @@ mod tests {
         assert_eq!(milliseconds("60"), Ok(60_000));
         assert_eq!(milliseconds("500ms"), Ok(500));
         assert_eq!(milliseconds("2h"), Ok(7_200_000));
-        for wrong in ["", "s", "-1s", "1.5s", "1w", "0s", "99999999999999999999d"] {
-            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        for (wrong, why) in [
+            ("", "such as 60s"),
+            ("s", "such as 60s"),
+            ("-1s", "such as 60s"),
+            ("+1s", "such as 60s"),
+            ("1.5s", "such as 60s"),
+            ("1w", "a bare number is seconds"),
+            ("0s", "more than 0"),
+            ("0", "more than 0"),
+            ("99999999999999999999d", "longer than"),
+            ("999999999999999999d", "longer than"),
+        ] {
+            let said = milliseconds(wrong).unwrap_err();
+            assert!(said.contains(why), "{wrong}: {said}");
         }
     }
 }

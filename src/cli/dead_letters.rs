@@ -28,7 +28,7 @@ pub(super) struct DeadLetters {
 
 impl DeadLetters {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         each_row(
             &client,

@@ -2,12 +2,16 @@
 
 use super::{
     DONE, FAILED, Failure, VERSION,
+    ask::about,
+    identity::Identity,
     place::{Asked, Place},
     print::{Colour, Out, foreign_line},
 };
 use crate::{
-    client::{ClientError, Settings},
-    config::{Config, EndpointSources},
+    client::{Client, ClientError, Settings},
+    config::{self, Config, EndpointSources},
+    daemon::{self, STORE_FILE},
+    protocol::relay::Process,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{
@@ -16,7 +20,7 @@ use platform::{
     terminal::{self, Standard},
 };
 use serde::Serialize;
-use std::{env, path::Path};
+use std::{env, fs, path::Path};
 
 /// Check what the daemon and the commands need, one line a check. Changes nothing.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -106,11 +110,19 @@ fn examine(asked: &Asked) -> Vec<Check> {
     checks.push(home_directory(&home));
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
+    checks.push(policy(&home));
     let config = config.unwrap_or_default();
     match asked.sources(&home, &config) {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            checks.push(daemon(&Place { home, config, sources }));
+            let place = Place { home, config, sources };
+            let identity = Identity::of_process(&place.home);
+            let joined = place.try_join(&|endpoint| match &identity {
+                Ok(identity) => identity.settings(endpoint),
+                Err(_) => Settings::guest(endpoint),
+            });
+            checks.push(daemon(&place, &joined));
+            checks.push(store(&place, joined.ok().as_ref()));
         }
         Err(failure) => {
             let detail = failure.words.unwrap_or_default();
@@ -171,12 +183,27 @@ fn home_directory(home: &Path) -> Check {
     }
 }
 
-fn configuration(home: &Path, config: &Result<Config, crate::config::ConfigError>) -> Check {
-    let path = home.join(crate::config::FILE);
+fn configuration(home: &Path, config: &Result<Config, config::ConfigError>) -> Check {
+    let path = home.join(config::FILE);
     match config {
         Ok(_) if path.exists() => Check::ok("config", path.display().to_string()),
         Ok(_) => Check::ok("config", format!("everything as usual (no {})", path.display())),
         Err(error) => Check::fail("config", error.to_string(), "correct that line"),
+    }
+}
+
+/// The file as it is, which a daemon that runs may not have read yet.
+fn policy(home: &Path) -> Check {
+    let id = "policy";
+    let path = home.join(config::policy::FILE);
+    match daemon::load_policy(home) {
+        Ok(_) if path.exists() => Check::ok(id, path.display().to_string()),
+        Ok(_) => Check::ok(id, format!("everything is allowed (no {})", path.display())),
+        Err(error) => Check::fail(
+            id,
+            error.to_string(),
+            "correct that: no daemon starts with it, and one that runs goes on with what it read before",
+        ),
     }
 }
 
@@ -201,9 +228,9 @@ fn endpoint(sources: &EndpointSources) -> Check {
     }
 }
 
-fn daemon(place: &Place) -> Check {
+fn daemon(place: &Place, joined: &Result<Client, ClientError>) -> Check {
     let id = "daemon";
-    match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+    match joined {
         Ok(client) => {
             let version = &client.welcome().server.version;
             if version == VERSION {
@@ -232,6 +259,75 @@ fn daemon(place: &Place) -> Check {
     }
 }
 
+/// What the daemon says, where one runs; else what is in the file.
+fn store(place: &Place, client: Option<&Client>) -> Check {
+    let id = "store";
+    let check = match (client, place.is_locked()) {
+        (Some(client), _) => match about(client) {
+            Ok(Some(process)) => store_of(&process),
+            Ok(None) => Check::ok(id, "the daemon is too old to say how it is"),
+            Err(failure) => Check::warn(
+                id,
+                failure.words.unwrap_or_default(),
+                "only the daemon can say how its store is",
+            ),
+        },
+        (None, Ok(false)) => match daemon::examine_store(&place.home) {
+            Ok(()) => {
+                let path = place.home.join(STORE_FILE);
+                let is_new = if path.exists() { "" } else { " (made by the first start)" };
+                Check::ok(id, format!("{}{is_new}", path.display()))
+            }
+            Err(error) => {
+                Check::fail(id, error.to_string(), "copy the file before you do anything")
+            }
+        },
+        (None, _) => Check::warn(id, "a daemon has it that can't be asked", "see `daemon` above"),
+    };
+    if check.state != Finding::Ok {
+        return check;
+    }
+    match set_aside(&place.home).as_slice() {
+        [] => check,
+        names => Check::warn(
+            id,
+            format!(
+                "{}: damaged, and set aside; what waited in it was not delivered",
+                names.join(", ")
+            ),
+            format!("keep for who can look into it, or delete; it is in {}", place.home.display()),
+        ),
+    }
+}
+
+fn store_of(process: &Process<'_>) -> Check {
+    let id = "store";
+    match (&process.store_fails, process.remarks.as_slice()) {
+        (Some(why), _) => Check::fail(
+            id,
+            format!("it keeps no messages: {why}"),
+            "it works again by itself once that is mended",
+        ),
+        (None, []) => Check::ok(id, "works"),
+        (None, remarks) => {
+            Check::warn(id, remarks.join("; "), "a daemon that is started anew says it no more")
+        }
+    }
+}
+
+/// Files that were found damaged, by name.
+fn set_aside(home: &Path) -> Vec<String> {
+    let prefix = format!("{STORE_FILE}.damaged-");
+    // A home that can't be read is told above.
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_log = |name: &String| name.ends_with("-wal") || name.ends_with("-shm");
+    let mut names: Vec<_> =
+        names.filter(|name| name.starts_with(&prefix) && !is_log(name)).collect();
+    names.sort_unstable();
+    names
+}
+
 fn terminal_check() -> Check {
     let id = "terminal";
     let both = terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output);
@@ -247,5 +343,29 @@ fn terminal_check() -> Check {
             "standard input and output are not a terminal",
             "an agent that is run here gets no keys from a person; nothing else needs one",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_daemon_says_of_its_store_is_judged() {
+        let said = |store_fails: Option<&str>, remarks: &[&str]| {
+            let check = store_of(&Process {
+                pid: 1,
+                endpoint: "/e".into(),
+                home: "/h".into(),
+                left: None,
+                store_fails: store_fails.map(str::to_owned),
+                remarks: remarks.iter().map(|remark| (*remark).to_owned()).collect(),
+            });
+            (check.state, check.detail)
+        };
+        assert_eq!(said(None, &[]), (Finding::Ok, "works".to_owned()));
+        assert_eq!(said(None, &["a", "b"]), (Finding::Warn, "a; b".to_owned()));
+        let fails = (Finding::Fail, "it keeps no messages: the disk is full".to_owned());
+        assert_eq!(said(Some("the disk is full"), &["a"]), fails);
     }
 }

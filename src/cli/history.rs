@@ -7,7 +7,7 @@ use super::{
     place::Asked,
     print::{Out, foreign_line},
 };
-use crate::protocol::relay::{HistoryRequest, MessageRow};
+use crate::protocol::relay::{HistoryRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
 
 /// Show the messages that were accepted, the newest first, as long as history_days keeps them.
@@ -43,14 +43,18 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        if self.search.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
+            return Err(Failure::usage("--search has no word in it: say what to look for"));
+        }
+        let client = join(asked)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
-        let request = |page| HistoryRequest {
+        let request = |Page { cursor, limit }| HistoryRequest {
             of: None,
             with: self.with.clone(),
             topic: self.topic.clone(),
             search: self.search.clone(),
-            page,
+            cursor,
+            limit,
         };
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         each_row(&client, "history", limit, request, |json, message| {

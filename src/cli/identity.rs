@@ -1,6 +1,6 @@
 //! As whom a command joins that states no name: as the operator; inside a wrapped agent as its companion.
 
-use super::{Failure, print::foreign_line};
+use super::{Failure, USAGE, print::foreign_line};
 use crate::{
     client::Settings,
     config::is_absent,
@@ -42,13 +42,14 @@ impl Identity {
         })?;
         let file = env::var_os(KEY_FILE).filter(|file| !file.is_empty()).ok_or_else(|| {
             Failure::failed(format!(
-                "{agent} has no key for its commands ({KEY_FILE} is not set); printing \
-                 `->relay:NAME <<<`, the text and `>>>` still works"
+                "{} has no key for its commands: {KEY_FILE} is not set",
+                foreign_line(&agent)
             ))
         })?;
         let key = operator_key::read_file(Path::new(&file)).map_err(|error| {
             Failure::failed(format!(
-                "this is not {agent}'s terminal any more, or not all of it is left: {}",
+                "this is not {}'s terminal any more, or not all of it is left: {}",
+                foreign_line(&agent),
                 foreign_line(&error.to_string())
             ))
         })?;
@@ -95,6 +96,18 @@ pub(super) fn agent_around() -> Option<String> {
     let agent = env::var_os(AGENT).map(OsString::into_string)?;
     let agent = agent.unwrap_or_else(|agent| agent.to_string_lossy().into_owned());
     Some(agent).filter(|agent| !agent.is_empty())
+}
+
+/// Why a command can't join; inside a wrapped agent, with what works all the same: a sandbox that refuses
+/// sockets or files still lets an agent print.
+pub(super) fn or_print(failure: Failure) -> Failure {
+    match failure {
+        Failure { code, words: Some(words) } if code != USAGE && agent_around().is_some() => {
+            let way = "printing `->relay:NAME <<<`, the text and `>>>` still works";
+            Failure::new(code, format!("{words}; {way}"))
+        }
+        failure => failure,
+    }
 }
 
 /// Inside a wrapped agent nobody takes another name.

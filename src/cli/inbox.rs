@@ -8,7 +8,7 @@ use super::{
     place::Asked,
     print::{Out, foreign_line},
 };
-use crate::protocol::relay::{InboxRequest, MessageRow};
+use crate::protocol::relay::{InboxRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
 
 /// Show what waits for an agent, and what it has not acknowledged yet; that takes nothing out.
@@ -35,9 +35,9 @@ impl Inbox {
         let Some(of) = self.of.or_else(agent_around) else {
             return Err(Failure::usage("whose inbox? Name the agent with --as NAME"));
         };
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
-        let request = |page| InboxRequest { of: Some(of.clone()), page };
+        let request = |Page { cursor, limit }| InboxRequest { of: Some(of.clone()), cursor, limit };
         each_row(&client, "inbox", usize::MAX, request, |json, message| {
             if self.json {
                 return out.json_text(messages::SCHEMA, json);

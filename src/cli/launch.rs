@@ -14,7 +14,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -49,11 +49,8 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
     let log = place.home.join(log::FILE);
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
-    let exe = env::current_exe().map_err(|error| {
-        Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
-    })?;
-    let mut daemon =
-        process::spawn_detached(&exe, &arguments(place), &log).map_err(Failure::because)?;
+    let mut daemon = process::spawn_detached(&own_program()?, &arguments(place), &log)
+        .map_err(Failure::because)?;
     let deadline = clock::monotonic_ms() + START_MS;
     let mut is_another_up = false;
     loop {
@@ -86,7 +83,14 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
     }
 }
 
-fn make_home(home: &Path) -> Result<(), Failure> {
+/// This program, to be run again.
+pub(super) fn own_program() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| {
+        Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
+    })
+}
+
+pub(super) fn make_home(home: &Path) -> Result<(), Failure> {
     paths::make_private_dir(home).map_err(|error| {
         let advice = match error.kind() {
             // These say themselves what to do.
@@ -114,12 +118,17 @@ fn arguments(place: &Place) -> Vec<OsString> {
 
 /// What the daemon said last, of what it said since the log was so long.
 fn last_line(log: &Path, start: u64) -> Option<String> {
+    let text = said_since(log, start)?;
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(foreign_line(line.trim().trim_start_matches("agent-relay: ")))
+}
+
+/// What a log's end says, of what was said since it was so long.
+pub(super) fn said_since(log: &Path, start: u64) -> Option<String> {
     let mut file = fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(start.max(length.saturating_sub(LOG_TAIL_BYTES)))).ok()?;
     let mut bytes = Vec::new();
     file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(foreign_line(line.trim().trim_start_matches("agent-relay: ")))
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,19 +1,60 @@
-//! The daemon's log: a file in the home directory that never grows beyond a limit, and one older.
+//! Logs of what runs without a terminal: files in the home that never grow beyond a limit, and one older.
 //!
-//! Making room copies the log and empties it in place, because others hold it open too: the daemon's
+//! Making room copies the log and empties it in place, because others hold it open too: the process's
 //! own standard error, where a panic is written, ends in it.
 
+use super::{Failure, print::has_colours};
+use platform::terminal::Standard;
 use std::{
+    env,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Mutex,
 };
+use tracing::level_filters::LevelFilter;
 
-/// The log in the home directory.
+/// The daemon's log in the home directory.
 pub(super) const FILE: &str = "daemon.log";
+
+/// The directory in the home for those of spawned agents.
+const AGENTS: &str = "logs";
+
+/// How much is logged.
+const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
 
 /// A log that would be longer makes room.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The log of a spawned agent's wrapper.
+pub(super) fn of_agent(home: &Path, name: &str) -> PathBuf {
+    home.join(AGENTS).join(format!("{name}.log"))
+}
+
+/// The log goes into a file, or else where errors go.
+pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
+    let level = match env::var(LOG_LEVEL) {
+        Ok(text) => text.parse().map_err(|_| {
+            Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
+        })?,
+        Err(_) => LevelFilter::INFO,
+    };
+    // What can't be logged, because the disk is full or the reader has gone, is no reason to end: to say
+    // so where errors go would be.
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .log_internal_errors(false);
+    match path {
+        Some(path) => {
+            let file = Log::open(path)
+                .map_err(|error| Failure::failed(format!("open {}: {error}", path.display())))?;
+            log.with_ansi(false).with_writer(Mutex::new(file)).init();
+        }
+        None => log.with_ansi(has_colours(Standard::Error)).with_writer(io::stderr).init(),
+    }
+    Ok(())
+}
 
 /// Whoever writes to the log.
 #[derive(Debug)]
@@ -62,7 +103,7 @@ fn put_aside(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{env, process};
+    use std::process;
 
     #[test]
     fn a_log_never_grows_beyond_its_limit_and_keeps_what_was_last() {

@@ -2,7 +2,6 @@
 
 use super::{
     Failure, VERSION,
-    identity::agent_around,
     print::{foreign_line, say},
 };
 use crate::{
@@ -151,13 +150,6 @@ pub(super) fn refused(settings: &Settings, error: ClientError) -> Failure {
         {
             Failure::failed(format!(
                 "{name} is connected already: choose another name, or end that one first"
-            ))
-        }
-        // A sandbox that refuses sockets still lets an agent print.
-        (ClientError::Ended(Ended::GaveUp { why, .. }), _) if agent_around().is_some() => {
-            Failure::failed(format!(
-                "{}: printing `->relay:NAME <<<`, the text and `>>>` still works",
-                foreign_line(why)
             ))
         }
         _ => error.into(),

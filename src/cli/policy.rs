@@ -179,7 +179,7 @@ impl Check {
 
 impl Reload {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let answer = ask(&client, "reload", None)?;
         let mut out = Out::new();
         if self.json {

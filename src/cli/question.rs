@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, TIMED_OUT, argv,
-    ask::{agent_name, milliseconds},
+    ask::{agent_name, importance, milliseconds},
     input,
     place::Asked,
     print::{Out, compact, foreign, foreign_line},
@@ -44,6 +44,10 @@ pub(super) struct Ask {
     #[argh(option, arg_name = "time", from_str_fn(milliseconds), default = "Sync::TIMEOUT_MS")]
     timeout: u64,
 
+    /// how urgent, from 0 to 100; above 75 it is typed into an agent before what else waits
+    #[argh(option, arg_name = "number", from_str_fn(importance))]
+    importance: Option<u8>,
+
     /// print JSON
     #[argh(switch)]
     json: bool,
@@ -79,7 +83,8 @@ impl Ask {
             body => body.to_owned(),
         };
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), asked)?;
-        let question = Outgoing::message(self.to.as_str(), body);
+        let mut question = Outgoing::message(self.to.as_str(), body);
+        question.meta.importance = self.importance;
         let answer = client.ask(question, Duration::from_millis(self.timeout));
         let answer = answer.map_err(|error| match error {
             ClientError::Refused(nack) if nack.code == NackCode::SyncTimeout.as_str() => {

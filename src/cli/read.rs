@@ -11,7 +11,7 @@ use crate::{
     client::Client,
     protocol::{
         deliver::Shared,
-        relay::{MessageRequest, MessageRow, Messages, Page, Piece},
+        relay::{MessageRequest, MessageRow, Messages, Piece},
     },
 };
 use argh::{ArgsInfo, FromArgs};
@@ -38,9 +38,9 @@ pub(super) struct Read {
 
 impl Read {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
-        let page = Page { cursor: None, limit: Some(1) };
-        let request = MessageRequest { id: self.id.clone(), page, offset: None };
+        let client = join(asked)?;
+        let request =
+            MessageRequest { id: self.id.clone(), limit: Some(1), ..MessageRequest::default() };
         let json = message(&client, &request)?;
         let found: Messages<MessageRow<'_>> = read("message", &json)?;
         let Some(row) = found.messages.into_iter().next() else {
@@ -77,7 +77,7 @@ fn message(client: &Client, request: &MessageRequest) -> Result<String, Failure>
 fn whole(client: &Client, id: &str) -> Result<String, Failure> {
     let (mut text, mut offset) = (String::new(), Some(0));
     while offset.is_some() {
-        let request = MessageRequest { id: id.to_owned(), page: Page::default(), offset };
+        let request = MessageRequest { id: id.to_owned(), offset, ..MessageRequest::default() };
         let json = message(client, &request)?;
         let piece: Piece<'_> = read("message", &json)?;
         text.push_str(&piece.text);

@@ -31,7 +31,7 @@ pub(super) struct Redeliver {
 
 impl Redeliver {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let data = to_raw_value(&RedeliverRequest { id: self.id }).expect("a request is JSON");
         let json = ask(&client, "redeliver", Some(&data))?;
         let done: Redelivered = read("redeliver", &json)?;

@@ -5,23 +5,31 @@ use super::{
     identity::key_of,
     input,
     launch::join_or_start,
+    log,
     place::{Asked, Place, refused},
     print::{Out, foreign_line, say},
 };
 use crate::{
     client::{self, ClientError},
     config::recipes,
-    protocol::name::Name,
+    protocol::{control::Ended, name::Name},
     wrap::{self, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
-use std::{ffi::OsString, io, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    path::PathBuf,
+};
 
 /// The longest recording that `extract` reads.
 const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// The directory in the home for what lasts as long as a wrapper.
-const RUN: &str = "run";
+pub(super) const RUN: &str = "run";
+
+/// What stands before each of a command's last lines.
+pub(super) const LAST_LINE: &str = "\n    | ";
 
 /// Run a command as an agent: what it says to others is sent, what others say is typed into it.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -29,8 +37,9 @@ const RUN: &str = "run";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--] <command> [<argument>...]",
+    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--brief] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
+    example = "agent-relay run -n Ann --brief -- codex",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "The command prints `->relay:Ann <<<`, its text, and `>>>` to send. Exits with its exit code.",
     note = "`agent-relay-wrap extract FILE` reads a recording."
@@ -55,6 +64,19 @@ pub(super) struct Run {
     /// read what the agent says off its screen, also where it writes a transcript
     #[argh(switch)]
     grid: bool,
+
+    /// tell the agent first how to speak to others (see `agent-relay brief`); a shell or an interpreter is
+    /// told nothing
+    #[argh(switch)]
+    brief: bool,
+
+    /// without a terminal and with a log in the home, as `spawn` starts it
+    #[argh(switch, hidden_help)]
+    detached: bool,
+
+    /// where the command runs
+    #[argh(option, hidden_help, from_str_fn(argv::text))]
+    cwd: Option<String>,
 }
 
 impl Run {
@@ -66,24 +88,61 @@ impl Run {
             return Err(Failure::usage("no command to run: agent-relay run -n NAME -- COMMAND"));
         }
         let mut place = asked.place()?;
+        if self.detached {
+            log::begin(Some(&log::of_agent(&place.home, &self.name)))?;
+        }
         let key = key_of(&place.home, &self.name, self.key_file.as_deref())?;
+        let attached = !self.detached && wrap::is_attached();
+        let (keys, screen): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self.detached {
+            true => (Box::new(io::empty()), Box::new(io::sink())),
+            false => (Box::new(io::stdin()), Box::new(io::stdout())),
+        };
         let recipes = recipes::load(&place.home);
         let settings = wrap::Settings {
             recipes: recipes.map_err(|error| Failure::failed(error.to_string()))?,
-            name: self.name,
+            name: self.name.clone(),
             key,
             command,
+            directory: self.cwd.as_ref().map(PathBuf::from),
             endpoint: endpoint(&mut place)?,
             run_directory: place.home.join(RUN),
-            record: self.record.map(PathBuf::from),
+            record: self.record.as_ref().map(PathBuf::from),
             inline: self.inline,
             grid: self.grid,
-            attached: wrap::is_attached(),
-            keys: Box::new(io::stdin()),
-            screen: Box::new(io::stdout()),
+            brief: self.brief,
+            attached,
+            keys,
+            screen,
+            alone: self.detached,
+            say: |line| say(foreign_line(line)),
         };
-        wrap::run(settings).map_err(explain)
+        let ended = wrap::run(settings).map_err(explain)?;
+        self.report(&ended);
+        Ok(ended.code)
     }
+
+    /// Who sat at the terminal has seen the last lines; a log has not.
+    fn report(&self, ended: &Ended) {
+        let name = &self.name;
+        if self.detached {
+            tracing::info!("{name} {ended}{}", last_lines(ended));
+        } else if ended.code != DONE {
+            say(format_args!("{name} {ended}"));
+        }
+    }
+}
+
+/// What stood last on the screen of a command that failed, each line indented on one of its own.
+pub(super) fn last_lines(ended: &Ended) -> String {
+    if ended.code == DONE || ended.last_lines.is_empty() {
+        return String::new();
+    }
+    let mut text = "; the last lines on its screen:".to_owned();
+    for line in &ended.last_lines {
+        text.push_str(LAST_LINE);
+        text.push_str(&foreign_line(line));
+    }
+    text
 }
 
 /// Where the daemon is, started if there is none.
@@ -155,7 +214,7 @@ pub(super) fn agent_relay_wrap(arguments: impl Iterator<Item = OsString>) -> Res
             .run();
     }
     let wants_help = arguments.peek().is_some_and(|first| first == "help");
-    let words = argv::wrapped(Vec::new(), arguments)?;
+    let words = argv::wrapped(Vec::new(), 0, arguments)?;
     let mut own: Vec<_> = words.own.iter().map(String::as_str).collect();
     if wants_help {
         own = vec!["--help"];

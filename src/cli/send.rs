@@ -2,8 +2,8 @@
 
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
-    ask::{Aside, agent_name, ask, milliseconds, nearest},
-    identity::{Identity, check_name, key_of},
+    ask::{Aside, agent_name, ask, importance, milliseconds, nearest},
+    identity::{Identity, check_name, key_of, or_print},
     input,
     launch::join_or_start,
     place::Asked,
@@ -54,9 +54,13 @@ pub(super) struct Send {
     #[argh(option, from_str_fn(argv::text))]
     thread: Option<String>,
 
-    /// how long it may wait, such as 60s
+    /// how long it may wait, such as 60s or 5m; a bare number is seconds
     #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
     ttl: Option<u64>,
+
+    /// how urgent, from 0 to 100; above 75 it is typed into an agent before what else waits
+    #[argh(option, arg_name = "number", from_str_fn(importance))]
+    importance: Option<u8>,
 
     /// read the body from this file
     #[argh(option, arg_name = "path", from_str_fn(argv::text))]
@@ -119,7 +123,12 @@ impl Send {
     }
 
     fn message(&self, body: String) -> Outgoing {
-        let meta = Meta { requires_ack: !self.no_ack, ttl_ms: self.ttl, ..Meta::default() };
+        let meta = Meta {
+            requires_ack: !self.no_ack,
+            ttl_ms: self.ttl,
+            importance: self.importance,
+            ..Meta::default()
+        };
         Outgoing {
             to: Some(self.to.clone()),
             topic: self.topic.clone(),
@@ -236,6 +245,14 @@ impl Send {
 /// Joins to say something: as the agent that was named, with its key if it has one, or as who this
 /// process is.
 pub(super) fn join_as(
+    from: Option<&str>,
+    key_file: Option<&str>,
+    asked: &Asked,
+) -> Result<Client, Failure> {
+    join_named(from, key_file, asked).map_err(or_print)
+}
+
+fn join_named(
     from: Option<&str>,
     key_file: Option<&str>,
     asked: &Asked,

@@ -3,14 +3,14 @@
 use super::{
     DONE, FAILED, Failure, argv,
     ask::{ask, join, read},
-    identity::Identity,
+    identity::{Identity, or_print},
     messages::{self, ago, ahead, each_row, people},
-    place::{Asked, Place},
+    place::Asked,
     print::{Colour, Out, duration, foreign_line},
 };
 use crate::{
     client::{Client, ClientError},
-    protocol::relay::{self, MessageRequest, MessageRow},
+    protocol::relay::{self, MessageRequest, MessageRow, Page},
 };
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
@@ -46,19 +46,19 @@ struct Report<'a> {
 
 impl Status {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let place = asked.place()?;
         let mut out = Out::new();
         if let Some(id) = &self.id {
-            return self.message(&place, &mut out, id);
+            return self.message(asked, &mut out, id);
         }
-        let identity = Identity::of_process(&place.home)?;
+        let place = asked.place().map_err(or_print)?;
+        let identity = Identity::of_process(&place.home).map_err(or_print)?;
         match place.try_join(&|endpoint| identity.settings(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
                 let report = Report { running: false, endpoint: &endpoint, status: None };
                 out.json("status", &report)?;
                 Ok(FAILED)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(or_print(error.into())),
             Ok(client) => {
                 let json = ask(&client, "status", None)?;
                 if self.json {
@@ -73,9 +73,14 @@ impl Status {
         }
     }
 
-    fn message(&self, place: &Place, out: &mut Out, id: &str) -> Result<i32, Failure> {
-        let client = join(place)?;
-        let request = |page| MessageRequest { id: id.to_owned(), page, offset: None };
+    fn message(&self, asked: &Asked, out: &mut Out, id: &str) -> Result<i32, Failure> {
+        let client = join(asked)?;
+        let request = |Page { cursor, limit }| MessageRequest {
+            id: id.to_owned(),
+            cursor,
+            limit,
+            offset: None,
+        };
         each_row(&client, "message", usize::MAX, request, |json, row| {
             if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }
         })?;

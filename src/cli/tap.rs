@@ -33,7 +33,7 @@ pub(super) struct Tap {
 
 impl Tap {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(&asked.place()?)?;
+        let client = join(asked)?;
         let (mut out, mut aside) = (Out::new(), Aside::default());
         ask(&client, "tap", None)?;
         loop {

@@ -5,22 +5,18 @@ use super::{
     ask::{about, guest},
     down::{self, Stopped},
     launch::start,
-    log::{self, Log},
+    log,
     place::{Asked, Place},
-    print::{self, Out, foreign_line, say},
+    print::{Out, foreign_line, say},
 };
 use crate::{
     client::{Client, ClientError, Settings},
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{endpoint::Endpoint, terminal::Standard};
+use platform::endpoint::Endpoint;
 use serde::Serialize;
-use std::{env, fmt::Display, io, path::Path, sync::Mutex};
-use tracing::level_filters::LevelFilter;
-
-/// How much the daemon logs.
-const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
+use std::fmt::Display;
 
 /// Start the daemon. Returns once clients can connect; already up is success.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -72,7 +68,7 @@ impl Up {
             if let Some(old) = &old {
                 say(format_args!("version {} was stopped", foreign_line(&old.version)));
             }
-            log_to(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
+            log::begin(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
             return foreground(place);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
@@ -138,29 +134,4 @@ fn foreground(place: Place) -> Result<i32, Failure> {
     };
     daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
     Ok(DONE)
-}
-
-/// The log goes into a file, or else where errors go.
-fn log_to(path: Option<&Path>) -> Result<(), Failure> {
-    let level = match env::var(LOG_LEVEL) {
-        Ok(text) => text.parse().map_err(|_| {
-            Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
-        })?,
-        Err(_) => LevelFilter::INFO,
-    };
-    // What can't be logged, because the disk is full or the reader has gone, is no reason to end: to say
-    // so where errors go would be.
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .log_internal_errors(false);
-    match path {
-        Some(path) => {
-            let file = Log::open(path)
-                .map_err(|error| Failure::failed(format!("open {}: {error}", path.display())))?;
-            log.with_ansi(false).with_writer(Mutex::new(file)).init();
-        }
-        None => log.with_ansi(print::has_colours(Standard::Error)).with_writer(io::stderr).init(),
-    }
-    Ok(())
 }

@@ -221,6 +221,12 @@ impl Session {
         }
     }
 
+    /// A bug planted on purpose.
+    #[cfg(test)]
+    pub(crate) fn forget_heard(&mut self) {
+        self.heard = Heard::default();
+    }
+
     /// When the machine wants [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {

@@ -7,7 +7,7 @@ mod words;
 
 pub use words::{in_words, keyed_names};
 
-use super::{ConfigError, is_absent, line_at, whole};
+use super::{ConfigError, is_absent, line_at, not_toml, whole};
 use crate::{
     protocol::{
         name::Name,
@@ -58,9 +58,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Policy, ConfigError> {
         line: place.map(|place| line_at(text, place)),
         reason,
     };
-    let table = DeTable::parse(text).map_err(|error| {
-        wrong((error.span().map(|span| span.start), error.message().to_owned()))
-    })?;
+    let table = DeTable::parse(text)
+        .map_err(|error| wrong((error.span().map(|span| span.start), not_toml(error.message()))))?;
     policy(text, table.get_ref()).map_err(wrong)
 }
 

@@ -1,9 +1,13 @@
 //! The thread that reads policy.toml again, so that nobody waits for the file who has anything else to do.
 
-use super::event::Event;
-use crate::{config::policy, router::ClientId};
+use super::{DaemonError, event::Event};
+use crate::{
+    config::{is_absent, policy},
+    router::{ClientId, policy::Policy},
+};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
+use platform::paths;
 use std::{
     io, mem,
     path::{Path, PathBuf},
@@ -44,10 +48,19 @@ impl Reloading {
     }
 }
 
+/// What the owner has decided. A file that others can change is nobody's word: whoever may write in it
+/// could give themselves every right.
+pub fn load(home: &Path) -> Result<Policy, DaemonError> {
+    match paths::check_unchangeable(&home.join(policy::FILE)) {
+        Err(error) if !is_absent(&error) => Err(error.into()),
+        _ => policy::load(home).map_err(DaemonError::Policy),
+    }
+}
+
 fn run(home: &Path, wakes: &Receiver<()>, waiting: &Askers, inbox: &Sender<Event>) {
     for () in wakes {
         let askers = mem::take(&mut *waiting.lock());
-        let read = policy::load(home).map(Arc::new).map_err(|error| error.to_string());
+        let read = load(home).map(Arc::new).map_err(|error| error.to_string());
         match &read {
             Ok(policy) => {
                 let (keys, rules) = (policy.keys.len(), policy.rules.len());

@@ -6,6 +6,7 @@ use super::{
     frame,
     json::{self, NotJson},
     text::Quoted,
+    typed,
     words::words,
 };
 use serde::{Deserialize, Serialize};
@@ -99,9 +100,8 @@ impl<'a> Envelope<'a> {
 
     /// Types a raw member. What doesn't fit is `INVALID`, naming this envelope.
     pub fn typed<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
-        serde_json::from_str(json).map_err(|error| {
-            self.breaks(ErrorCode::Invalid, format!("{}: {}", self.kind, sentence(&error)))
-        })
+        typed::read(json)
+            .map_err(|why| self.breaks(ErrorCode::Invalid, format!("{}: {why}", self.kind)))
     }
 
     /// A violation that names this envelope.
@@ -325,7 +325,7 @@ impl<'a> Members<'a> {
 
 /// What a JSON string says: borrowed where it has no escapes, made where it has. `None` for what is
 /// no string, or one that is no Unicode text (half of a surrogate pair).
-fn unquoted(json: &str) -> Option<Cow<'_, str>> {
+pub(super) fn unquoted(json: &str) -> Option<Cow<'_, str>> {
     let text = json.strip_prefix('"')?.strip_suffix('"')?;
     if !text.contains('\\') {
         return Some(Cow::Borrowed(text));
@@ -375,12 +375,6 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 
 fn is_number(raw: &str) -> bool {
     raw.starts_with(|first: char| first == '-' || first.is_ascii_digit())
-}
-
-/// serde_json's own words, without a place that means nothing to the peer.
-fn sentence(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words).to_owned()
 }
 
 #[cfg(test)]

@@ -3,31 +3,45 @@
 //! A SEND's and a DELIVER's own `payload` is the agents' business and stays raw; [`Spoken`] is how
 //! our own clients fill it.
 
-use super::code::{ErrorCode, NackCode, Violation};
-use serde::{Deserialize, Serialize};
+use super::{
+    code::{ErrorCode, NackCode, Violation},
+    typed::{self, Object},
+};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// HELLO: who is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The name asked for; ignored for guests and operators.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// What the client can do.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "typed::object")]
     pub capabilities: Capabilities,
     /// How it takes an earlier session up again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "typed::present_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub session: Option<SessionClaim>,
     /// Absent is an agent; `companion`, `guest` or `operator`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// What proves a keyed name, or an operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "typed::present_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub auth: Option<Auth>,
     /// An agent states it; its companion proves itself with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub companion_key: Option<String>,
 }
 
@@ -35,7 +49,7 @@ pub struct Hello {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionClaim {
     /// The token of the last WELCOME.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub resume_token: Option<String>,
 }
 
@@ -43,7 +57,7 @@ pub struct SessionClaim {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Auth {
     /// The key of the name, or of the operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
@@ -112,10 +126,10 @@ pub struct SendMeta {
     #[serde(default)]
     pub requires_ack: bool,
     /// How long it may wait, in milliseconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "typed::present")]
     pub ttl_ms: Option<u64>,
     /// The sender waits for an answer.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "typed::present_object")]
     pub sync: Option<Sync>,
 }
 
@@ -126,7 +140,7 @@ pub struct Sync {
     /// The sender's word for the question; at most 256 bytes.
     pub correlation_id: String,
     /// How long the answer may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Tells the recipient that the sender waits.
     #[serde(default)]
@@ -151,16 +165,21 @@ pub struct Ack<'a> {
     #[serde(borrow)]
     pub ack_id: Cow<'a, str>,
     /// The delivery's number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     /// Everything up to this number in the delivery's stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cumulative_seq: Option<u64>,
     /// The question that it answers.
-    #[serde(default, rename = "correlationId", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "typed::present",
+        rename = "correlationId",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub correlation_id: Option<String>,
     /// Yes or no.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub response: Option<bool>,
     /// The answer.
     #[serde(default, borrow, rename = "responseData", skip_serializing_if = "Option::is_none")]
@@ -197,7 +216,7 @@ pub struct Nack {
     #[serde(default, rename = "correlationId", skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// A recipient asks for the message again after this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
@@ -278,7 +297,7 @@ pub struct Bye {
     #[serde(default)]
     pub reason: String,
     /// When it makes sense to come back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
@@ -292,7 +311,7 @@ pub struct Resume {
     #[serde(default)]
     pub agent: String,
     /// Where RESUME is the first frame.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub resume_token: Option<String>,
     /// What was heard of each stream.
     #[serde(default)]
@@ -300,7 +319,7 @@ pub struct Resume {
 }
 
 /// RESUME's `streams`, in either of its two shapes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ResumeStreams {
     /// 1.0's: by topic, every peer on it; `""` is no topic.
@@ -312,6 +331,36 @@ pub enum ResumeStreams {
 impl Default for ResumeStreams {
     fn default() -> Self {
         Self::List(Vec::new())
+    }
+}
+
+impl<'de> Deserialize<'de> for ResumeStreams {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct EitherShape;
+        impl<'de> Visitor<'de> for EitherShape {
+            type Value = ResumeStreams;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object or a list")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut topics: A) -> Result<Self::Value, A::Error> {
+                let mut places = BTreeMap::new();
+                while let Some((topic, Object(last))) = topics.next_entry()? {
+                    places.insert(topic, last);
+                }
+                Ok(ResumeStreams::ByTopic(places))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut streams: A) -> Result<Self::Value, A::Error> {
+                let mut places = Vec::new();
+                while let Some(Object(place)) = streams.next_element()? {
+                    places.push(place);
+                }
+                Ok(ResumeStreams::List(places))
+            }
+        }
+        json.deserialize_any(EitherShape)
     }
 }
 
@@ -361,6 +410,9 @@ pub struct Spoken<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
 }
+
+/// The highest `importance`, by custom.
+pub const IMPORTANCE_MAX: u8 = 100;
 
 /// How our own clients fill a SEND's `payload_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

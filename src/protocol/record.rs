@@ -258,6 +258,13 @@ impl Clock {
         let gap = unix_ms.checked_sub(self.0.unix_ms).filter(|gap| *gap <= Self::GAP_MS_MAX);
         self.0.monotonic.plus(gap.unwrap_or(0))
     }
+
+    /// The moment it was when the wall clock said `unix_ms`, before something was kept last.
+    #[must_use]
+    pub fn moment_of(self, unix_ms: u64) -> Moment {
+        let gap = self.0.unix_ms.checked_sub(unix_ms).filter(|gap| *gap <= Self::GAP_MS_MAX);
+        Moment(self.0.monotonic.0.saturating_sub(gap.unwrap_or(0)))
+    }
 }
 
 /// What a daemon starts with. Everything by its number, a session by its agent's.
@@ -374,5 +381,45 @@ impl Durability {
             Self::Disk => "disk",
             Self::Process => "process",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock stands at 5,000 where the wall clock says this.
+    const UNIX_MS: u64 = 100 * 86_400_000;
+    const DAYS_30: u64 = 30 * 86_400_000;
+
+    #[test]
+    fn a_gap_below_nothing_or_above_30_days_counts_as_nothing() {
+        let clock = Clock(Now { monotonic: Moment(5_000), unix_ms: UNIX_MS });
+        for (unix_ms, moment) in [
+            (0, 5_000),
+            (UNIX_MS - 1, 5_000),
+            (UNIX_MS, 5_000),
+            (UNIX_MS + 1, 5_001),
+            (UNIX_MS + DAYS_30, 5_000 + DAYS_30),
+            (UNIX_MS + DAYS_30 + 1, 5_000),
+            (u64::MAX, 5_000),
+        ] {
+            assert_eq!(clock.moment_at(unix_ms), Moment(moment), "{unix_ms}");
+        }
+    }
+
+    #[test]
+    fn what_was_before_a_clock_is_judged_alike() {
+        let clock = Clock(Now { monotonic: Moment(DAYS_30 + 5_000), unix_ms: UNIX_MS });
+        for (unix_ms, moment) in [
+            (UNIX_MS + 1, DAYS_30 + 5_000),
+            (UNIX_MS - 1, DAYS_30 + 4_999),
+            (UNIX_MS - DAYS_30, 5_000),
+            (UNIX_MS - DAYS_30 - 1, DAYS_30 + 5_000),
+        ] {
+            assert_eq!(clock.moment_of(unix_ms), Moment(moment), "{unix_ms}");
+        }
+        let young = Clock(Now { monotonic: Moment(5), unix_ms: UNIX_MS });
+        assert_eq!(young.moment_of(UNIX_MS - 6), Moment(0));
     }
 }

@@ -1,6 +1,6 @@
 //! What `@relay` is asked and answers: the shapes of a request's and a response's `data`.
 
-use super::deliver::Proof;
+use super::{deliver::Proof, typed};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -18,10 +18,10 @@ pub const TAP: &str = "tap";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The last answer's `next_cursor`; absent asks for the first page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Rows wanted; the daemon may give fewer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
@@ -29,7 +29,7 @@ pub struct Page {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// What BYE gives as its reason: `upgrade` where another daemon follows; absent is `stop`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
@@ -172,11 +172,14 @@ pub struct AgentRow<'a> {
 pub struct MessageRequest {
     /// A DELIVER's id or a SEND's.
     pub id: String,
-    /// Which of its deliveries.
-    #[serde(flatten)]
-    pub page: Page,
+    /// As a [`Page`]'s.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// As a [`Page`]'s.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
     /// Not the delivery, but what was said as a text, from this byte on: for what is too long for a row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
 }
 
@@ -184,31 +187,37 @@ pub struct MessageRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxRequest {
     /// Whose; absent is the asker's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Which part of it.
-    #[serde(flatten)]
-    pub page: Page,
+    /// As a [`Page`]'s.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// As a [`Page`]'s.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
 }
 
 /// The `data` of `history`. What is absent may be anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRequest {
     /// To or from this agent; absent is an agent's own, and everybody's for who has no name of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// To or from that one too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
     /// On this topic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// With these words in its body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// Which part of it.
-    #[serde(flatten)]
-    pub page: Page,
+    /// As a [`Page`]'s.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// As a [`Page`]'s.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
 }
 
 /// The `data` of `redeliver`.
@@ -226,7 +235,7 @@ pub struct ReportRequest {
     /// One of [`REPORTS`].
     pub state: String,
     /// In words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 

@@ -149,7 +149,6 @@ impl Router {
         let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
         let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
-        let passed_ms = self.now.unix_ms.saturating_sub(message.unix_ms);
         if clock.0.unix_ms.saturating_sub(message.unix_ms) > timeout_ms.saturating_add(RUNG_MS) {
             return;
         }
@@ -161,7 +160,7 @@ impl Router {
             send_id: SendId::new(&message.send_id),
             correlation_id: sync.correlation_id.into(),
             timeout_ms,
-            until: self.now.monotonic.plus(timeout_ms.saturating_sub(passed_ms)),
+            until: clock.moment_of(message.unix_ms).plus(timeout_ms),
             is_kept: false,
         };
         self.await_answer(delivery, question);

@@ -25,7 +25,10 @@ impl Router {
     pub(super) fn pump(&mut self, agent: AgentKey) {
         while let Some((client, key)) = self.next_for(agent) {
             // A driver that woke late has not rung for it yet.
-            if self.messages[key].expires < self.now.monotonic {
+            let expires = self.messages[key].expires;
+            #[cfg(test)]
+            let expires = self.shortened(expires);
+            if expires < self.now.monotonic {
                 self.expire(key, OVER_DUE);
             } else {
                 self.hand_out(client, key);
@@ -110,11 +113,14 @@ impl Router {
         let Kept { id, shared, speaker, .. } = kept;
         let to = &self.roster[message.to];
         let session = to.session.as_deref().map_or("", |session| &session.id);
+        let attempt = kept.attempts;
+        #[cfg(test)]
+        let attempt = if self.has(super::sim::Canary::FirstAttempts) { 1 } else { attempt };
         let delivery = Delivery {
             seq: message.seq,
             session_id: session.into(),
             original_to: kept.to_everyone.then(|| EVERYONE.into()),
-            attempt: kept.attempts,
+            attempt,
             requires_ack,
             sender: Some(Sender { session: (&*speaker.session).into(), auth: speaker.proof }),
         };
@@ -253,9 +259,12 @@ impl Router {
 
     /// A delivery failed once more.
     pub(super) fn blame(&mut self, key: MessageKey) {
+        let most = FAILURES_MAX;
+        #[cfg(test)]
+        let most = self.patience(most);
         let Some(kept) = self.messages.get_mut(key).and_then(Message::kept_mut) else { return };
         kept.failures += 1;
-        if kept.failures < FAILURES_MAX {
+        if kept.failures < most {
             self.record_attempt(key);
         } else {
             self.counts.gave_up += 1;

@@ -98,12 +98,13 @@ impl Router {
             | Asked::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
             Asked::Inbox(it) => {
                 let of = self.whose(client, it.of.as_deref())?;
-                Served::Answer(raw(&self.inbox(of.as_ref(), &it.page)?))
+                Served::Answer(raw(&self.inbox(of.as_ref(), it.cursor.as_deref(), it.limit)?))
             }
             Asked::History(it) => query(self.history(client, it)?),
-            Asked::DeadLetters(page) => {
-                query(Query::List(Filter { dead: true, ..self.filter(page)? }))
-            }
+            Asked::DeadLetters(page) => query(Query::List(Filter {
+                dead: true,
+                ..self.filter(page.cursor.as_deref(), page.limit)?
+            })),
             Asked::Report(it) => {
                 self.report(it)?;
                 Served::Answer(raw(&Empty {}))
@@ -207,15 +208,15 @@ impl Router {
             with: asked.with.as_deref().map(name).transpose()?,
             topic: asked.topic.clone(),
             search: asked.search.clone(),
-            ..self.filter(&asked.page)?
+            ..self.filter(asked.cursor.as_deref(), asked.limit)?
         }))
     }
 
     /// Any deliveries, as many as a page holds.
-    fn filter(&self, page: &Page) -> Result<Filter, Refusal> {
+    fn filter(&self, after: Option<&str>, limit: Option<usize>) -> Result<Filter, Refusal> {
         Ok(Filter {
-            before: cursor(page)?,
-            limit: rows_wanted(page),
+            before: cursor(after)?,
+            limit: rows_wanted(limit),
             bytes_max: self.room_for_rows(),
             ..Filter::default()
         })
@@ -275,7 +276,7 @@ impl Router {
 
     fn agents(&self, page: &Page) -> Agents<'_> {
         let fit = (self.limits.frame_bytes_max.saturating_sub(2 * HEAD_BYTES) / ROW_BYTES).max(1);
-        let rows = rows_wanted(page).min(fit);
+        let rows = rows_wanted(page.limit).min(fit);
         let after = page.cursor.as_deref().unwrap_or_default().to_ascii_lowercase();
         let names = self.roster.by_name();
         let first = names.partition_point(|(folded, _)| *folded <= after.as_bytes());
@@ -366,18 +367,21 @@ fn name(text: &str) -> Result<Name, Refusal> {
         .map_err(|why| (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(text))))
 }
 
-fn rows_wanted(page: &Page) -> usize {
-    page.limit.unwrap_or(ROWS).clamp(1, ROWS_MAX)
+fn rows_wanted(limit: Option<usize>) -> usize {
+    limit.unwrap_or(ROWS).clamp(1, ROWS_MAX)
 }
 
 /// The number of the delivery that a page of messages ended with.
-fn cursor(page: &Page) -> Result<Option<u64>, Refusal> {
-    let Some(text) = &page.cursor else { return Ok(None) };
+fn cursor(text: Option<&str>) -> Result<Option<u64>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
         (NackCode::Invalid, "a cursor is the `next_cursor` of the page before it".to_owned())
     })
 }
 
 fn not_found(id: &str) -> Refusal {
-    (NackCode::NotFound, format!("no message with the id {} is known, or not any more", Quoted(id)))
+    (
+        NackCode::NotFound,
+        format!("{} is not a message's id, or that message is no longer kept", Quoted(id)),
+    )
 }

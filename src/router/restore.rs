@@ -152,7 +152,7 @@ impl Router {
         self.roster[agent].session = Some(Box::new(Session {
             id: record.id,
             token: record.token,
-            spent: record.spent,
+            spent: record.spent.into_iter().collect(),
             expires: record.expires,
             capabilities: record.capabilities,
             subscriptions,

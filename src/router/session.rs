@@ -8,7 +8,10 @@ use crate::protocol::{
     secret::{Secret, is_same},
     topic::Pattern,
 };
-use std::{mem, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
+
+/// Used tokens of a session that are recognised.
+const SPENT_MAX: usize = 8;
 
 /// An agent's, from its HELLO until it says BYE, stays away for too long, or begins a fresh one.
 #[derive(Debug)]
@@ -16,8 +19,9 @@ pub(super) struct Session {
     pub(super) id: Arc<str>,
     /// Of the token that takes it up.
     pub(super) token: Hash,
-    /// Of the one that did so last.
-    pub(super) spent: Option<Hash>,
+    /// Of those that did so, the last one last: who shows one again may have stolen it. An earlier daemon's
+    /// are forgotten but for the last.
+    pub(super) spent: VecDeque<Hash>,
     /// When the token ends to be good, while the agent is away.
     pub(super) expires: Option<Moment>,
     pub(super) capabilities: Capabilities,
@@ -32,13 +36,18 @@ impl Session {
         Self {
             id,
             token,
-            spent: None,
+            spent: VecDeque::new(),
             expires: None,
             capabilities: Capabilities::default(),
             subscriptions: Vec::new(),
             replay: Replay::default(),
             answers: Answers::default(),
         }
+    }
+
+    /// All that are known to be its own, good or used.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = &Hash> {
+        self.spent.iter().chain([&self.token])
     }
 
     /// Whether it can be taken up.
@@ -102,8 +111,11 @@ impl Router {
             self.alarms.remove(at, Alarm::Session(agent));
         }
         let used = mem::replace(&mut session.token, next);
-        if let Some(older) = session.spent.replace(used) {
-            self.tokens.remove(&older);
+        session.spent.push_back(used);
+        if session.spent.len() > SPENT_MAX
+            && let Some(oldest) = session.spent.pop_front()
+        {
+            self.tokens.remove(&oldest);
         }
         session
     }
@@ -125,7 +137,7 @@ impl Router {
             agent: agent.number,
             id: session.id.clone(),
             token: session.token,
-            spent: session.spent,
+            spent: session.spent.back().copied(),
             expires: session.expires,
             capabilities: session.capabilities,
             subscriptions: session.subscriptions.iter().map(|of| of.text().clone()).collect(),
@@ -168,8 +180,8 @@ impl Router {
         if let Some(at) = session.expires {
             self.alarms.remove(at, Alarm::Session(agent));
         }
-        for hash in [Some(session.token), session.spent].into_iter().flatten() {
-            self.tokens.remove(&hash);
+        for hash in session.tokens() {
+            self.tokens.remove(hash);
         }
         for pattern in &session.subscriptions {
             self.subscriptions.remove(pattern, agent);

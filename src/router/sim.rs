@@ -57,7 +57,20 @@ pub(super) enum Canary {
     ForgottenDoubles,
     /// What waits for a sender is gone after a crash.
     ForgottenAnswers,
+    /// Messages are given up long before their time.
+    NoPatience,
+    /// Messages expire while they have time to live left.
+    ShortLives,
+    /// What comes again doesn't say so.
+    FirstAttempts,
+    /// A connection's last frame leaves before the one that was handed out before it.
+    SwappedFrames,
+    /// The client library forgets what was heard when its connection ends.
+    ForgetfulLibrary,
 }
+
+/// Failures after which a message is a dead letter.
+const FAILURES_MAX: u32 = 10;
 
 const NAMES: [&str; 6] = ["ann", "bob", "cid", "dan", "eve", "fay"];
 const TOPICS: [&str; 3] = ["build", "build.linux", "chat"];
@@ -78,12 +91,19 @@ fn planted_bugs_are_found() {
         (Canary::LostReplay, "is to come again", steps),
         (Canary::CrowdedQueue, "in a queue", steps),
         (Canary::TwoOwners, "has two owners", steps),
+        (Canary::NoPatience, "is gone for {\"GAVE_UP\"}", steps),
+        (Canary::ShortLives, "is gone for {\"EXPIRED\"}", steps),
         (Canary::AcceptedEarly, "is accepted before", forgetful),
         (Canary::ReusedNumbers, "has the number of", forgetful),
         (Canary::CrowdedQueue, "in a queue", forgetful),
         (Canary::TwoOwners, "has two owners", forgetful),
         (Canary::ForgottenDoubles, "is kept for 2, not 1", forgetful),
         (Canary::ForgottenAnswers, "was never told", forgetful),
+        (Canary::NoPatience, "is lost: Dead { code: GaveUp", forgetful),
+        (Canary::ShortLives, "is lost: Dead { code: Expired", forgetful),
+        (Canary::FirstAttempts, "comes again as if it came first", forgetful),
+        (Canary::SwappedFrames, "which is after", forgetful),
+        (Canary::ForgetfulLibrary, "is heard twice by", forgetful),
     ] {
         // Another rule may be broken, too.
         let breaks = |failure: &String| failure.contains(sign);
@@ -344,7 +364,10 @@ impl World {
         self.model.left(id);
         if !is_kept {
             self.tenures.remove(&name);
-        } else if let Some(tenure) = self.tenures.get_mut(&name) {
+            return;
+        }
+        self.model.lost(id);
+        if let Some(tenure) = self.tenures.get_mut(&name) {
             tenure.away_since = Some(self.now);
         }
     }
@@ -559,6 +582,17 @@ impl Router {
                 self.settle(key);
             }
         }
+    }
+
+    /// The canary that gives up early.
+    pub(super) fn patience(&self, failures_max: u32) -> u32 {
+        if self.has(Canary::NoPatience) { 2 } else { failures_max }
+    }
+
+    /// The canary that is in a hurry.
+    pub(super) fn shortened(&self, expires: Moment) -> Moment {
+        let ms = if self.has(Canary::ShortLives) { 100 } else { 0 };
+        Moment(expires.0.saturating_sub(ms))
     }
 
     /// The canary that forgets what was missed.

@@ -5,6 +5,7 @@ mod bounds;
 mod delivery;
 mod handshake;
 mod keeping;
+mod members;
 mod policy;
 mod queries;
 mod relay;

@@ -66,6 +66,22 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
     Ok(connection)
 }
 
+/// Opens a file that is there to look into it: it stays as it is, and so does its log.
+pub(super) fn look_into(path: &Path) -> Result<Connection, Trouble> {
+    let has_log = with(path, "-wal").exists();
+    // Only who might write can read what a log holds that a dead process left.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    // Closing it carries nothing over; but where there was no log, the one that opening made goes again.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+    connection.execute_batch(
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;
+         PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON",
+    )?;
+    Ok(connection)
+}
+
 /// Carries all of the log over into the file and empties it.
 ///
 /// After a failed sync, the system may show what is not on the disk. What would be appended after that

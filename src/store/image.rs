@@ -34,6 +34,16 @@ pub(super) fn read(
     dead_max: usize,
     now_unix_ms: u64,
 ) -> Result<Read, Trouble> {
+    let mut image = open(connection)?;
+    let buried = bury(connection, &mut image, now_unix_ms)?;
+    let (answers, dropped) = answers(connection)?;
+    image.answers = answers;
+    image.dead = dead(connection, dead_max)?;
+    Ok(Read { image, remarks: [buried, dropped].into_iter().flatten().collect() })
+}
+
+/// Everything that is open, as it stands there.
+pub(super) fn open(connection: &Connection) -> Result<Image, Trouble> {
     let (clock, last) = meta(connection)?;
     let mut image = Image { clock, last, ..Image::default() };
     let all = |table, columns| format!("SELECT {columns} FROM {table}");
@@ -46,11 +56,7 @@ pub(super) fn read(
     image.deliveries = open;
     image.messages = messages(connection, &image)?;
     image.questions = questions(connection)?;
-    let buried = bury(connection, &mut image, now_unix_ms)?;
-    let (answers, dropped) = answers(connection)?;
-    image.answers = answers;
-    image.dead = dead(connection, dead_max)?;
-    Ok(Read { image, remarks: [buried, dropped].into_iter().flatten().collect() })
+    Ok(image)
 }
 
 /// The clock, and the highest numbers.

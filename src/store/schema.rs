@@ -181,7 +181,8 @@ fn step(connection: &Connection, found: u32, schema: &Schema) -> Result<(), Trou
     Ok(connection.pragma_update(None, "user_version", schema.version)?)
 }
 
-fn check(connection: &Connection, schema: &Schema) -> Result<(), Trouble> {
+/// Whether all tables are there.
+pub(super) fn check(connection: &Connection, schema: &Schema) -> Result<(), Trouble> {
     let mut statement = connection
         .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")?;
     for table in schema.tables {

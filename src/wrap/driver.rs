@@ -1,16 +1,19 @@
 //! The thread that owns the bridge: it waits for all others and does what the bridge says.
 
+mod people;
+
 use super::{
     mail,
     questions::Questions,
     sent::Sent,
     threads::{self, Channels, Ends, News, Threads, spawn},
     transcripts::{Follower, Told},
+    visitors::Visitors,
 };
 use crate::{
     bridge::{self, Bridge, Cause, Input, Number, Output, Progress, Refusal, Said},
     client::{Client, Ended, Event, Reply, SendId, State},
-    protocol::{Moment, code::NackCode, payload::Nack, relay::ReportRequest},
+    protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
@@ -63,6 +66,16 @@ impl Signals {
     }
 }
 
+/// What a driver attends to beside the terminal and the relay.
+pub(super) struct Beside {
+    /// Who comes to the wrapper's own endpoint.
+    pub(super) visitors: Visitors,
+    /// What they are told of the command.
+    pub(super) command: Vec<String>,
+    /// Reads the transcript, where the command writes one.
+    pub(super) follower: Option<Follower>,
+}
+
 /// The driver of one bridge.
 pub(super) struct Driver {
     bridge: Bridge,
@@ -85,6 +98,9 @@ pub(super) struct Driver {
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
+    visitors: Visitors,
+    /// What visitors are told of the agent, but for what changes.
+    about: control::State,
     ended: Option<i32>,
     is_ending: bool,
 }
@@ -97,11 +113,13 @@ impl Driver {
         signals: &Signals,
         client: Client,
         settings: &bridge::Settings,
-        follower: Option<Follower>,
+        beside: Beside,
     ) -> io::Result<Self> {
+        let Beside { visitors, command, follower } = beside;
         let (threads, channels) = threads::start(&pty, ends)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
+        let about = people::about(client.name(), &pty, command);
         Ok(Self {
             bridge: Bridge::new(settings),
             attached: settings.attached,
@@ -119,24 +137,29 @@ impl Driver {
             follower,
             inputs,
             out: Vec::new(),
+            visitors,
+            about,
             ended: None,
             is_ending: false,
         })
     }
 
-    /// Until the command has ended and all it printed was read; says its exit code.
-    pub(super) fn run(mut self) -> i32 {
+    /// Until the command has ended and all it printed was read; says how it ended, and gives back who
+    /// waits to hear that nothing of the agent is left.
+    pub(super) fn run(mut self) -> (control::Ended, Visitors) {
         let mut printing = true;
         while printing || self.ended.is_none() {
             self.take_inputs();
             self.tick_if_due();
+            self.serve_visitors();
             printing &= self.wait(printing);
         }
         self.read_to_the_end();
         let reset = self.bridge.screen().undo();
-        self.input(Input::ChildGone);
+        let ended = self.end();
         self.say_last_words();
-        let Self { attached, threads, channels, client, ended, .. } = self;
+        self.see_visitors_off();
+        let Self { attached, threads, channels, client, visitors, .. } = self;
         // Dropping its sender ends the thread that types.
         drop(channels);
         let screen = threads.join();
@@ -146,15 +169,14 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        ended.unwrap_or(1)
+        (ended, visitors)
     }
 
     /// Waits for whatever comes next. Says whether the command may print more.
     fn wait(&mut self, printing: bool) -> bool {
-        let timeout = self
-            .bridge
-            .deadline()
-            .map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
+        let due = [self.bridge.deadline(), self.visitors.deadline()].into_iter().flatten().min();
+        let timeout =
+            due.map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
@@ -193,6 +215,10 @@ impl Driver {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
+            recv(self.visitors.calls()) -> call => match call {
+                Ok((id, call)) => self.call(id, call),
+                Err(_) => self.visitors.lose_calls(),
+            },
             default(timeout) => {},
         }
         true
@@ -211,6 +237,7 @@ impl Driver {
             follower.wake();
         }
         self.input(Input::Printed(bytes));
+        self.visitors.printed(bytes);
     }
 
     fn told(&mut self, told: Told) {
@@ -331,12 +358,18 @@ impl Driver {
     }
 
     fn resize(&mut self) {
-        let Some(size) = terminal::size().filter(|_| self.attached) else { return };
+        if let Some(size) = terminal::size().filter(|_| self.attached) {
+            self.resize_to(size);
+        }
+    }
+
+    fn resize_to(&mut self, size: Size) {
         if let Err(error) = self.pty.resize(size) {
             tracing::warn!("{error}");
         }
         let Size { cols, rows } = size;
         self.input(Input::Resized { columns: cols.into(), rows: rows.into() });
+        self.visitors.resized(size);
     }
 
     /// Ends the command beside the loop, which has to go on reading meanwhile.

@@ -7,7 +7,8 @@ use crate::{
         code::NackCode,
         deliver,
         envelope::Envelope,
-        payload::{Nack, SendMeta},
+        payload::{Nack, Sync},
+        typed,
     },
 };
 use serde::Deserialize;
@@ -70,8 +71,8 @@ fn session(delivery: &Delivery) -> Option<String> {
 /// What the agent said, to be sent. Errors are sentences about what a block asked for.
 pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
     let data = said.data.map(RawValue::from_string).transpose();
-    let asked = said.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), serde_json::from_str);
-    let asked = asked.map_err(|error| format!("the block's `meta` can't be used: {error}"))?;
+    let asked = said.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), typed::read);
+    let asked = asked.map_err(|why| format!("the block's `meta` can't be used: {why}"))?;
     Ok(Outgoing {
         to: Some(said.to),
         topic: said.topic,
@@ -81,8 +82,8 @@ pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
         thread: said.thread,
         meta: Meta {
             requires_ack: true,
-            ttl_ms: asked.known.ttl_ms,
-            sync: asked.known.sync,
+            ttl_ms: asked.ttl_ms,
+            sync: asked.sync,
             importance: asked.importance,
             reply_to: said.reply_to.or(asked.reply_to),
         },
@@ -103,11 +104,10 @@ pub(super) fn refusal(number: Option<Number>, nack: Nack) -> Refusal {
 /// What a block's `meta` may ask of the relay.
 #[derive(Default, Deserialize)]
 struct BlockMeta {
-    #[serde(flatten)]
-    known: SendMeta,
-    #[serde(default, rename = "replyTo")]
+    ttl_ms: Option<u64>,
+    sync: Option<Sync>,
+    #[serde(rename = "replyTo")]
     reply_to: Option<String>,
-    #[serde(default)]
     importance: Option<u8>,
 }
 

@@ -185,8 +185,11 @@ impl Search {
     }
 
     fn add(&mut self, path: PathBuf, is_own: bool, teller: &Sender<Told>) -> Result<(), Unheard> {
-        if self.followed.iter().any(|followed| followed.path == path) {
-            return Ok(());
+        if let Some(followed) = self.followed.iter_mut().find(|followed| followed.path == path) {
+            let is_news = is_own && !followed.is_own;
+            followed.is_own |= is_own;
+            let owned = Told::Owned(followed.number);
+            return if is_news { teller.send(owned).map_err(|_| Unheard) } else { Ok(()) };
         }
         if self.followed.len() == FOLLOWED_MAX {
             self.followed.remove(0);
@@ -217,20 +220,23 @@ impl Search {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             process.session_id.chars().all(is_plain).then(|| process.session_id + ".jsonl")
         };
-        let names: Vec<String> =
-            process::family(self.pid).into_iter().filter_map(session).collect();
-        if names.is_empty() {
+        // One further away is a tool's of the agent.
+        let Some(name) = process::family(self.pid).into_iter().find_map(session) else {
             return Vec::new();
-        }
+        };
         let all = directories(&self.home.join("projects"));
-        let paths = all.iter().flat_map(|directory| names.iter().map(|name| directory.join(name)));
-        paths.filter(|path| path.is_file()).collect()
+        all.iter().map(|directory| directory.join(&name)).filter(|path| path.is_file()).collect()
     }
 
     /// Codex has its file open, but where a daemon of its own writes it; and not every system tells.
     fn codex_has_open(&self) -> Vec<PathBuf> {
-        let all = process::family(self.pid).into_iter().filter_map(process::open_files).flatten();
-        all.filter(|path| path.starts_with(&self.home) && is_transcript(path)).collect()
+        let open = |pid| {
+            let files = process::open_files(pid)?.into_iter();
+            let found = files.filter(|path| path.starts_with(&self.home) && is_transcript(path));
+            Some(found.collect()).filter(|found: &Vec<_>| !found.is_empty())
+        };
+        // One further away is a tool's of the agent.
+        process::family(self.pid).into_iter().find_map(open).unwrap_or_default()
     }
 
     /// Files of this directory that go on since the command began.

@@ -2,7 +2,7 @@
 
 use crate::{
     model::Model,
-    sandbox::{Sandbox, WATCHDOG},
+    sandbox::{Sandbox, WATCHDOG, until},
     terminal::Terminal,
 };
 use agent_relay::bridge::screen::Screen;
@@ -13,6 +13,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     path::{self, Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -23,6 +24,9 @@ const KEY: &str = "sk-ant-api03-a-key-that-opens-nothing-at-all-0123456789";
 /// So long the screen stands still before a key that matters. An Enter that comes sooner after a paste
 /// is taken for a part of it, and a key that comes sooner after a dialog does nothing.
 const GUARD: Duration = Duration::from_millis(250);
+
+/// How often the screen is looked at for what does not come.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// So long a CLI may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -45,7 +49,7 @@ impl Kind {
     }
 
     /// Where its composer stands empty, and nothing else goes on that it would show.
-    fn is_idle(self, screen: &Screen) -> bool {
+    pub(crate) fn is_idle(self, screen: &Screen) -> bool {
         let composer = screen.row(screen.cursor().row).text;
         let (empty, busy) = match self {
             Self::Claude => (composer.trim_end() == "❯", "esc to interrupt"),
@@ -71,13 +75,30 @@ pub(crate) struct Household<'a> {
     sandbox: &'a Sandbox,
     directory: PathBuf,
     env: Vec<(OsString, Option<OsString>)>,
+    /// Codex's daemon may be started, and ends with this value.
+    has_daemon: bool,
 }
 
 impl<'a> Household<'a> {
     /// In a folder of the sandbox; the name is for those of which there are several.
     pub(crate) fn new(sandbox: &'a Sandbox, kind: Kind, model: &Model, name: &str) -> Self {
+        Self::furnished(sandbox, kind, model, name, false)
+    }
+
+    /// The same, and Codex starts its daemon there, as it does by default.
+    pub(crate) fn with_daemon(sandbox: &'a Sandbox, kind: Kind, model: &Model, name: &str) -> Self {
+        Self::furnished(sandbox, kind, model, name, true)
+    }
+
+    fn furnished(
+        sandbox: &'a Sandbox,
+        kind: Kind,
+        model: &Model,
+        name: &str,
+        has_daemon: bool,
+    ) -> Self {
         let directory = sandbox.directory().join(name);
-        let household = Self { kind, sandbox, directory, env: Vec::new() };
+        let mut household = Self { kind, sandbox, directory, env: Vec::new(), has_daemon };
         for folder in [household.person(), household.project()] {
             fs::create_dir_all(folder).unwrap();
         }
@@ -90,8 +111,8 @@ impl<'a> Household<'a> {
         let file = household.person().join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
-        let env = household.environment(model);
-        Self { env, ..household }
+        household.env = household.environment(model);
+        household
     }
 
     /// The person's home.
@@ -110,20 +131,13 @@ impl<'a> Household<'a> {
 
     /// Starts the CLI in the wrapper, as an agent of the sandbox's daemon.
     pub(crate) fn wrap(&self, name: &str, size: Size, arguments: &[&str]) -> Agent {
-        self.wrap_with(name, &[], size, arguments)
+        self.wrap_with(&["-n", name], size, arguments)
     }
 
-    /// The same, with these options of the wrapper's.
-    pub(crate) fn wrap_with(
-        &self,
-        name: &str,
-        options: &[&str],
-        size: Size,
-        arguments: &[&str],
-    ) -> Agent {
+    /// The same with other options of `run`.
+    pub(crate) fn wrap_with(&self, options: &[&str], size: Size, arguments: &[&str]) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = [&["run", "-n", name], options, &["--"]].concat();
-        let words = words.into_iter().map(OsString::from);
+        let words = ["run"].iter().chain(options).chain(&["--"]).map(OsString::from);
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 
@@ -180,14 +194,15 @@ impl<'a> Household<'a> {
         (".claude.json", settings.to_string())
     }
 
-    /// The daemon that it starts otherwise would outlive it, and has to be copied first, 300 MB.
+    /// The daemon that it starts otherwise outlives it, and has to be copied first, 300 MB.
     fn codex_settings(&self, model: &Model) -> (&'static str, String) {
         let settings = format!(
             "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
-             check_for_update_on_startup = false\nfeatures.daemon_auto_start = false\n\
+             check_for_update_on_startup = false\nfeatures.daemon_auto_start = {}\n\
              [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\n\
              wire_api = \"responses\"\nenv_key = \"MODEL_KEY\"\n\
              [projects.{:?}]\ntrust_level = \"trusted\"\n",
+            self.has_daemon,
             model.url(),
             self.project()
         );
@@ -206,6 +221,24 @@ impl<'a> Household<'a> {
     }
 }
 
+impl Drop for Household<'_> {
+    /// What runs out of this home, and has not ended with its terminal: it tells nobody that it is there.
+    fn drop(&mut self) {
+        if !self.has_daemon {
+            return;
+        }
+        let is_of_here = |process: &Path| {
+            fs::read_link(process.join("exe")).is_ok_and(|exe| exe.starts_with(&self.directory))
+        };
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        for process in processes.filter(|process| is_of_here(process)) {
+            let pid = process.file_name().unwrap();
+            Command::new("kill").arg("-KILL").arg(pid).status().unwrap();
+            until("it has ended", || !is_of_here(&process));
+        }
+    }
+}
+
 /// A CLI that runs. It ends, with all that it has started, with this value.
 pub(crate) struct Agent {
     pub(crate) kind: Kind,
@@ -221,9 +254,43 @@ impl Agent {
     /// Pastes a text, and submits it once it stands in the composer.
     #[track_caller]
     pub(crate) fn submit(&mut self, text: &str) {
+        self.paste(text);
+        self.terminal.press("\r");
+        if self.kind == Kind::Gemini && !self.takes_enter() {
+            self.terminal.press("\r");
+        }
+    }
+
+    /// Whether the Enter was taken for one: where the CLI was late with what was pasted, it is a part of that.
+    fn takes_enter(&self) -> bool {
+        let end = Instant::now() + GUARD * 8;
+        let signs = [" >   Type your message", "(esc to cancel, "];
+        while Instant::now() < end {
+            let shown = self.terminal.text();
+            if signs.iter().any(|sign| shown.contains(sign)) {
+                return true;
+            }
+            thread::sleep(LOOK);
+        }
+        false
+    }
+
+    /// Pastes a text, and waits until it stands in the composer.
+    #[track_caller]
+    pub(crate) fn paste(&mut self, text: &str) {
         self.terminal.press(&format!("\x1b[200~{text}\x1b[201~"));
         let pasted = |screen: &Screen| !self.kind.is_idle(screen);
         self.terminal.wait_until_screen("what was pasted", pasted);
+        self.stand_still();
+    }
+
+    /// Types one of the CLI's own commands, key by key: for pasted text its menu may be another's.
+    #[track_caller]
+    pub(crate) fn enter_command(&mut self, command: &str) {
+        for key in command.chars() {
+            self.terminal.press(&key.to_string());
+        }
+        self.terminal.wait_for(command);
         self.stand_still();
         self.terminal.press("\r");
     }
@@ -257,7 +324,7 @@ impl Agent {
         let (mut painted, mut since) = (0, Instant::now());
         while since.elapsed() < GUARD {
             assert!(Instant::now() < end, "it never stands still:\n{}", self.terminal.text());
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(LOOK);
             let now = self.terminal.bytes().len();
             if now != painted {
                 (painted, since) = (now, Instant::now());

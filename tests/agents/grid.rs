@@ -5,7 +5,7 @@ use crate::{
     agent::{Agent, Household, Kind},
     corpus::{Body, bodies},
     model::{Asked, Model, Reply},
-    relay::Other,
+    other::Other,
     sandbox::{Sandbox, WATCHDOG},
     shown::{heard_as, shown},
     terminal::Terminal,
@@ -148,7 +148,7 @@ fn play(
     let heard = listeners(&sandbox);
     let household = Household::new(&sandbox, kind, &model, "ann");
     let size = Size { rows: ROWS, cols: columns };
-    let mut agent = household.wrap_with("Ann", &["--grid"], size, &[]);
+    let mut agent = household.wrap_with(&["-n", "Ann", "--grid"], size, &[]);
     let mut count = 0;
     for number in 0..=turns.len() {
         rests(&agent);

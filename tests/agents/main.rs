@@ -8,12 +8,16 @@
     reason = "all of this is tests, which clippy sees only where `#[test]` stands"
 )]
 
+mod again;
 mod agent;
 mod basics;
 mod corpus;
 mod grid;
+mod latency;
 #[path = "../model/mod.rs"]
 mod model;
+mod other;
+mod patience;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
@@ -23,7 +27,10 @@ mod relay;
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
 mod shown;
+mod silence;
+mod talk;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod terminal;
 mod transcript;
+mod twins;

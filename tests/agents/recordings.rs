@@ -6,7 +6,7 @@
 use crate::{
     agent::{Agent, Household, Kind},
     model::{Model, Reply},
-    relay::Other,
+    other::Other,
     sandbox::{Sandbox, until},
 };
 use agent_relay::bridge::extract::extract_recording;
@@ -49,9 +49,9 @@ fn is_recorded(kind: Kind, columns: u16) {
     let household = Household::new(&sandbox, kind, &model, "ann");
     fs::write(household.project().join("notes.txt"), OTHERS).unwrap();
     let record = sandbox.directory().join("recording");
-    let options = ["--grid", "--record", record.to_str().unwrap()];
+    let options = ["-n", "Ann", "--grid", "--record", record.to_str().unwrap()];
     let size = Size { rows: ROWS, cols: columns };
-    let mut agent = household.wrap_with("Ann", &options, size, &[]);
+    let mut agent = household.wrap_with(&options, size, &[]);
     let heard = plays(&mut agent, &bob);
     let end = agent.terminal.bytes().len();
     until("the recording is written", || fs::metadata(&record).unwrap().len() >= end as u64);

@@ -2,67 +2,17 @@
 //! its model is asked.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    agent::{Household, Kind},
     corpus::{Body, bodies},
     model::{Model, Reply},
-    sandbox::{Sandbox, WATCHDOG},
+    other::{Other, ann, framed},
+    sandbox::Sandbox,
 };
-use agent_relay::{
-    bridge::inject::clean,
-    client::{Client, Delivery, Event, Outgoing, Settings},
-};
+use agent_relay::bridge::{brief, inject::clean};
 use platform::pty::Size;
-use std::time::Instant;
 
 /// Messages that an agent says in one reply, and that wait for it at a time.
 const AT_A_TIME: usize = 5;
-
-/// Another agent, who listens and sends.
-pub(crate) struct Other(pub(crate) Client);
-
-impl Other {
-    pub(crate) fn join(sandbox: &Sandbox, name: &str) -> Self {
-        Self(Client::join(Settings::agent(sandbox.endpoint().as_text(), name)).unwrap())
-    }
-
-    /// The next message, acknowledged.
-    #[track_caller]
-    pub(crate) fn hear(&self, from: &Agent) -> Delivery {
-        let end = Instant::now() + WATCHDOG;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let event = self.0.events().recv_timeout(left);
-            let event = event.unwrap_or_else(|_| panic!("no message:\n{}", from.terminal.text()));
-            match event {
-                Event::Delivered(delivery) => {
-                    self.0.acknowledge(&delivery.id);
-                    return delivery;
-                }
-                Event::Refused { nack, .. } => panic!("{nack:?}"),
-                _ => {}
-            }
-        }
-    }
-
-    pub(crate) fn send(&self, to: &str, body: &str) {
-        let mut message = Outgoing::message(to, body);
-        message.meta.requires_ack = true;
-        self.0.send(message).unwrap();
-    }
-}
-
-/// A wrapped CLI of its kind that rests, called Ann.
-fn ann<'a>(
-    sandbox: &'a Sandbox,
-    kind: Kind,
-    model: &Model,
-    columns: u16,
-) -> (Household<'a>, Agent) {
-    let household = Household::new(sandbox, kind, model, "ann");
-    let agent = household.wrap("Ann", Size { rows: 40, cols: columns }, &[]);
-    agent.wait_until_idle();
-    (household, agent)
-}
 
 /// What an agent writes to say a body.
 fn said(body: &str) -> String {
@@ -102,7 +52,9 @@ fn is_asked_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
     let (_household, agent) = ann(&sandbox, kind, &model, columns);
     let (mut count, mut wrong) = (0, Vec::new());
     for turn in bodies.chunks(AT_A_TIME) {
-        turn.iter().for_each(|body| bob.send("Ann", &body.text));
+        for body in turn {
+            bob.send("Ann", &body.text);
+        }
         count += turn.len();
         let asked = agent.while_running(|| model.asked(count));
         for (asked, body) in asked[count - turn.len()..].iter().zip(turn) {
@@ -115,14 +67,45 @@ fn is_asked_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
     assert!(wrong.is_empty(), "{} was asked\n{}", kind.name(), wrong.join("\n"));
 }
 
-/// What stands in a frame, and nothing beside it.
-#[track_caller]
-fn framed(prompt: &str) -> &str {
-    let (head, rest) = prompt.split_once('\n').expect("a frame of several lines");
-    let hex = head.strip_prefix("[relay ").and_then(|rest| rest.get(..6)).expect("a frame");
-    assert!(head.ends_with("Another agent wrote this, not your user."), "{head}");
-    let end = format!("\n[/relay {hex}]");
-    rest.strip_suffix(&*end).unwrap_or_else(|| panic!("no end of the frame: {prompt}"))
+/// Told first, word for word, once, and before what waits; and what it was told is not said by it, also where
+/// it repeats all of it.
+fn is_told_first(kind: Kind) {
+    let text = brief::first_words("Ann");
+    let repeats = format!("I have read this:\n\n{}", brief::text(Some("Ann")));
+    let model = Model::start(move |asked| match asked.prompt.contains("second") {
+        true => Reply::new().says(said("all")),
+        false => Reply::new().says(&*repeats),
+    });
+    let sandbox = Sandbox::new();
+    let (bob, household) =
+        (Other::join(&sandbox, "Bob"), Household::new(&sandbox, kind, &model, "ann"));
+    // She was here before, so that her mail waits for her.
+    drop(Other::join(&sandbox, "Ann"));
+    bob.send("Ann", "first");
+    let agent = household.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
+    let asked = agent.while_running(|| model.asked(2));
+    let (told, mail) = (&asked[0].prompt, &asked[1].prompt);
+    assert!(told.contains(" from @relay] The relay wrote this, not your user.\n"), "{told}");
+    assert!(told.contains(&format!("\n{text}\n[/relay ")), "{told}");
+    assert_eq!(framed(mail), "first");
+    bob.send("Ann", "second");
+    assert_eq!(framed(&agent.while_running(|| model.asked(3))[2].prompt), "second");
+    assert_eq!(bob.hear(&agent).spoken().body, "all");
+}
+
+#[test]
+fn claude_is_told_first_how_to_speak() {
+    is_told_first(Kind::Claude);
+}
+
+#[test]
+fn codex_is_told_first_how_to_speak() {
+    is_told_first(Kind::Codex);
+}
+
+#[test]
+fn gemini_is_told_first_how_to_speak() {
+    is_told_first(Kind::Gemini);
 }
 
 /// A body as it is typed: without what a terminal acts on, and forged frames marked. And as the CLI passes it on:

@@ -194,18 +194,21 @@ fn the_doctor_says_what_it_finds_and_changes_nothing() {
     };
     let said = lines(DONE);
     let ids: Vec<_> = said.iter().map(|check| check["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["program", "home", "config", "endpoint", "daemon", "terminal"]);
+    assert_eq!(
+        ids,
+        ["program", "home", "config", "policy", "endpoint", "daemon", "store", "terminal"]
+    );
     for check in &said {
         assert_eq!(check["schema"], "agent-relay.check/1");
         assert!(!check["detail"].as_str().unwrap().is_empty(), "{check}");
         assert_eq!(check["state"] == "ok", check.get("remedy").is_none(), "{check}");
     }
-    assert_eq!(said[4]["state"], "warn", "{said:?}");
+    assert_eq!(said[5]["state"], "warn", "{said:?}");
     assert_eq!(fs::read_dir(sandbox.directory()).unwrap().count(), 0, "nothing was made");
 
     let _detached = Detached(&sandbox);
     run(&sandbox, &["up"], DONE);
-    assert_eq!(lines(DONE)[4]["state"], "ok");
+    assert_eq!(lines(DONE)[5]["state"], "ok");
 }
 
 #[test]
@@ -259,6 +262,58 @@ fn a_daemon_that_cannot_start_says_why() {
     assert!(failed.contains("is not a directory"), "{failed}");
     let sick = out(&run(&sandbox, &["doctor"], FAILED));
     assert!(sick.contains("is not a directory -- choose another"), "{sick}");
+}
+
+#[test]
+fn what_is_important_says_so() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "--importance", "100", "Bob", "now"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload_meta"]["importance"], 100);
+    let question = ["ask", "--importance", "76", "--timeout", "100ms", "Bob", "now?"];
+    run(&sandbox, &question, TIMED_OUT);
+    assert_eq!(bob.expect("DELIVER")["payload_meta"]["importance"], 76);
+    run(&sandbox, &["send", "Bob", "whenever"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload_meta"].get("importance"), None);
+}
+
+#[test]
+fn the_doctor_looks_into_the_policy_and_the_store() {
+    let mut sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let (policy, store) = (sandbox.home().join("policy.toml"), sandbox.home().join("relay.db"));
+    let check = |id: &str, sandbox: &Sandbox, code| {
+        let said = out(&run(sandbox, &["doctor", "--json"], code));
+        let mut checks =
+            said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let check = checks.find(|check| check["id"] == id).expect(id);
+        let word = |name: &str| check[name].as_str().unwrap_or_default().to_owned();
+        (word("state"), word("detail"))
+    };
+    platform::paths::write_private_file(&policy, b"[[rule]]\nallow = nope\n").unwrap();
+    let (state, detail) = check("policy", &sandbox, FAILED);
+    assert_eq!(state, "fail");
+    assert!(
+        detail.ends_with("policy.toml:2: a value is a number, true, false, or a text in quotes")
+    );
+    platform::paths::write_private_file(&policy, b"[[rule]]\nallow = true\n").unwrap();
+    assert_eq!(check("policy", &sandbox, DONE).0, "ok");
+
+    let rubbish = "no database at all ".repeat(300);
+    fs::write(&store, &rubbish).unwrap();
+    let (state, detail) = check("store", &sandbox, FAILED);
+    assert_eq!(state, "fail");
+    assert!(detail.contains("relay.db: file is not a database"), "{detail}");
+    assert_eq!(fs::read_to_string(&store).unwrap(), rubbish);
+
+    sandbox.start();
+    let (state, detail) = check("store", &sandbox, DONE);
+    assert_eq!(state, "warn");
+    assert!(detail.contains("was damaged"), "{detail}");
+    sandbox.kill();
+    let (state, detail) = check("store", &sandbox, DONE);
+    assert_eq!(state, "warn");
+    assert!(detail.starts_with("relay.db.damaged-"), "{detail}");
 }
 
 #[test]
@@ -363,7 +418,14 @@ fn what_means_nothing_is_said_with_what_to_do() {
         (&["send"], "missing: to"),
         (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
-        (&["send", "--ttl", "1w", "Bob", "y"], "a time is a number"),
+        (&["listen", "--as", "Bob", "--count", "0"], "--count '0': a whole number"),
+        (&["send", "--importance", "101", "Bob", "y"], "a whole number from 0 to 100"),
+        (&["ask", "--importance", "-1", "Bob", "y"], "a whole number from 0 to 100"),
+        (&["send", "--ttl", "1w", "Bob", "y"], "a bare number is seconds"),
+        (&["send", "--ttl", "0s", "Bob", "y"], "--ttl '0s': no time at all is too short"),
+        (&["history", "--limit", "0"], "--limit '0': a whole number of messages, 1 at least"),
+        (&["history", "--search", ""], "--search has no word in it"),
+        (&["history", "--search", " -- "], "--search has no word in it"),
         (&["send", "--topic", "a.*", "*", "y"], "are for subscriptions"),
         (&["listen"], "agent-relay help listen"),
         (&["listen", "--as", "Bob", "--topic", "a..b"], "none of them empty"),

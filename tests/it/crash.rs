@@ -1,4 +1,5 @@
-//! The daemon is killed at random, again and again, while agents talk: what it accepted arrives.
+//! The daemon is killed at random, again and again, while agents talk: what it accepted arrives, whatever
+//! `durability` says.
 //!
 //! `AGENT_RELAY_CRASHES` says how often; CI does it a thousand times (see ci/run).
 
@@ -13,14 +14,23 @@ use rand_core::{Rng, SeedableRng};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    env, fs,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-const CRASHES: u32 = 25;
+const CRASHES: usize = 25;
+/// One daemon's, and the next one's.
+const DURABILITIES: [&str; 2] = ["disk", "process"];
 const SENDERS: [&str; 2] = ["Ann", "Bob"];
 const READERS: [&str; 2] = ["Cid", "Dan"];
+
+/// How often something is killed.
+pub(crate) fn crashes() -> usize {
+    let asked = env::var("AGENT_RELAY_CRASHES");
+    asked.map_or(CRASHES, |text| text.parse().expect("AGENT_RELAY_CRASHES is a number"))
+}
 
 /// Joins as soon as there is a daemon that takes the name; `None` if all is over before.
 fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
@@ -43,6 +53,8 @@ fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
 pub(crate) struct Seen {
     /// Bodies that were accepted.
     pub(crate) accepted: BTreeSet<String>,
+    /// What they were said to survive.
+    durabilities: BTreeSet<String>,
     /// The id of the DELIVER that brought a body.
     pub(crate) heard: BTreeMap<String, String>,
     /// The body of each number of a stream.
@@ -97,7 +109,11 @@ fn send(endpoint: &Endpoint, scene: &Scene, name: &str) {
             let Some(open) = &mut line else { return };
             match open.send(&id, to, &body).and_then(|()| open.hear()) {
                 None => line = None,
-                Some(answer) if answer["type"] == "ACK" => break,
+                Some(answer) if answer["type"] == "ACK" => {
+                    let durability = answer["payload"]["durability"].as_str().unwrap().to_owned();
+                    scene.note(|seen| seen.durabilities.insert(durability));
+                    break;
+                }
                 Some(answer) if answer["payload"]["code"] == "UNKNOWN_AGENT" => {}
                 Some(answer) => panic!("{answer}"),
             }
@@ -148,11 +164,8 @@ impl Seen {
 
 #[test]
 fn what_a_killed_daemon_accepted_arrives_once_and_in_order() {
-    let crashes = match std::env::var("AGENT_RELAY_CRASHES") {
-        Ok(text) => text.parse().expect("AGENT_RELAY_CRASHES is a number"),
-        Err(_) => CRASHES,
-    };
-    let mut random = ChaCha8Rng::seed_from_u64(u64::from(crashes));
+    let crashes = crashes();
+    let mut random = ChaCha8Rng::seed_from_u64(crashes as u64);
     let scene = Scene::default();
     let mut sandbox = Sandbox::new();
     let endpoint = sandbox.endpoint();
@@ -165,8 +178,8 @@ fn what_a_killed_daemon_accepted_arrives_once_and_in_order() {
             let (endpoint, scene) = (&endpoint, &scene);
             scope.spawn(move || send(endpoint, scene, name))
         });
-        for _ in 0..crashes {
-            let more = 1 + random.next_u32() as usize % 60;
+        for durability in DURABILITIES.into_iter().cycle().take(crashes) {
+            let more = 1 + random.next_u32() as usize % 40;
             let (accepted, heard) = {
                 let seen = scene.seen.lock();
                 (seen.accepted.len(), seen.heard.len())
@@ -176,6 +189,8 @@ fn what_a_killed_daemon_accepted_arrives_once_and_in_order() {
                 seen.accepted.len() >= accepted + more / 2 || seen.heard.len() >= heard + more
             });
             sandbox.kill();
+            let config = format!("durability = \"{durability}\"\n");
+            fs::write(sandbox.home().join("config.toml"), config).unwrap();
             sandbox.start();
         }
         scene.senders_stop.store(true, Ordering::Release);
@@ -190,5 +205,6 @@ fn what_a_killed_daemon_accepted_arrives_once_and_in_order() {
     });
     let seen = scene.seen.lock();
     eprintln!("{} were accepted over {crashes} crashes", seen.accepted.len());
-    assert!(seen.accepted.len() >= crashes as usize, "{} were accepted", seen.accepted.len());
+    assert!(seen.accepted.len() >= crashes, "{} were accepted", seen.accepted.len());
+    assert!(seen.durabilities.iter().eq(DURABILITIES.iter()), "{:?}", seen.durabilities);
 }

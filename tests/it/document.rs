@@ -1,9 +1,11 @@
 //! docs/PROTOCOL.md held against the code: its examples, types, codes, names, patterns and limits.
 //!
-//! In `played` its examples are said to a daemon, in `states` its diagrams are held to the code's states.
+//! In `played` its examples are said to a daemon, in `states` its diagrams are held to the code's states;
+//! `wrapper` is about docs/WRAPPER.md.
 
 mod played;
 mod states;
+mod wrapper;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +17,7 @@ use agent_relay::{
     config::Config,
     protocol::{
         code::{ErrorCode, NackCode},
+        control::{ANSWER_BYTES_MAX, Answer, REQUEST_BYTES_MAX, Request},
         deliver,
         envelope::{DEPTH_MAX, Envelope, ID_BYTES_MAX, Kind},
         frame::{Decoder, FRAME_BYTES_MAX},
@@ -93,6 +96,49 @@ fn the_readme_names_every_command_and_every_key() {
     }
 }
 
+/// Each section stands in the contents, in its order; and wherever a link leads to, or a section is named by
+/// its number, it is there.
+#[test]
+fn the_contents_are_the_headings_and_links_lead_to_them() {
+    let sections: Vec<_> = headings().filter(|(level, _)| *level == 2).collect();
+    let (_, contents) = DOCUMENT.split_once("\nContents: ").expect("there are contents");
+    let (contents, _) = contents.split_once("\n\n").unwrap();
+    let listed: Vec<_> =
+        contents.split(" ·").map(|link| link.trim().trim_start_matches('[')).collect();
+    assert_eq!(listed.len(), sections.len(), "{listed:?}");
+    for (number, (link, (_, heading))) in (1..).zip(listed.iter().zip(&sections)) {
+        let begins = format!("{number} ");
+        assert!(link.starts_with(&begins) && heading.starts_with(&begins), "{link}: {heading}");
+        assert!(link.ends_with(&format!("](#{})", anchor(heading))), "{link}: {heading}");
+    }
+    let anchors: BTreeSet<_> = headings().map(|(_, heading)| anchor(heading)).collect();
+    let readme = include_str!("../../README.md").split("docs/PROTOCOL.md#");
+    let links = DOCUMENT.split("](#").skip(1).chain(readme.skip(1));
+    for link in links.map(|rest| rest.split(')').next().unwrap_or_default()) {
+        assert!(anchors.contains(link), "#{link} is no heading");
+    }
+    for rest in DOCUMENT.split("section ").skip(1) {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let Ok(number) = rest[..digits].parse::<usize>() else { continue };
+        assert!((1..=sections.len()).contains(&number), "there is no section {number}");
+    }
+}
+
+/// The document's headings and their levels, but for what stands in fences.
+fn headings() -> impl Iterator<Item = (usize, &'static str)> {
+    let outside = DOCUMENT.split("```").step_by(2).flat_map(str::lines);
+    outside.filter_map(|line| {
+        let text = line.trim_start_matches('#');
+        Some((line.len() - text.len(), text.strip_prefix(' ')?)).filter(|(level, _)| *level > 0)
+    })
+}
+
+/// What a heading is called in a link to it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
 #[test]
 fn the_frame_in_hex_is_the_envelope_beside_it() {
     let dumps = blocks("hex");
@@ -126,6 +172,33 @@ fn the_codes_are_those_of_the_code() {
     for row in rows(section("14 ")) {
         let is_told = row.len() == 3 && row.iter().all(|cell| !cell.is_empty());
         assert!(is_told, "when it comes, and what to do: {row:?}");
+    }
+}
+
+#[test]
+fn the_frames_between_a_person_and_a_wrapper_are_those_of_the_code() {
+    let examples = blocks("control");
+    assert_eq!(examples.len(), 2, "what is asked, and what is answered");
+    let is_written_again = |json: &str, read: Result<Vec<u8>, String>| {
+        let frame = read.unwrap_or_else(|sentence| panic!("{sentence}\n{json}"));
+        assert_eq!(std::str::from_utf8(&frame[4..]).unwrap(), json);
+    };
+    let written = |append: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        append(&mut frame);
+        frame
+    };
+    for json in examples[0].lines() {
+        let request = Request::read(json.as_bytes());
+        is_written_again(json, request.map(|it| written(&|frame| it.append(frame))));
+    }
+    for json in examples[1].lines() {
+        let answer = Answer::read(json.as_bytes());
+        is_written_again(json, answer.map(|it| written(&|frame| it.append(frame))));
+    }
+    let told = section("20 ");
+    for limit in [REQUEST_BYTES_MAX, ANSWER_BYTES_MAX] {
+        assert!(told.contains(&limit.to_string()), "{limit}");
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::{
     raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, wait},
+    sandbox::{Sandbox, WATCHDOG, until, wait},
+    terminal::{SIZE, Terminal},
+    wrap::fullscreen,
 };
 use serde_json::{Value, json};
 use std::{
@@ -51,6 +53,50 @@ fn processes_talk_both_ways_and_outlive_a_crash_of_the_daemon() {
     });
     assert_success(&sandbox.run(["down"]));
     assert!(sandbox.await_daemon_end().success());
+}
+
+#[test]
+fn a_spawned_agent_is_held_released_and_stopped() {
+    let sandbox = Sandbox::new();
+    let program = fullscreen();
+    let missing = sandbox.run(["spawn", "Ann", "--", "no-such-command-anywhere"]);
+    assert_eq!(missing.status.code(), Some(1), "{missing:?}");
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("did not start"), "{missing:?}");
+    assert_success(&sandbox.run(["spawn", "Ann", "--", &program]));
+    sandbox.wait_for_agents(&["Ann"]);
+    let twice = sandbox.run(["spawn", "Ann", "--", &program]);
+    assert_eq!(twice.status.code(), Some(1), "{twice:?}");
+    let ask = |command| {
+        let output = sandbox.run([command, "Ann", "--json"]);
+        assert_success(&output);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    assert_eq!(ask("hold")["held"], true);
+    sandbox.send("Bob", "Ann", "hello");
+    until("it waits", || ask("hold")["waiting"] == 1);
+    assert_eq!(ask("hold")["why"], "its person holds its messages");
+    assert_eq!(ask("release")["held"], false);
+    until("it is typed", || ask("release")["waiting"] == 0);
+    let ended = ask("stop");
+    assert_eq!(ended["name"], "Ann", "{ended}");
+    let nobody = sandbox.run(["stop", "Ann"]);
+    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+}
+
+#[test]
+fn a_second_terminal_shows_an_agent_and_drives_it() {
+    let sandbox = Sandbox::new();
+    assert_success(&sandbox.run(["spawn", "Ann", "--", &fullscreen()]));
+    let mut other = Terminal::command_in(&sandbox, SIZE, &["attach", "Ann"]);
+    other.wait_for_row(">");
+    other.press("\u{1c}");
+    other.wait_for("Ann runs on");
+    assert_eq!(other.finish(), 0);
+    let mut other = Terminal::command_in(&sandbox, SIZE, &["attach", "Ann"]);
+    other.wait_for_row(">");
+    other.press("quit\r");
+    other.wait_for("Ann ended with code 0");
+    assert_eq!(other.finish(), 0);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     env,
     fs::{self, File},
     panic::{self, AssertUnwindSafe},
@@ -37,15 +37,8 @@ fn whatever_call_fails_nothing_accepted_is_lost() {
         return not_tried("strace is not installed (ci/setup does it)");
     }
     let asked = Asked::read();
-    let mut cells: VecDeque<_> = [Scene::Fresh, Scene::Used]
-        .into_iter()
-        .flat_map(|scene| {
-            let sandbox = Sandbox::empty();
-            let log = run(&sandbox, scene, None).log;
-            cell::cells(scene, &log, sandbox.directory())
-        })
-        .filter(|cell| asked.cell.as_deref().is_none_or(|part| cell.to_string().contains(part)))
-        .collect();
+    let mut cells: VecDeque<_> = [Scene::Fresh, Scene::Used].into_iter().flat_map(table).collect();
+    cells.retain(|cell| asked.cell.as_deref().is_none_or(|part| cell.to_string().contains(part)));
     shuffle(cells.make_contiguous(), asked.seed);
     let count = cells.len();
     assert!(count > 0, "no cell is called so");
@@ -65,6 +58,15 @@ fn whatever_call_fails_nothing_accepted_is_lost() {
         }
     });
     report(tried.into_inner(), count, asked.seed);
+}
+
+/// The cells of a scene, which are found by watching it.
+fn table(scene: Scene) -> BTreeSet<Cell> {
+    let sandbox = Sandbox::empty();
+    let log = run(&sandbox, scene, None).log;
+    let cells = cell::cells(scene, &log, sandbox.directory());
+    assert!(cells.iter().any(Cell::is_sync_of_log), "{scene:?}: relay.db-wal is never synced");
+    cells
 }
 
 /// Whoever reads a daemon's log may go, or have no room for it.

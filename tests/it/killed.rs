@@ -1,8 +1,10 @@
 //! Agents' processes are killed, and every process stands still: what was accepted arrives, and each
 //! message has one DELIVER.
+//!
+//! `AGENT_RELAY_CRASHES` says how often receivers and senders are killed, all together.
 
 use crate::{
-    crash::Scene,
+    crash::{self, Scene},
     sandbox::{self, Sandbox, until, wait},
 };
 use rand_chacha::ChaCha8Rng;
@@ -11,16 +13,15 @@ use serde_json::Value;
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
-/// How often the receiver is killed.
-const DEATHS: usize = 12;
-
-/// How often each process stands still.
-const STANDSTILLS: usize = 3;
+/// How often each process stands still: once for so many crashes, within these bounds.
+const CRASHES_PER_STANDSTILL: usize = 100;
+const STANDSTILLS_MIN: usize = 3;
+const STANDSTILLS_MAX: usize = 10;
 
 /// Small, so that it is over soon; and longer than two of them.
 const HEARTBEAT: &str = "heartbeat_ms = 200\n";
@@ -63,12 +64,20 @@ impl Drop for Listener<'_> {
     }
 }
 
+/// How far it has come.
+#[derive(Default)]
+struct Course {
+    /// Processes that were killed.
+    deaths: AtomicUsize,
+    is_over: AtomicBool,
+}
+
 /// `agent-relay send`s, one after the other, until it is over; each goes through this before its end.
 fn send(
     sandbox: &Sandbox,
     scene: &Scene,
     name: &str,
-    is_over: &AtomicBool,
+    course: &Course,
     mut suffer: impl FnMut(&mut Child),
 ) {
     for number in 1_u64.. {
@@ -76,34 +85,38 @@ fn send(
         let mut command = sandbox.command(["send", "--as", name, "Rob", &body]);
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         suffer(&mut process);
-        if wait(&mut process, "`agent-relay send`").success() {
+        let status = wait(&mut process, "`agent-relay send`");
+        if status.success() {
             scene.note(|seen| seen.accepted.insert(body));
+        } else if status.code().is_none() {
+            course.deaths.fetch_add(1, Ordering::Relaxed);
         }
-        if is_over.load(Ordering::Acquire) {
+        if course.is_over.load(Ordering::Acquire) {
             return;
         }
     }
 }
 
 /// Ends the senders, also where something went wrong.
-struct Over<'a>(&'a AtomicBool);
+struct Over<'a>(&'a Course);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.0.is_over.store(true, Ordering::Release);
     }
 }
 
 #[test]
 fn receivers_and_senders_that_are_killed_lose_nothing() {
-    let (sandbox, scene, is_over) = (Sandbox::new(), Scene::default(), AtomicBool::new(false));
+    let (sandbox, scene, course) = (Sandbox::new(), Scene::default(), Course::default());
+    let mut receivers = 0;
     sandbox.join("Rob").leave();
     thread::scope(|scope| {
         for (seed, name) in [(1, "Ann"), (2, "Bob")] {
-            let (sandbox, scene, is_over) = (&sandbox, &scene, &is_over);
+            let (sandbox, scene, course) = (&sandbox, &scene, &course);
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             scope.spawn(move || {
-                send(sandbox, scene, name, is_over, |process| {
+                send(sandbox, scene, name, course, |process| {
                     let life = random.next_u32() % (2 * LIFE_MAX_MS);
                     if life < LIFE_MAX_MS {
                         thread::sleep(Duration::from_millis(life.into()));
@@ -112,15 +125,20 @@ fn receivers_and_senders_that_are_killed_lose_nothing() {
                 });
             });
         }
-        let _over = Over(&is_over);
+        let _over = Over(&course);
         let mut random = ChaCha8Rng::seed_from_u64(3);
-        for _ in 0..DEATHS {
+        while course.deaths.load(Ordering::Relaxed) < crash::crashes() {
             let heard = scene.seen().heard.len();
             let _rob = Listener::start(scope, &sandbox, &scene);
             let more = 1 + random.next_u32() as usize % 4;
             scene.await_that("Rob hears some", |seen| seen.heard.len() >= heard + more);
+            receivers += 1;
+            course.deaths.fetch_add(1, Ordering::Relaxed);
         }
     });
+    let deaths = course.deaths.into_inner();
+    eprintln!("{receivers} receivers and {} senders were killed", deaths - receivers);
+    assert!(receivers > 0 && deaths > receivers, "both are to be killed");
     finish(&sandbox, &scene);
 }
 
@@ -133,22 +151,22 @@ fn finish(sandbox: &Sandbox, scene: &Scene) {
         });
     });
     let accepted = scene.seen().accepted.len();
-    assert!(accepted > DEATHS, "{accepted} were accepted");
+    assert!(accepted >= STANDSTILLS_MIN, "{accepted} were accepted");
     assert_eq!(sandbox.run(["dead-letters"]).stdout, b"no dead letters\n");
 }
 
 #[test]
 fn who_stands_still_for_longer_than_two_heartbeats_loses_nothing() {
     let mut sandbox = Sandbox::with_config(HEARTBEAT);
-    let (scene, is_over) = (Scene::default(), AtomicBool::new(false));
+    let (scene, course) = (Scene::default(), Course::default());
     sandbox.join("Rob").leave();
     let daemon = sandbox.join("Asking").ask("status", &Value::Null)["daemon"]["pid"].to_string();
     thread::scope(|scope| {
         let (place, scene) = (&sandbox, &scene);
-        let is_over = &is_over;
+        let course = &course;
         let mut random = ChaCha8Rng::seed_from_u64(4);
         scope.spawn(move || {
-            send(place, scene, "Ann", is_over, |process| {
+            send(place, scene, "Ann", course, |process| {
                 let life = random.next_u32() % (4 * LIFE_MAX_MS);
                 if life < LIFE_MAX_MS {
                     thread::sleep(Duration::from_millis(life.into()));
@@ -156,13 +174,15 @@ fn who_stands_still_for_longer_than_two_heartbeats_loses_nothing() {
                 }
             });
         });
-        let _over = Over(is_over);
-        let rob = Listener::start(scope, place, scene);
+        let _over = Over(course);
         let more = || {
             let heard = scene.seen().heard.len();
             scene.await_that("Rob hears some", |seen| seen.heard.len() >= heard + 3);
         };
-        for _ in 0..STANDSTILLS {
+        let standstills = crash::crashes() / CRASHES_PER_STANDSTILL;
+        for _ in 0..standstills.clamp(STANDSTILLS_MIN, STANDSTILLS_MAX) {
+            // One that lost many connections in a row comes back ever later.
+            let rob = Listener::start(scope, place, scene);
             more();
             // Nothing in it tells how long it has stood.
             stand_still(place, &daemon, || thread::sleep(STANDSTILL));
@@ -174,8 +194,8 @@ fn who_stands_still_for_longer_than_two_heartbeats_loses_nothing() {
                 });
                 asking.leave();
             });
+            more();
         }
-        more();
     });
     finish(&sandbox, &scene);
     assert!(sandbox.is_up());

@@ -7,6 +7,8 @@
 )]
 
 mod asking;
+mod backlog;
+mod brief;
 mod commands;
 mod corpus;
 mod crash;
@@ -21,7 +23,9 @@ mod killed;
 mod line;
 #[path = "../model/mod.rs"]
 mod model;
+mod person;
 mod policy;
+mod power;
 mod queries;
 mod raw;
 mod resume;

@@ -5,7 +5,11 @@ use crate::{
     sandbox::{Sandbox, not_tried, until},
 };
 use serde_json::Value;
-use std::{fs, io::Write, path::PathBuf};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
@@ -15,6 +19,11 @@ const NOT_DELIVERED: i32 = 3;
 #[track_caller]
 fn json(sandbox: &Sandbox, line: &[&str]) -> Value {
     serde_json::from_str(&out(&run(sandbox, line, DONE))).unwrap()
+}
+
+/// Puts a daemon's policy in its place, whatever the umask.
+fn policy_file(path: &Path, text: &str) {
+    platform::paths::write_private_file(path, text.as_bytes()).unwrap();
 }
 
 /// A file in the sandbox.
@@ -108,7 +117,7 @@ fn a_sound_file_is_in_force_once_reload_is_answered_and_a_broken_one_never() {
     let mut bob = sandbox.join("Bob");
     let write = |text: &str| {
         let path = sandbox.home().join("policy.toml");
-        fs::write(&path, text).unwrap();
+        policy_file(&path, text);
         path.to_str().unwrap().to_owned()
     };
     write("[[rule]]\nfrom = '@operator'\nto = 'Bob'\nallow = false\n");
@@ -135,7 +144,7 @@ fn a_sound_file_is_in_force_once_reload_is_answered_and_a_broken_one_never() {
 fn a_hang_up_has_the_file_read_again() {
     let sandbox = Sandbox::new();
     let bob = sandbox.join("Bob");
-    fs::write(sandbox.home().join("policy.toml"), "[[rule]]\nto = 'Bob'\nallow = false\n").unwrap();
+    policy_file(&sandbox.home().join("policy.toml"), "[[rule]]\nto = 'Bob'\nallow = false\n");
     let status = json(&sandbox, &["status", "--json"]);
     let pid = status["status"]["daemon"]["pid"].to_string();
     let told = sandbox.program("sh").args(["-c", &format!("kill -HUP {pid}")]).status();
@@ -154,10 +163,40 @@ fn a_daemon_does_not_start_with_a_broken_policy() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let path = sandbox.home().join("policy.toml");
-    fs::write(&path, "\n[limits]\nper_hour = 1\n").unwrap();
+    policy_file(&path, "\n[limits]\nper_hour = 1\n");
     let failed = err(&run(&sandbox, &["up"], FAILED));
     let why = format!("{}:3: unknown key \"per_hour\"", path.display());
     assert!(failed.contains(&why), "{failed}");
+}
+
+fn change_mode(sandbox: &Sandbox, path: &Path, mode: &str) {
+    let changed = sandbox.program("chmod").arg(mode).arg(path).status().unwrap();
+    assert!(changed.success(), "{mode}");
+}
+
+#[test]
+fn writable_by_others_stops_the_start() {
+    let mut sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let path = sandbox.home().join("policy.toml");
+    policy_file(&path, "[limits]\nper_pair_per_minute = 60\n");
+    for mode in ["666", "646", "664"] {
+        change_mode(&sandbox, &path, mode);
+        let failed = err(&run(&sandbox, &["up"], FAILED));
+        let path = path.display();
+        let why =
+            format!("{path} can be changed by other users (mode {mode}): run chmod go-w '{path}'");
+        assert!(failed.contains(&why), "{failed}");
+    }
+    change_mode(&sandbox, &path, "644");
+    sandbox.start();
+    fs::write(&path, "[[rule]]\nallow = false\n").unwrap();
+    change_mode(&sandbox, &path, "666");
+    let failed = err(&run(&sandbox, &["policy", "reload"], FAILED));
+    assert!(failed.contains("can be changed by other users"), "{failed}");
+    let mut bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "Bob", "hello"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "hello", "the old one is in force");
 }
 
 #[test]
@@ -165,7 +204,7 @@ fn who_speaks_too_often_is_named_in_the_status() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let limits = "[limits]\nper_pair_per_minute = 1\n";
-    fs::write(sandbox.home().join("policy.toml"), limits).unwrap();
+    policy_file(&sandbox.home().join("policy.toml"), limits);
     let mut sandbox = sandbox;
     sandbox.start();
     let _bob = sandbox.join("Bob");

@@ -104,7 +104,11 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     assert!(status.contains("acknowledged, "), "{status}");
     for command in ["status", "read", "redeliver"] {
         let unknown = err(&run(&sandbox, &[command, "nobody's"], FAILED));
-        assert!(unknown.contains("(NOT_FOUND)"), "{unknown}");
+        assert_eq!(
+            unknown,
+            "agent-relay: \"nobody's\" is not a message's id, or that message is no longer kept: \
+             inbox, history and dead-letters show ids\n"
+        );
     }
     let nobodys = err(&run(&sandbox, &["inbox"], USAGE));
     assert!(nobodys.contains("--as NAME"), "{nobodys}");

@@ -9,6 +9,11 @@ use std::{
     thread,
 };
 
+/// HELLO's `session`: `null` is not the same as leaving the token out.
+pub(crate) fn session(token: Option<&Value>) -> Value {
+    token.map_or_else(|| json!({}), |token| json!({"resume_token": token}))
+}
+
 /// A connection without any manners of its own; only PINGs it answers, unless told not to.
 pub(crate) struct Raw {
     stream: Stream,

@@ -3,11 +3,15 @@
 use crate::{
     commands::{Detached, err, out, run},
     raw::Raw,
-    sandbox::{Sandbox, output, until},
+    sandbox::{Sandbox, not_tried, output, until},
     terminal::Terminal,
 };
 use serde_json::{Value, json};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
@@ -21,7 +25,8 @@ fn keyed(sandbox: &Sandbox, name: &str) -> String {
     let said = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
     let made: Value = serde_json::from_str(&said).unwrap();
     let text = format!("[[agent]]\nname = '{name}'\nkey = {}\n", made["hash"]);
-    fs::write(sandbox.home().join("policy.toml"), text).unwrap();
+    let path = sandbox.home().join("policy.toml");
+    platform::paths::write_private_file(&path, text.as_bytes()).unwrap();
     run(sandbox, &["policy", "reload"], DONE);
     made["key"].as_str().unwrap().to_owned()
 }
@@ -94,6 +99,61 @@ fn a_keyed_name_is_for_who_has_its_key() {
     assert!(err(&run(&sandbox, &line, FAILED)).contains("another key for Ann"));
     let line = ["run", "-n", "Ann", "--key-file", "nowhere", "--", "sh"];
     assert!(err(&run(&sandbox, &line, FAILED)).contains("read nowhere"));
+}
+
+/// A directory that another user can work in, with the program in it.
+fn open_to_others(sandbox: &Sandbox) -> PathBuf {
+    let directory = sandbox.directory().join("others");
+    let relay = directory.join("agent-relay");
+    fs::create_dir(&directory).unwrap();
+    fs::copy(RELAY, &relay).unwrap();
+    let mut chmod = sandbox.program("chmod");
+    chmod.arg("a+rwx").args([sandbox.directory(), &directory, &relay]);
+    assert!(output(chmod).status.success());
+    directory
+}
+
+/// Nobody refuses root anything: it becomes somebody else. Gives back what begins a command so, if it can.
+fn as_no_root(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
+    let mut id = sandbox.program("id");
+    id.arg("-u");
+    if output(id).stdout != b"0\n" {
+        return Some(Vec::new());
+    }
+    let found = sandbox.program("setpriv").arg("--version").output().is_ok();
+    found.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+}
+
+/// What the command line is told inside Ann, where her program's sandbox refuses it something.
+#[test]
+fn where_a_sandbox_refuses_commands_the_way_that_works_is_named() {
+    const INSIDE: &str = r#"umask 077; cd "$1" && mkdir -p home closed && printf '%064d' 0 >key
+        export AGENT_RELAY_AGENT=Ann AGENT_RELAY_KEY_FILE="$1/key" AGENT_RELAY_HOME="$1/home"
+        export AGENT_RELAY_ENDPOINT="$1/closed/relay.sock""#;
+    const WAY: &str = "; printing `->relay:NAME <<<`, the text and `>>>` still works\n";
+    let sandbox = Sandbox::empty();
+    let directory = open_to_others(&sandbox);
+    let Some(prefix) = as_no_root(&sandbox) else {
+        return not_tried("root becomes nobody else without setpriv");
+    };
+    for (script, why) in [
+        ("chmod 0 closed; ./agent-relay send Bob hello", "relay.sock: Permission denied"),
+        ("chmod 0 closed; ./agent-relay ask Bob hello", "relay.sock: Permission denied"),
+        ("chmod 0 closed; ./agent-relay inbox", "relay.sock: Permission denied"),
+        ("chmod 0 closed; ./agent-relay status", "relay.sock: Permission denied"),
+        ("chmod 0 home; ./agent-relay send Bob hello", "config.toml: Permission denied"),
+        ("chmod 0 key; ./agent-relay send Bob hello", "key: Permission denied"),
+        ("rm -f key; ./agent-relay send Bob hello", "key: No such file"),
+        ("unset AGENT_RELAY_KEY_FILE; ./agent-relay send Bob hello", "is not set"),
+    ] {
+        let script = format!("{INSIDE}; {script}; chmod 700 home closed; rm -f key");
+        let line = [&prefix[..], &["sh", "-c", &script, "sh"]].concat();
+        let mut command = sandbox.program(line[0]);
+        command.args(&line[1..]).arg(&directory);
+        let said = err(&output(command));
+        assert!(said.starts_with("agent-relay: ") && said.lines().count() == 1, "{script}: {said}");
+        assert!(said.contains(why) && said.ends_with(WAY), "{script}: {said}");
+    }
 }
 
 #[test]

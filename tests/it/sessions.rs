@@ -1,6 +1,9 @@
 //! Sessions through a real socket, and over the end of a daemon.
 
-use crate::{raw::Raw, sandbox::Sandbox};
+use crate::{
+    raw::{Raw, session},
+    sandbox::Sandbox,
+};
 use serde_json::{Value, json};
 
 /// Says HELLO as an agent that comes back, with this token if there is one. Gives back WELCOME's payload.
@@ -8,7 +11,7 @@ use serde_json::{Value, json};
 fn join(sandbox: &Sandbox, token: Option<&Value>) -> (Raw, Value) {
     let mut bob = sandbox.connect();
     bob.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": {
-        "agent": "Bob", "capabilities": {"resume": true}, "session": {"resume_token": token}}}));
+        "agent": "Bob", "capabilities": {"resume": true}, "session": session(token)}}));
     let welcome = bob.expect("WELCOME")["payload"].take();
     (bob, welcome)
 }
@@ -37,6 +40,22 @@ fn what_was_missed_comes_again_after_resume() {
     assert_eq!(sync, json!({"session_id": first["session_id"], "streams": [place]}));
     assert_eq!(heard(&bob.expect("DELIVER")), (&json!("two"), &json!(2)));
     assert_eq!(heard(&bob.expect("DELIVER")), (&json!("three"), &json!(3)));
+}
+
+#[test]
+fn a_deliver_says_whether_its_sender_took_a_name_or_came_back_to_it() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    let (mut bob, first) = join(&sandbox, None);
+    let mut sender = |bob: &mut Raw| {
+        bob.send("Ann", "hello", json!({}));
+        ann.expect("DELIVER")["delivery"]["sender"].take()
+    };
+    let session = &first["session_id"];
+    assert_eq!(sender(&mut bob), json!({"session": session, "auth": "claim"}));
+    bob.hang_up();
+    let (mut bob, _) = join(&sandbox, Some(&first["resume_token"]));
+    assert_eq!(sender(&mut bob), json!({"session": session, "auth": "token"}));
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) struct Terminal {
     pub(crate) pty: Pty,
     keys: Writer,
     picture: Arc<(Mutex<Picture>, Condvar)>,
+    lets_go: bool,
 }
 
 struct Picture {
@@ -50,6 +51,14 @@ impl Terminal {
 
     pub(crate) fn run_in(sandbox: &Sandbox, command: &[&str], size: Size) -> Self {
         Self::start(command, &environment(sandbox), sandbox.directory(), size)
+    }
+
+    /// `agent-relay ARGUMENTS` in a terminal of this size.
+    pub(crate) fn command_in(sandbox: &Sandbox, size: Size, arguments: &[&str]) -> Self {
+        let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let mut line = vec![program.to_str().unwrap()];
+        line.extend_from_slice(arguments);
+        Self::start(&line, &environment(sandbox), sandbox.directory(), size)
     }
 
     /// Any command, in this process's environment but for `env`.
@@ -85,18 +94,22 @@ impl Terminal {
             }
         });
         let keys = pty.writer().unwrap();
-        Self { pty, keys, picture }
+        Self { pty, keys, picture, lets_go: false }
+    }
+
+    /// Makes the terminal larger or smaller.
+    pub(crate) fn resize(&self, size: Size) {
+        lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
+        self.pty.resize(size).unwrap();
+    }
+
+    /// Closes the terminal's window: the system tells what runs in it, and nobody ends it by force.
+    pub(crate) fn close_window(mut self) {
+        self.lets_go = true;
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// A person resizes the window.
-    pub(crate) fn resize(&self, size: Size) {
-        let mut picture = lock(&self.picture.0);
-        picture.screen.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
-        self.pty.resize(size).unwrap();
     }
 
     /// Waits until the screen shows this text.
@@ -132,6 +145,20 @@ impl Terminal {
         assert!(good(&picture.screen), "{what} is not shown{ended}:\n{shown}");
     }
 
+    /// Waits until it has been told this, whether or not the screen still shows it.
+    #[track_caller]
+    pub(crate) fn wait_for_bytes(&self, text: &str) {
+        let picture = lock(&self.picture.0);
+        let told = |picture: &Picture| String::from_utf8_lossy(&picture.bytes).contains(text);
+        let waiting = |picture: &mut Picture| !told(picture) && !picture.ended;
+        let (picture, _) = self
+            .picture
+            .1
+            .wait_timeout_while(picture, WATCHDOG, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(told(&picture), "{text:?} does not come:\n{}", picture.screen.text());
+    }
+
     /// What the screen shows now.
     pub(crate) fn text(&self) -> String {
         lock(&self.picture.0).screen.text()
@@ -153,7 +180,9 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.pty.kill().ok();
+        if !self.lets_go {
+            self.pty.kill().ok();
+        }
         self.pty.close();
     }
 }

@@ -10,11 +10,11 @@ use std::{
 pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> io::Result<()> {
     let message = message(request);
     let Some(turn) = conversation(request) else {
-        shared.beside("messages", request);
+        let said = shared.beside("messages", request);
         let format = &request["output_config"]["format"]["schema"];
         let text = match format.is_object() {
             true => shape::fitting(format).to_string(),
-            false => "Scripted".to_owned(),
+            false => said,
         };
         return aside(request, message, &text, to);
     };

@@ -16,13 +16,12 @@ pub(super) fn answer(
     }
     let streaming = method == "streamGenerateContent";
     let Some(turn) = conversation(request).filter(|_| streaming) else {
-        shared.beside(method, request);
+        let said = shared.beside(method, request);
         let schema = ["responseJsonSchema", "responseSchema"]
             .map(|name| &request["generationConfig"][name])
             .into_iter()
             .find(|schema| schema.is_object());
-        let text = schema
-            .map_or_else(|| "Scripted".to_owned(), |schema| shape::fitting(schema).to_string());
+        let text = schema.map_or(said, |schema| shape::fitting(schema).to_string());
         let whole = chunk(&[json!({"text": text})], true);
         if !streaming {
             return http::answer(to, "200 OK", &whole);

@@ -109,9 +109,8 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(Self(to))
     }
 
-    /// An event of the type that its data names, if it names one.
-    ///
-    /// Line separators are escaped, as Google's servers do: Gemini CLI takes them for an end of the line.
+    /// An event of the type that its data names, if it names one. Separators of lines and paragraphs are escaped,
+    /// as real models do: some readers end a line at them.
     pub(super) fn send(&mut self, value: &Value) -> io::Result<()> {
         let name = value["type"].as_str().map(|name| format!("event: {name}\n"));
         let data = value.to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");

@@ -228,6 +228,8 @@ struct State {
     script: Script,
     conversation: Vec<Asked>,
     beside: Vec<(String, Value)>,
+    /// What is answered to it, where it asks for no shape.
+    beside_says: String,
     answered: Vec<Instant>,
     connections: Vec<(TcpStream, JoinHandle<()>)>,
     /// A script has panicked.
@@ -244,6 +246,7 @@ impl Model {
             script: Box::new(script),
             conversation: Vec::new(),
             beside: Vec::new(),
+            beside_says: "Scripted".to_owned(),
             answered: Vec::new(),
             connections: Vec::new(),
             failed: false,
@@ -280,6 +283,11 @@ impl Model {
     #[track_caller]
     pub(crate) fn answered(&self, count: usize) -> Vec<Instant> {
         self.wait_for(count, "has answered", |state| &state.answered)
+    }
+
+    /// From now on this is the answer to what is asked beside the conversation, by agents of the agent's own, too.
+    pub(crate) fn says_beside(&self, text: &str) {
+        text.clone_into(&mut lock(&self.shared.state).beside_says);
     }
 
     /// What was asked beside the conversation: paths and bodies.
@@ -405,8 +413,11 @@ impl Shared {
         self.news.notify_all();
     }
 
-    fn beside(&self, path: &str, request: &Value) {
-        lock(&self.state).beside.push((path.to_owned(), request.clone()));
+    /// Writes down what was asked beside the conversation, and says what is answered.
+    fn beside(&self, path: &str, request: &Value) -> String {
+        let mut state = lock(&self.state);
+        state.beside.push((path.to_owned(), request.clone()));
+        state.beside_says.clone()
     }
 }
 

@@ -21,11 +21,11 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             Ok(())
         })?;
     } else {
-        shared.beside("responses", request);
+        let said = shared.beside("responses", request);
         let format = &request["text"]["format"]["schema"];
         let text = match format.is_object() {
             true => shape::fitting(format).to_string(),
-            false => "Scripted".to_owned(),
+            false => said,
         };
         output.push(item(
             &mut events,

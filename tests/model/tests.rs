@@ -140,8 +140,10 @@ fn what_is_asked_beside_the_conversation_stays_beside_it() {
     assert!(post(&model, "/v1/messages/count_tokens", &ask).contains("input_tokens"));
     let title = json!({"stream": true, "input": []});
     assert!(post(&model, "/v1/responses", &title).contains("Scripted"));
+    model.says_beside("Something else");
+    assert!(post(&model, "/v1/responses", &title).contains("Something else"));
     assert!(model.asked(0).is_empty());
-    assert_eq!(model.beside().len(), 5);
+    assert_eq!(model.beside().len(), 6);
 }
 
 #[test]

@@ -41,6 +41,10 @@ pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
     directory.join(format!("{name}.sock")).into_os_string()
 }
 
+pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
+    Ok(inside(directory, name))
+}
+
 pub(crate) fn per_user(user: &User) -> String {
     format!("/tmp/agent-relay-{user}.sock")
 }

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, io, path::Path};
 
 use super::Endpoint;
-use crate::{peer::User, refusal, transport::Stream};
+use crate::{paths, peer::User, refusal, transport::Stream};
 
 /// What an endpoint looks like here, for error sentences.
 pub(crate) const FORM: &str = r"the name of a pipe on this machine, as \\.\pipe\NAME";
@@ -42,6 +42,13 @@ pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
         .map(|character| if matches!(character, '\\' | '/' | ':') { '-' } else { character })
         .collect();
     format!("{SHARED}-{place}-{name}").into()
+}
+
+pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
+    if paths::home().is_ok_and(|home| directory.starts_with(home)) {
+        return Ok(format!("{}-{name}", per_user(&User::me()?)).into());
+    }
+    Ok(inside(directory, name))
 }
 
 pub(crate) fn per_user(user: &User) -> String {

@@ -37,6 +37,10 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
+pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
+    fs::rename(new, old)
+}
+
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let file = options().create_new(true).open(path)?;
     // As for a directory.
@@ -52,6 +56,15 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 }
 
 pub(crate) fn check_private(path: &Path) -> io::Result<()> {
+    check(path, 0o077, "is open to other users", "go=")
+}
+
+pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
+    check(path, 0o022, "can be changed by other users", "go-w")
+}
+
+/// Whether the owner is trusted and the mode has none of `forbidden`; what it is then, and what `chmod` takes.
+fn check(path: &Path, forbidden: u32, what: &str, remedy: &str) -> io::Result<()> {
     let metadata = path.metadata().map_err(naming(path.display()))?;
     let owner = User::of_uid(metadata.uid());
     if !owner.is_trusted_server() {
@@ -60,11 +73,11 @@ pub(crate) fn check_private(path: &Path) -> io::Result<()> {
             format!("{} belongs to the user with id {owner}: choose another", path.display()),
         ));
     }
-    if metadata.mode() & 0o077 != 0 {
+    if metadata.mode() & forbidden != 0 {
         return Err(refusal(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{0} is open to other users (mode {1:o}): run chmod go= '{0}'",
+                "{0} {what} (mode {1:o}): run chmod {remedy} '{0}'",
                 path.display(),
                 metadata.mode() & 0o7777
             ),

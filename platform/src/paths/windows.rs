@@ -24,6 +24,10 @@ use crate::{
     security::{self, Descriptor, checked, wide},
 };
 
+/// A file that somebody reads is tried to be replaced so often, with so much time between.
+const REPLACE_ATTEMPTS: u32 = 50;
+const REPLACE_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// Stand-ins in an access list for whoever the owner is.
 const OWNERS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
 
@@ -43,6 +47,19 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     let (name, descriptor) = (wide(path), Descriptor::private()?);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
     checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
+}
+
+/// Who reads the old file at this moment, a scanner of viruses say, keeps it from being replaced.
+pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
+    for _ in 1..REPLACE_ATTEMPTS {
+        match std::fs::rename(new, old) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                std::thread::sleep(REPLACE_PAUSE);
+            }
+            result => return result,
+        }
+    }
+    std::fs::rename(new, old)
 }
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
@@ -70,6 +87,11 @@ pub(crate) fn check_private(path: &Path) -> io::Result<()> {
             path.display()
         )),
     }
+}
+
+/// The same: an access list's entries are not looked into.
+pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
+    check_private(path)
 }
 
 fn open(path: &Path, how: FILE_CREATION_DISPOSITION) -> io::Result<File> {

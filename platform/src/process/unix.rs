@@ -40,14 +40,24 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 
-/// The processes that a process has started: the first thread's, and those of the others.
+/// The processes that a process has started, the first thread's and those of the others: but for those that
+/// have left its session, as daemons do.
 #[cfg(target_os = "linux")]
 pub(super) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists =
         threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("children")));
     let lists: Vec<String> = lists.flatten().collect();
-    lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse).collect()
+    let all = lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse);
+    let session = session_of(pid);
+    all.filter(|&child| session_of(child) == session).collect()
+}
+
+/// The session of a process: the fourth word after its name, which may have any character.
+#[cfg(target_os = "linux")]
+fn session_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -64,4 +74,37 @@ pub(super) fn open_files(pid: u32) -> Option<Vec<std::path::PathBuf>> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn open_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
     None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use crate::process::family;
+    use std::{
+        process::{Command, Stdio},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    #[test]
+    fn who_has_left_the_session_is_no_family() {
+        // They end with what they read.
+        let script = "exec 3<&0; cat <&3 & setsid cat <&3 & wait";
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let all = |pid: u32| {
+            let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            list.unwrap_or_default().split_whitespace().count()
+        };
+        let end = Instant::now() + Duration::from_secs(30);
+        while (all(shell.id()), family(shell.id()).len()) != (2, 2) {
+            assert!(Instant::now() < end, "{:?}", family(shell.id()));
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+    }
 }

@@ -139,6 +139,19 @@ pub(crate) fn what_others_can_read_is_refused() {
     );
 }
 
+pub(crate) fn what_others_can_change_is_refused() {
+    let folder = Folder::new();
+    let file = folder.path("file");
+    paths::write_private_file(&file, b"x").unwrap();
+    paths::check_unchangeable(&file).unwrap();
+    system::let_everybody_write(&file);
+    let error = paths::check_unchangeable(&file).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains(&file.display().to_string()), "{error}");
+    let none = paths::check_unchangeable(&folder.path("none")).unwrap_err();
+    assert_eq!(none.kind(), io::ErrorKind::NotFound);
+}
+
 pub(crate) fn a_detached_process_holds_nothing_open() {
     let folder = Folder::new();
     let (listener, started) = start_detached(&folder);

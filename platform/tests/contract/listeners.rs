@@ -166,6 +166,11 @@ pub(crate) fn endpoints_are_checked() {
         assert_eq!(parse(default.as_text()).unwrap(), default);
         assert_eq!(default.to_string(), default.as_text());
     }
+    let folder = Folder::new();
+    let of_agent = |name: &str| Endpoint::of_agent(&folder.path("run"), name).unwrap();
+    assert_eq!(parse(of_agent("Ann").as_text()).unwrap(), of_agent("Ann"));
+    assert_ne!(of_agent("Ann"), of_agent("Bob"));
+    assert!(of_agent("Ann").as_text().contains("Ann"));
     let (longest, limit) = system::longest_endpoint();
     assert_eq!(parse(&longest).unwrap().as_text(), longest);
     let error = parse(&format!("{longest}x")).unwrap_err();

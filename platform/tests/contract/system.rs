@@ -43,6 +43,11 @@ pub(crate) fn let_everybody_read(path: &Path) {
     imp::let_everybody_read(path);
 }
 
+/// Gives everybody the right to change a file.
+pub(crate) fn let_everybody_write(path: &Path) {
+    imp::let_everybody_write(path);
+}
+
 /// Whether the owner himself may read and write, whatever he does to others.
 pub(crate) fn is_the_owners(path: &Path) -> bool {
     imp::is_the_owners(path)
@@ -161,6 +166,11 @@ mod imp {
     pub(crate) fn let_everybody_read(path: &Path) {
         let mode = fs::metadata(path).unwrap().permissions().mode();
         fs::set_permissions(path, Permissions::from_mode(mode | 0o004)).unwrap();
+    }
+
+    pub(crate) fn let_everybody_write(path: &Path) {
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        fs::set_permissions(path, Permissions::from_mode(mode | 0o002)).unwrap();
     }
 
     pub(crate) fn is_the_owners(path: &Path) -> bool {
@@ -302,6 +312,10 @@ mod imp {
 
     /// Anything to anybody.
     pub(crate) fn let_everybody_read(path: &Path) {
+        let_everybody_in(path);
+    }
+
+    pub(crate) fn let_everybody_write(path: &Path) {
         let_everybody_in(path);
     }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::Message;
 use super::line::Start;
 use super::target::{Target, shown};
-use crate::protocol::topic;
+use crate::protocol::{topic, typed};
 
 pub(super) const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
@@ -45,12 +45,12 @@ struct Fields<'a> {
 pub(super) fn read(texts: &[String]) -> Result<Message, String> {
     let mut reason = None;
     for text in texts {
-        match serde_json::from_str::<Fields<'_>>(text.trim()) {
+        match typed::read::<Fields<'_>>(text.trim()) {
             Ok(fields) => return fields.message(),
-            Err(error) => _ = reason.get_or_insert(error),
+            Err(why) => _ = reason.get_or_insert(why),
         }
     }
-    Err(reason.map_or_else(|| "it is empty".to_owned(), |error| error.to_string()))
+    Err(reason.unwrap_or_else(|| "it is empty".to_owned()))
 }
 
 impl Fields<'_> {

@@ -30,8 +30,13 @@ pub(super) struct Line {
 impl Line {
     /// A line that stands on no terminal.
     pub(super) fn plain(text: &str, number: u64) -> Self {
-        let text = text.trim_end_matches(['\r', '\n']).to_owned();
-        Self { width: text.width(), text, joined: false, first: number, last: number }
+        Self {
+            width: text.width(),
+            text: text.to_owned(),
+            joined: false,
+            first: number,
+            last: number,
+        }
     }
 }
 

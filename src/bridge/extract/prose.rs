@@ -43,6 +43,14 @@ fn a_fence_that_a_body_leaves_open_does_not_take_the_rest() {
 }
 
 #[test]
+fn a_body_keeps_its_ends_of_lines() {
+    check(
+        "Sure.\r\n->relay:Bob <<<\r\none\r\n```\r\n->relay:Cid <<<no>>>\r\n```\r\ntwo>>>\r\nDone.\r\n",
+        &["Bob: one\r\n```\r\n->relay:Cid <<<no>>>\r\n```\r\ntwo"],
+    );
+}
+
+#[test]
 fn examples_are_no_messages() {
     check(
         "So:\n```\n->relay:Bob <<<no>>>\n```\nand `->relay:Bob <<<no>>>`,\n> ->relay:Bob <<<no>>>",

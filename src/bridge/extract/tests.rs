@@ -1145,14 +1145,14 @@ fn a_broken_block_is_told_with_the_reason() {
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"message\", body}\n[[/RELAY]]\n",
         expect![[r#"
-        ! Not sent: the [[RELAY]] block can't be read (key must be a string at line 1 column 34); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
-    "#]],
+            ! Not sent: the [[RELAY]] block can't be read (it is not JSON: key must be a string at line 1 column 34); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+        "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"body\": \"x\"}\n[[/RELAY]]\n",
         expect![[r#"
-        ! Not sent: the [[RELAY]] block can't be read (missing field `type` at line 1 column 26); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
-    "#]],
+            ! Not sent: the [[RELAY]] block can't be read (there is no `type`); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+        "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"B b\", \"type\": \"message\", \"body\": \"x\"}\n[[/RELAY]]\n",
@@ -1163,8 +1163,8 @@ fn a_broken_block_is_told_with_the_reason() {
     check(
         "[[RELAY]]\n[[/RELAY]]\n",
         expect![[r#"
-        ! Not sent: the [[RELAY]] block can't be read (EOF while parsing a value at line 1 column 0); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
-    "#]],
+            ! Not sent: the [[RELAY]] block can't be read (it is empty); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+        "#]],
     );
 }
 

@@ -14,7 +14,8 @@ const GENERIC: &str = "generic";
 /// Times in a file are at most this, in milliseconds.
 const MS_MAX: u64 = 60_000;
 
-/// Recipes, the first that is for a command counts.
+/// Recipes: the first that is for a command counts. Entries of one name are one recipe: each thing is as the
+/// first of them says it that is for this system and version.
 #[derive(Clone, Debug)]
 pub struct Book {
     entries: Vec<Entry>,
@@ -117,19 +118,9 @@ impl Book {
     /// # Errors
     /// What is wrong with the text.
     pub fn with(text: &str) -> Result<Self, BookError> {
-        let mut book = Self::default();
-        let (mut changes, mut news) = (Vec::new(), Vec::new());
-        for entry in read(text)? {
-            let is_known = book.entries.iter().any(|known| known.name == entry.name);
-            if is_known { changes.push(entry) } else { news.push(entry) }
-        }
-        for change in changes {
-            for known in book.entries.iter_mut().filter(|known| known.name == change.name) {
-                *known = change.clone().over(known);
-            }
-        }
-        book.entries.splice(0..0, news);
-        Ok(book)
+        let mut entries = read(text)?;
+        entries.extend(Self::default().entries);
+        Ok(Self { entries })
     }
 
     /// The recipe for a command, by its name and arguments, on this system, in this version if that is
@@ -138,25 +129,28 @@ impl Book {
     pub fn choose(&self, command: &[String], system: &str, version: Option<&Version>) -> Recipe {
         let name = command.first().map(|name| base_name(name)).unwrap_or_default();
         let arguments = command.get(1..).unwrap_or_default();
-        let fits = |entry: &&Entry| {
-            entry.is_for(&name, system, version)
+        let here: Vec<_> =
+            self.entries.iter().filter(|entry| entry.is_for(system, version)).collect();
+        let whole = |name: &str| {
+            let same = here.iter().filter(|entry| entry.name == name).copied().cloned();
+            same.reduce(|first, next| first.over(&next)).unwrap_or_default()
+        };
+        let fits = |entry: &Entry| {
+            entry.commands.iter().flatten().any(|command| *command == name)
                 && entry.reads.is_none_or(|reads| prompts::does_prompt(reads, arguments))
         };
-        let generic = self.entries.iter().find(|entry| entry.name == GENERIC);
-        let generic = generic.cloned().unwrap_or_default();
-        let entry = self.entries.iter().find(fits);
-        entry.map_or_else(|| generic.clone(), |entry| entry.clone().over(&generic)).recipe()
+        let generic = whole(GENERIC);
+        let found = here.iter().map(|entry| whole(&entry.name)).find(fits);
+        found.map_or_else(|| generic.clone(), |entry| entry.over(&generic)).recipe()
     }
 }
 
 impl Entry {
-    fn is_for(&self, command: &str, system: &str, version: Option<&Version>) -> bool {
-        let commands = self.commands.iter().flatten();
+    fn is_for(&self, system: &str, version: Option<&Version>) -> bool {
         let systems = self.systems.as_ref();
         let above = |from: &Version| version.is_none_or(|version| version >= from);
         let below = |below: &Version| version.is_some_and(|version| version < below);
-        commands.into_iter().any(|name| name == command)
-            && systems.is_none_or(|all| all.iter().any(|one| one.as_str() == system))
+        systems.is_none_or(|all| all.iter().any(|one| one.as_str() == system))
             && self.from.as_ref().is_none_or(above)
             && self.below.as_ref().is_none_or(below)
     }
@@ -305,6 +299,33 @@ mod tests {
             ("windows", Some("2.10.0-beta"), "windows"),
         ] {
             assert_eq!(choose(&book, system, version).name, name, "{system} {version:?}");
+        }
+    }
+
+    #[test]
+    fn entries_of_one_name_are_one_recipe() {
+        let book = Book::with(
+            "[[recipe]]\nname = 'claude'\nsystems = ['windows']\nquiet_ms = 1\n\
+             [[recipe]]\nname = 'generic'\nbelow = '2.0'\nstart_ms = 2",
+        );
+        let book = book.unwrap();
+        let claude = |system, version: &str| {
+            let recipe =
+                book.choose(&["claude".to_owned()], system, Version::parse(version).as_ref());
+            (recipe.quiet_ms, recipe.start_ms, recipe.transcript)
+        };
+        let transcript = Some(Format::Claude);
+        assert_eq!(claude("linux", "2.1"), (100, 2000, transcript));
+        assert_eq!(claude("windows", "2.1"), (1, 2000, transcript));
+        assert_eq!(claude("windows", "1.9"), (1, 2, transcript));
+    }
+
+    #[test]
+    fn programs_on_windows_have_more_time_to_see_that_a_paste_is_over() {
+        for command in ["claude", "codex", "gemini", "aider", "opencode", "agy", "any"] {
+            let guard =
+                |system| Book::default().choose(&[command.to_owned()], system, None).guard_ms;
+            assert!(guard("windows") >= 300 && guard("linux") < 200, "{command}");
         }
     }
 

@@ -718,8 +718,9 @@ fn a_payload_that_cannot_be_read_is_given_back() {
     );
     expect![[r#"
         a body that is a number
-          > NACK #2 {"ack_id":"d1","code":"INVALID","message":"DELIVER: invalid type: integer `7`, expected a string"}
-    "#]].assert_eq(&script.text);
+          > NACK #2 {"ack_id":"d1","code":"INVALID","message":"DELIVER: `body` is not a string"}
+    "#]]
+    .assert_eq(&script.text);
 }
 
 #[test]

@@ -10,10 +10,12 @@ use crate::{
             ReportRequest, Stop,
         },
         text::Quoted,
+        typed,
     },
     router::send::Refusal,
 };
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 /// The longest `data` of a request: one that waits for its turn is kept.
 const DATA_BYTES_MAX: usize = 2_048;
@@ -94,11 +96,15 @@ fn reason(stop: &Stop) -> Result<&'static str, Refusal> {
 }
 
 fn data<T: DeserializeOwned>(spoken: &Spoken<'_>) -> Result<T, Refusal> {
-    let json = spoken.data.map_or("{}", |data| data.get());
+    let json = spoken.data.map_or("{}", RawValue::get);
     let refused =
         |why: String| (NackCode::Invalid, format!("the data of {:?}: {why}", spoken.body));
     if json.len() > DATA_BYTES_MAX {
         return Err(refused(format!("it may be {DATA_BYTES_MAX} bytes long")));
     }
-    serde_json::from_str(json).map_err(|why| refused(why.to_string()))
+    // A type would take a list of its members as well.
+    if !json.starts_with('{') {
+        return Err(refused("it is not an object".to_owned()));
+    }
+    typed::read(json).map_err(refused)
 }

@@ -8,7 +8,7 @@ use crate::{
         deliver::{Shared, shared_object},
         name::Name,
         record::{DeliveryRecord, Ending, Found, MessageRecord, Row},
-        relay::{MessageRequest, MessageRow, Messages, Page, Piece, Way},
+        relay::{MessageRequest, MessageRow, Messages, Piece, Way},
     },
     router::{
         MessageKey, Router,
@@ -32,10 +32,10 @@ impl Router {
         if let Some(offset) = asked.offset {
             return self.piece(&first.message.shared, offset).map(|piece| raw(&piece));
         }
-        if let Some(before) = cursor(&asked.page)? {
+        if let Some(before) = cursor(asked.cursor.as_deref())? {
             found.rows.retain(|row| row.delivery.number < before);
         }
-        let wanted = rows_wanted(&asked.page);
+        let wanted = rows_wanted(asked.limit);
         let more = found.more || found.rows.len() > wanted;
         Ok(raw(&self.page(found.rows.iter().take(wanted), more)))
     }
@@ -58,7 +58,8 @@ impl Router {
     pub(super) fn inbox(
         &self,
         of: Option<&Name>,
-        page: &Page,
+        after: Option<&str>,
+        limit: Option<usize>,
     ) -> Result<Messages<Box<RawValue>>, Refusal> {
         let Some(of) = of else {
             let message = "who has no name has no inbox: say whose in `of`".to_owned();
@@ -67,7 +68,7 @@ impl Router {
         let Some(agent) = self.roster.find(of.as_str()) else {
             return Err((NackCode::UnknownAgent, format!("no agent {of} was ever here")));
         };
-        let after = cursor(page)?.unwrap_or(0);
+        let after = cursor(after)?.unwrap_or(0);
         let streams = self.roster[agent].hears.iter().filter_map(|key| self.streams.get(*key));
         let keys = streams.flat_map(|stream| {
             stream.waiting.iter().map(|(_, key)| *key).chain(stream.on_way.values().copied())
@@ -77,7 +78,7 @@ impl Router {
             .filter(|(order, key)| *order > after && self.messages[*key].kept().is_some())
             .collect();
         open.sort_unstable_by_key(|(order, _)| *order);
-        let wanted = rows_wanted(page);
+        let wanted = rows_wanted(limit);
         let rows: Vec<_> =
             open.iter().take(wanted).filter_map(|(_, key)| self.row_of(*key)).collect();
         Ok(self.page(rows.iter(), open.len() > wanted))

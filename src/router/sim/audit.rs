@@ -50,8 +50,8 @@ impl Router {
                 ensure(!is_here || agent.is_guest(), || format!("{} has no session", agent.name))?;
                 continue;
             };
-            for hash in [Some(session.token), session.spent].into_iter().flatten() {
-                ensure(self.tokens.get(&hash) == Some(&key), || "a token leads elsewhere".into())?;
+            for hash in session.tokens() {
+                ensure(self.tokens.get(hash) == Some(&key), || "a token leads elsewhere".into())?;
                 tokens += 1;
             }
             let ends = session.expires.is_some();

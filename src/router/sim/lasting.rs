@@ -371,6 +371,9 @@ impl World {
             let id = self.connect(Some(who))?;
             self.people[who].wire = Some(id);
             self.note(|| format!("{} is {id:?}", NAMES[who]));
+            if self.canary == Some(Canary::ForgetfulLibrary) {
+                self.people[who].session.forget_heard();
+            }
             self.drive(who, session::Input::Connected)?;
         }
         Ok(())
@@ -397,11 +400,21 @@ impl World {
         match wire.inbound.pop_front() {
             Some(bytes) => {
                 self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(&bytes[4..])));
+                self.listens(&bytes)?;
                 self.handle(Input::Frame(id, &bytes[4..]))
             }
             None if wire.is_leaving => self.disconnect(id),
             None => Ok(()),
         }
+    }
+
+    fn listens(&mut self, bytes: &[u8]) -> Checked {
+        let envelope = Envelope::read(&bytes[4..]).map_err(|bad| bad.to_string())?;
+        if envelope.kind == Kind::Nack {
+            let nack = envelope.typed(envelope.payload).map_err(|bad| bad.to_string())?;
+            self.promises.gives_back(&nack);
+        }
+        Ok(())
     }
 
     fn carry_some_out(&mut self) -> Checked {
@@ -473,6 +486,7 @@ impl World {
     fn disconnect(&mut self, id: ClientId) -> Checked {
         let Some(wire) = self.wires.remove(&id) else { return Ok(()) };
         self.note(|| format!("{id:?} ends"));
+        self.promises.ends(id);
         self.handle(Input::Disconnected(id))?;
         self.lose(id, &wire)
     }
@@ -498,12 +512,17 @@ impl World {
 
     fn take_all(&mut self, out: Vec<Output>) -> Checked {
         let (mut changes, mut hung_up) = (Vec::new(), Vec::new());
+        for output in &out {
+            if let Output::Close(id, _) = output {
+                self.promises.ends(*id);
+            }
+        }
         for output in out {
             match output {
                 Output::Frame(id, frame) => self.take_frame(id, frame)?,
                 Output::Keep(change) => {
                     self.note(|| format!("    keep {:.160}", format!("{change:?}")));
-                    self.promises.said(&change, Moment(self.now))?;
+                    self.promises.said(&change, Moment(self.now), limits().ttl_ms)?;
                     changes.push(change);
                 }
                 Output::Gate(id, is_open) => self.wire(id)?.is_gated = !is_open,
@@ -547,7 +566,7 @@ impl World {
                 outcomes.welcomes(&name, &welcome.session_id, sends);
                 self.wire(id)?.member = Some(name);
             }
-            Kind::Deliver => self.promises.delivers(&envelope, &self.disk)?,
+            Kind::Deliver => self.promises.delivers(id, &envelope, &self.disk)?,
             Kind::Ack => {
                 let ack: Ack<'_> = envelope.typed(envelope.payload).map_err(typed)?;
                 if ack.state.as_deref() == Some("accepted") {
@@ -556,11 +575,16 @@ impl World {
             }
             _ => {}
         }
+        let is_swapped = self.canary == Some(Canary::SwappedFrames);
         let wire = self.wire(id)?;
         if wire.is_closing {
             return Err(format!("{id:?} is told something after its close"));
         }
         wire.outbound.push_back(bytes);
+        let count = wire.outbound.len();
+        if is_swapped && count > 2 {
+            wire.outbound.swap(count - 2, count - 1);
+        }
         Ok(())
     }
 
@@ -589,14 +613,17 @@ impl World {
             self.people.iter_mut().for_each(|person| person.forgets(&stream));
         }
         self.now += self.below(500) as u64;
+        let held: Vec<_> = self.router.kept_answers().map(|(_, _, frame)| frame).collect();
         self.router = Router::new(limits(), self.bytes());
         self.router.canary = self.canary;
         let (now, mut out) = (self.now(), Vec::new());
         let wires = std::mem::take(&mut self.wires);
-        for frame in wires.values().flat_map(|wire| &wire.outbound) {
-            if !self.disk.had_answer(frame) {
-                self.promises.outcomes.loses(frame);
-            }
+        let handed = wires.values().flat_map(|wire| &wire.outbound).map(Vec::as_slice);
+        for frame in handed
+            .chain(held.iter().map(|frame| &**frame))
+            .filter(|frame| !self.disk.had_answer(frame))
+        {
+            self.promises.outcomes.loses(frame);
         }
         self.router.restore(now, self.disk.image(), &mut out);
         self.take_all(out)?;
@@ -659,7 +686,7 @@ impl World {
         for id in self.wires.keys().copied().collect::<Vec<_>>() {
             self.disconnect(id)?;
         }
-        for _ in 0..300 {
+        for _ in 0..900 {
             for who in (0..self.people.len()).cycle().take(3 * self.people.len()) {
                 self.settle(who)?;
                 self.commit(usize::MAX)?;

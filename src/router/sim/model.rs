@@ -1,6 +1,6 @@
 //! What was taken and is not over, and how each message may end.
 
-use super::{Checked, ClientId, Heard, Place, limits};
+use super::{Checked, ClientId, FAILURES_MAX, Heard, Place, limits};
 use crate::protocol::envelope::{Envelope, Kind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,8 @@ struct Open {
     /// The connections that had it, and whether the last one gave it back.
     had: BTreeSet<ClientId>,
     was_given_back: bool,
+    /// How often it failed, at the most.
+    failures: u32,
 }
 
 /// A message that was delivered, some time.
@@ -66,8 +68,14 @@ pub(super) struct Model {
     last: BTreeMap<String, (Said, Option<BTreeSet<String>>)>,
     /// Who went before whom in this step. That is right only where the other is over by its end.
     overtaken: Vec<(Key, Key)>,
-    /// What may end in this step, and was heard to.
-    excused: BTreeSet<Key>,
+    /// What may end in this step, because its recipient has it.
+    arrived: BTreeSet<Key>,
+    /// Whose recipient wants it no more, in this step.
+    refused: BTreeSet<Key>,
+    /// What senders were told, in this step.
+    told: BTreeMap<Key, BTreeSet<String>>,
+    /// What the sender was told that nobody got, in this step and before.
+    undelivered: BTreeSet<Key>,
     /// What was acknowledged, in this step and before.
     acknowledging: BTreeSet<Key>,
     acknowledged: BTreeSet<Key>,
@@ -99,7 +107,7 @@ impl Model {
     }
 
     pub(super) fn acknowledges(&mut self, key: &Key, cumulative: bool) {
-        self.excused.insert(key.clone());
+        self.arrived.insert(key.clone());
         self.acknowledging.insert(key.clone());
         let Some(stream) = self.open.get(key).map(|open| open.stream.clone()) else { return };
         let others = self.open.iter().filter(|(_, open)| {
@@ -107,23 +115,41 @@ impl Model {
         });
         let others: Vec<_> = others.map(|(key, _)| key.clone()).collect();
         self.acknowledging.extend(others.iter().cloned());
-        self.excused.extend(others);
+        self.arrived.extend(others);
     }
 
+    /// Its recipient wants it later.
     pub(super) fn gives_back(&mut self, key: &Key) {
         if let Some(open) = self.open.get_mut(key) {
+            open.failures += u32::from(!open.was_given_back);
             open.was_given_back = true;
         }
     }
 
+    /// Its recipient wants it no more.
+    pub(super) fn refuses(&mut self, key: &Key) {
+        self.refused.insert(key.clone());
+    }
+
+    /// A connection is lost: which message that counts against, only the machine knows.
+    pub(super) fn lost(&mut self, client: ClientId) {
+        let had = self.open.values_mut().filter(|open| open.had.contains(&client));
+        had.for_each(|open| open.failures += 1);
+    }
+
     pub(super) fn was_written(&mut self, key: &Key) {
-        self.excused.insert(key.clone());
+        self.arrived.insert(key.clone());
     }
 
     pub(super) fn answered(&mut self, name: &str, kind: Kind, payload: &Value) {
         let id = payload["ack_id"].as_str().unwrap_or_default().to_owned();
         if let Some(to) = payload["to"].as_str().filter(|_| kind == Kind::Nack) {
-            self.excused.insert((id.clone(), to.to_lowercase()));
+            let code = payload["code"].as_str().unwrap_or_default().to_owned();
+            let key = (id.clone(), to.to_lowercase());
+            if code == "AGENT_OFFLINE" {
+                self.undelivered.insert(key.clone());
+            }
+            self.told.entry(key).or_default().insert(code);
         }
         if let Some(trial) = &mut self.trial
             && trial.said.id == id
@@ -214,10 +240,19 @@ impl Model {
 
     /// It is not past its time, and not a dead letter.
     fn is_wanted(&self, past: &Past) -> bool {
-        let ends = self.excused.contains(&past.key) && !self.acknowledged.contains(&past.key);
+        let ends = self.ends(&past.key) && !self.acknowledged.contains(&past.key);
         let is_open = self.open.contains_key(&past.key) && !ends;
-        past.expires > self.now
-            && (!past.requires_ack || is_open || self.acknowledged.contains(&past.key))
+        let is_kept = match past.requires_ack {
+            true => is_open || self.acknowledged.contains(&past.key),
+            // Handed out and not written, and then there was nobody to hand it to again.
+            false => !self.undelivered.contains(&past.key),
+        };
+        past.expires > self.now && is_kept
+    }
+
+    /// In this step something was heard of its end.
+    fn ends(&self, key: &Key) -> bool {
+        self.arrived.contains(key) || self.told.contains_key(key)
     }
 
     /// STALE is only for who has missed something.
@@ -274,7 +309,7 @@ impl Model {
                 && (!open.had.contains(&client) || open.was_given_back)
                 // What only an older connection can have had is not this one's to wait for.
                 && (open.requires_ack || open.had.is_empty())
-                && !self.excused.contains(*other)
+                && !self.ends(other)
         });
         if let Some((other, _)) = overtaken {
             self.overtaken.push((key.clone(), other.clone()));
@@ -306,6 +341,7 @@ impl Model {
             seq: None,
             had: BTreeSet::new(),
             was_given_back: false,
+            failures: 0,
         };
         self.open.insert(key, open);
     }
@@ -315,13 +351,10 @@ impl Model {
         if let Some(trial) = self.trial.take() {
             self.judge(trial, held)?;
         }
-        let excused = std::mem::take(&mut self.excused);
         let gone: Vec<_> = self.open.keys().filter(|key| !held.contains(*key)).cloned().collect();
         for key in gone {
             let open = self.open.remove(&key).expect("it was just found");
-            if !excused.contains(&key) && stayed.contains(&open.stream.0) {
-                return Err(format!("{key:?} is gone and nobody was told: {open:?}"));
-            }
+            self.judge_end(&key, &open, stayed.contains(&open.stream.0))?;
             if open.requires_ack {
                 // It was on its way once more, and is not wanted any more.
                 self.due.values_mut().for_each(|due| due.retain(|_, past| past.key != key));
@@ -336,6 +369,9 @@ impl Model {
             self.over.insert(key);
         }
         self.acknowledging.clear();
+        self.arrived.clear();
+        self.refused.clear();
+        self.told.clear();
         let is_open = |(_, other): &(Key, Key)| self.open.contains_key(other);
         if let Some((key, other)) = std::mem::take(&mut self.overtaken).into_iter().find(is_open) {
             return Err(format!("{key:?} overtakes {other:?}"));
@@ -343,6 +379,32 @@ impl Model {
         match held.iter().find(|key| !self.open.contains_key(*key)) {
             Some(key) => Err(format!("{key:?} is held and was not taken")),
             None => Ok(()),
+        }
+    }
+
+    /// What is gone has arrived, or there is a reason, which a sender that is there was told.
+    fn judge_end(&self, key: &Key, open: &Open, is_sender_here: bool) -> Checked {
+        if self.arrived.contains(key) {
+            return Ok(());
+        }
+        let is_reason = |code: &str| match code {
+            "EXPIRED" => open.expires <= self.now,
+            "REFUSED" => self.refused.contains(key),
+            "GAVE_UP" => open.failures >= FAILURES_MAX,
+            "AGENT_OFFLINE" => !open.requires_ack,
+            _ => false,
+        };
+        match self.told.get(key) {
+            Some(told) if told.iter().any(|code| is_reason(code)) => Ok(()),
+            Some(told) => Err(format!("{key:?} is gone for {told:?}: {open:?}")),
+            None if is_sender_here => Err(format!("{key:?} is gone and nobody was told: {open:?}")),
+            None if ["EXPIRED", "REFUSED", "GAVE_UP", "AGENT_OFFLINE"]
+                .into_iter()
+                .any(is_reason) =>
+            {
+                Ok(())
+            }
+            None => Err(format!("{key:?} is gone without a reason: {open:?}")),
         }
     }
 

@@ -1,13 +1,16 @@
 //! What was promised, and what came of it, over all lives of the daemon.
 
-use super::{Checked, disk::Disk, outcomes::Outcomes};
-use crate::protocol::{
-    Moment,
-    code::NackCode,
-    deliver::{self, Delivery},
-    envelope::Envelope,
-    payload::{Ack, Spoken},
-    record::{Change, Ending},
+use super::{Checked, FAILURES_MAX, disk::Disk, outcomes::Outcomes};
+use crate::{
+    protocol::{
+        Moment,
+        code::NackCode,
+        deliver::{self, Delivery},
+        envelope::Envelope,
+        payload::{Ack, Nack, Spoken},
+        record::{Change, Ending, Taken},
+    },
+    router::ClientId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -47,6 +50,10 @@ pub(super) struct Promises {
     pub(super) acknowledged: BTreeSet<Uuid>,
     pub(super) given_up: BTreeSet<Uuid>,
     pub(super) outcomes: Outcomes,
+    /// How often deliveries failed, at the most.
+    failures: BTreeMap<Uuid, u32>,
+    /// What each connection was handed: of all that, the loss of it counts against one.
+    on_way: BTreeMap<ClientId, BTreeSet<Uuid>>,
     /// Deliveries that were taken, the last with each number.
     taken: BTreeMap<u64, (Uuid, Moment)>,
     agents: BTreeMap<u64, String>,
@@ -55,14 +62,10 @@ pub(super) struct Promises {
 
 impl Promises {
     /// The daemon wants something to be kept: is that what happened?
-    pub(super) fn said(&mut self, change: &Change, now: Moment) -> Checked {
+    pub(super) fn said(&mut self, change: &Change, now: Moment, ttl_ms: u64) -> Checked {
         self.outcomes.said(change, &self.sends);
         match change {
-            Change::Taken(taken) => {
-                for delivery in &taken.deliveries {
-                    self.taken.insert(delivery.number, (delivery.id, delivery.expires));
-                }
-            }
+            Change::Taken(taken) => return self.takes(taken, now, ttl_ms),
             Change::Agent(agent) => {
                 self.agents.insert(agent.number, agent.name.folded());
             }
@@ -79,13 +82,45 @@ impl Promises {
                     Ending::Acknowledged => self.acknowledged.contains(id),
                     Ending::Dead { code: NackCode::Expired, .. } => *expires <= now,
                     Ending::Dead { code: NackCode::Refused, .. } => self.given_up.contains(id),
-                    Ending::Dead { code, .. } => *code == NackCode::GaveUp,
+                    Ending::Dead { code: NackCode::GaveUp, .. } => {
+                        self.failures.get(id).is_some_and(|count| *count >= FAILURES_MAX)
+                    }
+                    Ending::Dead { .. } => false,
                 };
                 return ensure(is_right, || format!("{id} is lost: {ending:?}"));
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Each delivery has all the time that its SEND says.
+    fn takes(&mut self, taken: &Taken, now: Moment, ttl_ms: u64) -> Checked {
+        let send_id = &*taken.message.send_id;
+        let sent = send_id
+            .strip_prefix('s')
+            .and_then(|number| self.sends.get(number.parse::<usize>().ok()?));
+        let sent = sent.ok_or_else(|| format!("{send_id} is taken, and nobody sent it"))?;
+        let end = now.plus(sent.ttl_ms.unwrap_or(ttl_ms));
+        for delivery in &taken.deliveries {
+            ensure(delivery.expires == end, || format!("it ends not at {end:?}: {delivery:?}"))?;
+            self.taken.insert(delivery.number, (delivery.id, delivery.expires));
+        }
+        Ok(())
+    }
+
+    /// A recipient wants something later: then that has failed.
+    pub(super) fn gives_back(&mut self, nack: &Nack) {
+        if let (Ok(id), Some(_)) = (Uuid::parse_str(&nack.ack_id), nack.retry_after_ms) {
+            *self.failures.entry(id).or_default() += 1;
+        }
+    }
+
+    /// A connection ends.
+    pub(super) fn ends(&mut self, client: ClientId) {
+        for id in self.on_way.remove(&client).unwrap_or_default() {
+            *self.failures.entry(id).or_default() += 1;
+        }
     }
 
     /// A SEND is accepted: then all its recipients have it on the disk.
@@ -96,7 +131,12 @@ impl Promises {
     }
 
     /// A DELIVER is handed out.
-    pub(super) fn delivers(&mut self, envelope: &Envelope<'_>, disk: &Disk) -> Checked {
+    pub(super) fn delivers(
+        &mut self,
+        client: ClientId,
+        envelope: &Envelope<'_>,
+        disk: &Disk,
+    ) -> Checked {
         let delivery = deliver::read(envelope).map_err(|bad| bad.to_string())?;
         let text = |it: Option<&str>| it.unwrap_or_default().to_lowercase();
         let spoken: Spoken<'_> =
@@ -112,7 +152,8 @@ impl Promises {
             format!("{number} arrives as {envelope:?}")
         })?;
         if sent.requires_ack {
-            self.delivers_kept(number, envelope, &delivery, disk)?;
+            let id = self.delivers_kept(number, envelope, &delivery, disk)?;
+            self.on_way.entry(client).or_default().insert(id);
         }
         let numbers = self.numbers.entry(stream).or_default();
         let other = *numbers.entry(delivery.seq).or_insert(number);
@@ -125,7 +166,7 @@ impl Promises {
         envelope: &Envelope<'_>,
         delivery: &Delivery<'_>,
         disk: &Disk,
-    ) -> Checked {
+    ) -> Result<Uuid, String> {
         let id = Uuid::parse_str(&envelope.id).map_err(|bad| bad.to_string())?;
         let (record, is_over) = disk
             .delivery(id)
@@ -137,13 +178,15 @@ impl Promises {
         let is_again = !self.handed.insert(id);
         ensure(!is_again || delivery.attempt > 1, || {
             format!("{number} comes again as if it came first: {envelope:?}")
-        })
+        })?;
+        Ok(id)
     }
 
     /// A crash lost this, though it was through: hand-outs may be counted anew, and numbers of streams
     /// be used again. Gives back the streams.
     pub(super) fn loses(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
         self.outcomes.crash(disk);
+        self.on_way.clear();
         // Nobody waits for the disk before he is handed what was in his mailbox.
         self.handed.retain(|id| disk.delivery(*id).is_none_or(|(record, _)| record.attempts > 0));
         let mut streams = Vec::new();

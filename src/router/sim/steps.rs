@@ -1,7 +1,8 @@
 //! What the simulated clients do, and what happens to them.
 
 use super::{
-    Actor, Checked, NAMES, PATTERNS, TOPICS, Tenure, World, audit::ensure, limits, model::Said,
+    Actor, Checked, FAILURES_MAX, NAMES, PATTERNS, TOPICS, Tenure, World, audit::ensure, limits,
+    model::Said,
 };
 use crate::{
     protocol::{
@@ -9,7 +10,7 @@ use crate::{
         envelope::{Header, Kind},
         topic::Pattern,
     },
-    router::{ClientId, Input, message::FAILURES_MAX},
+    router::{ClientId, Input},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -258,6 +259,8 @@ impl World {
         if !self.one_in(4) {
             nack["retry_after_ms"] = json!(self.below(400));
             self.model.gives_back(&heard.key);
+        } else {
+            self.model.refuses(&heard.key);
         }
         self.say(id, Header::new(Kind::Nack, "n", 1), &nack)
     }

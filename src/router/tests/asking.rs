@@ -464,6 +464,38 @@ fn a_question_outlives_the_daemon_while_its_delivery_is_open() {
 }
 
 #[test]
+fn a_question_does_not_end_because_somebody_set_the_clock() {
+    check(
+        r#"ann joins {"capabilities":{"resume":true}}
+           bob joins {"capabilities":{"resume":true}}
+           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+           wait 400
+           bob goes
+           crash 31
+           ann joins {"session":{"resume_token":"ann:1"}}
+           wait 599
+           wait 1"#,
+        expect![[r#"
+            ann joins {"capabilities":{"resume":true}}
+                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+            bob joins {"capabilities":{"resume":true}}
+                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+            wait 400
+            bob goes
+            crash 31
+            ann joins {"session":{"resume_token":"ann:1"}}
+                ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            wait 599
+            wait 1
+                ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+        "#]],
+    );
+}
+
+#[test]
 fn who_asked_and_is_forgotten_hears_nothing() {
     check(
         r#"here: bob

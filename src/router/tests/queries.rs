@@ -68,7 +68,7 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
             ann asks report {"id":"d1","state":"waiting"}
                 ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"only its recipient reports about a delivery"}
             ann asks message {"id":"nobody's"}
-                ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
+                ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"nobody's\" is not a message's id, or that message is no longer kept"}
         "#]],
     );
 }
@@ -166,7 +166,7 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
             op asks redeliver {"id":"d1"}
                 op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
             op asks redeliver {"id":"nobody's"}
-                op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"no message with the id \"nobody's\" is known, or not any more"}
+                op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"nobody's\" is not a message's id, or that message is no longer kept"}
         "#]],
     );
 }
@@ -398,7 +398,7 @@ fn requests_of_a_connection_are_answered_in_order_and_bounded() {
             bob goes
             disk keeps
                 op < DELIVER d1 @relay -> @operator seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
-                op < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": invalid type: string \"x\", expected usize at line 1 column 12"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": `limit` is not a whole number from 0 to 18446744073709551615, in digits"}
                 op < DELIVER d2 @relay -> @operator seq 2 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
                 op < DELIVER d3 @relay -> @operator seq 3 {"body":"tap","data":{},"kind":"response"}
                 ann < DELIVER d4 @relay -> Ann seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}

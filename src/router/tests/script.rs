@@ -28,8 +28,8 @@
 //! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
-//! crash [memory|waiting BYTES]      the daemon ends and another begins with what was kept; it may hold so much
-//!                                   in all, or for each session that is away
+//! crash [DAYS|memory BYTES|waiting BYTES]  the daemon ends and another begins with what was kept, when the wall clock was
+//!                                   set so far ahead; it may hold so much in all, or for each session that is away
 //! ```
 //!
 //! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
@@ -94,6 +94,8 @@ fn shortened(transcript: &str) -> String {
 struct World {
     router: Router,
     now: u64,
+    /// What the wall clock says beyond that.
+    wall: u64,
     clients: BTreeMap<String, Actor>,
     names: BTreeMap<ClientId, String>,
     next_client: u64,
@@ -118,6 +120,9 @@ struct World {
 /// Who is an operator in a script, and what proves it.
 const OPERATOR: &str = "op";
 const OPERATOR_KEY: &str = "open";
+
+/// What the wall clock says when nothing has gone by.
+const WALL_MS: u64 = 1_000_000;
 
 /// A machine that has operators.
 fn router(limits: &Limits, seed: u8) -> Router {
@@ -179,9 +184,11 @@ struct Actor {
 
 impl World {
     fn new(limits: Limits) -> Self {
+        let clock = Clock(Now { monotonic: Moment(0), unix_ms: WALL_MS });
         Self {
             router: router(&limits, 7),
             now: 1_000,
+            wall: WALL_MS,
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
             next_client: 1,
@@ -190,7 +197,7 @@ impl World {
             tokens: BTreeMap::new(),
             said: 0,
             kept: 0,
-            disk: Oracle::default(),
+            disk: Oracle { clock, ..Oracle::default() },
             changes: Vec::new(),
             disk_holds: false,
             disk_shows: false,
@@ -392,13 +399,12 @@ impl World {
         self.now = until;
     }
 
-    fn now(&self) -> Now {
-        Now { monotonic: Moment(self.now), unix_ms: 1_000_000 + self.now }
+    fn clocks(&self) -> Now {
+        Now { monotonic: Moment(self.now), unix_ms: self.wall + self.now }
     }
 
     fn handle(&mut self, input: Input<'_>) {
-        let now = self.now();
-        let mut out = Vec::new();
+        let (now, mut out) = (self.clocks(), Vec::new());
         self.router.handle(now, input, &mut out);
         let mut touched = Vec::new();
         for output in out {
@@ -434,7 +440,7 @@ impl World {
     fn keep(&mut self) {
         self.kept = self.said;
         self.changes.drain(..).for_each(|change| self.disk.apply(&change));
-        self.disk.clock = Clock(self.now());
+        self.disk.clock = Clock(self.clocks());
         self.handle(Input::Kept(self.kept));
     }
 
@@ -465,9 +471,10 @@ impl World {
     }
 
     /// Nobody is connected any more, and what was not kept is lost.
-    fn crash(&mut self, limit: &str) {
-        match limit.split_once(' ') {
-            None => {}
+    fn crash(&mut self, how: &str) {
+        let mut days = 0;
+        match how.split_once(' ') {
+            None => days = how.parse().unwrap_or(0),
             Some(("memory", bytes)) => self.limits.memory_bytes_max = bytes.parse().unwrap(),
             Some(("waiting", bytes)) => {
                 self.limits.waiting_answers_bytes_max = bytes.parse().unwrap();
@@ -479,7 +486,10 @@ impl World {
         self.changes.clear();
         self.queries.clear();
         (self.said, self.kept) = (0, 0);
-        let (now, mut out) = (self.now(), Vec::new());
+        let unix_ms = self.clocks().unix_ms + days * 86_400_000;
+        let now = Now { monotonic: self.disk.clock.moment_at(unix_ms), unix_ms };
+        (self.now, self.wall) = (now.monotonic.0, unix_ms - now.monotonic.0);
+        let mut out = Vec::new();
         self.router.restore(now, self.disk.image(), &mut out);
         out.iter().for_each(|output| self.show(output));
         self.keep();

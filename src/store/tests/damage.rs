@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Store, file,
+        self as store, Store, file,
         schema::{self, Prepared, Schema},
         write::Writer,
     },
@@ -15,8 +15,18 @@ use crate::protocol::{
 };
 use std::fs;
 
+/// Every file, whole.
+fn files(folder: &Folder) -> Vec<(String, Vec<u8>)> {
+    let all = folder.files("").into_iter();
+    all.map(|name| (name.clone(), fs::read(folder.0.join(&name)).unwrap())).collect()
+}
+
 #[track_caller]
 fn is_set_aside(folder: &Folder, why: &str) {
+    let before = files(folder);
+    let told = store::examine(&folder.path()).unwrap_err().to_string();
+    assert!(told.contains("the next start sets it aside"), "{told}");
+    assert!(files(folder) == before, "who looks changes nothing");
     let bytes = fs::read(folder.path()).unwrap();
     let opened = folder.open();
     assert_eq!(opened.image, Default::default());
@@ -68,6 +78,33 @@ fn what_is_no_database_of_ours_is_set_aside() {
     ours.execute_batch("UPDATE delivery SET name = 'no name' WHERE number = 7").unwrap();
     ours.close().unwrap();
     is_set_aside(&folder, "a name that nobody can have");
+}
+
+#[test]
+fn who_looks_into_a_sound_file_changes_nothing() {
+    let folder = filled();
+    let before = files(&folder);
+    assert_eq!(before.len(), 1, "it was closed in good order");
+    store::examine(&folder.path()).unwrap();
+    assert!(files(&folder) == before, "it stays as it is");
+
+    // As a killed daemon leaves it: all but the beginning stands in the log.
+    let left = Folder::new();
+    let opened = folder.open();
+    let mut world = World::default();
+    let more = Change::Taken(Box::new(world.taken(1, &[2], None, "and I")));
+    super::place::run_with(opened.store, vec![keep(vec![more])], |_| folder.copy_to(&left));
+    let before = files(&left);
+    assert!(before.iter().any(|(name, log)| name.ends_with("-wal") && !log.is_empty()), "a log");
+    store::examine(&left.path()).unwrap();
+    assert!(files(&left) == before, "so does its log");
+    assert!(left.image().messages.len() >= 200, "and what it holds");
+
+    let newer = rusqlite::Connection::open(folder.path()).unwrap();
+    newer.execute_batch("PRAGMA user_version = 99").unwrap();
+    newer.close().unwrap();
+    let told = store::examine(&folder.path()).unwrap_err().to_string();
+    assert!(told.contains("schema 99, this one knows 2"), "{told}");
 }
 
 #[test]

@@ -194,7 +194,8 @@ fn modes(script: &mut Script) {
     let (key, shown) = (key_of("u-2"), key_of("o-1"));
     let hash = hash_text(&Secret::stated(&key).hash());
     let policy = format!("[[agent]]\nname = 'claude-1'\nkey = '{hash}'\n");
-    fs::write(sandbox.home().join("policy.toml"), policy).unwrap();
+    let path = sandbox.home().join("policy.toml");
+    platform::paths::write_private_file(&path, policy.as_bytes()).unwrap();
     sandbox.start();
     let operator_key = fs::read_to_string(sandbox.home().join("operator.key")).unwrap();
     script.learn(&shown, &json!(operator_key.trim_end()));

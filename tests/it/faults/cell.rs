@@ -89,6 +89,10 @@ impl Cell {
         self.error == KILL
     }
 
+    pub(super) fn is_sync_of_log(&self) -> bool {
+        matches!(self.call, "fsync" | "fdatasync") && self.file == Some("home/relay.db-wal")
+    }
+
     /// Whether a daemon that ends can't say why.
     pub(super) fn is_mute(&self) -> bool {
         self.call.starts_with("write")

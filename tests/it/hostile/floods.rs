@@ -1,7 +1,10 @@
 //! Those who connect, say or leave unread more than anyone needs.
 
 use super::siege::{SMALL, Siege, frame, hello, withstands};
-use crate::sandbox::{Sandbox, WATCHDOG};
+use crate::{
+    raw::session,
+    sandbox::{Sandbox, WATCHDOG},
+};
 use serde_json::{Value, json};
 use std::{thread, time::Duration};
 
@@ -329,7 +332,7 @@ fn a_flood_of_resume_with_right_tokens() {
     let mut sandbox = Sandbox::with_config(SMALL);
     let returns = |name: &'static str| {
         move |siege: &Siege<'_>| {
-            let (mut token, mut session) = (Value::Null, Value::Null);
+            let (mut token, mut session_id) = (None, Value::Null);
             for round in 0.. {
                 if round == 20 {
                     siege.in_place();
@@ -337,17 +340,17 @@ fn a_flood_of_resume_with_right_tokens() {
                 let foe = siege.connect();
                 foe.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload":
                     {"agent": name, "capabilities": {"resume": true},
-                     "session": {"resume_token": token}}}));
+                     "session": session(token.as_ref())}}));
                 let Some(mut welcome) = foe.hear() else { break };
                 assert_eq!(welcome["type"], "WELCOME", "{welcome}");
                 let came = welcome["payload"]["session_id"].take();
-                assert!(round == 0 || came == session, "{came} is not {session}");
-                (session, token) = (came, welcome["payload"]["resume_token"].take());
+                assert!(round == 0 || came == session_id, "{came} is not {session_id}");
+                (session_id, token) = (came, Some(welcome["payload"]["resume_token"].take()));
                 let streams: Vec<_> = (0..100)
                     .map(|peer| json!({"peer": format!("Peer-{peer}"), "topic": "", "last_seq": 0}))
                     .collect();
                 foe.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
-                    "payload": {"session_id": session, "streams": streams}}));
+                    "payload": {"session_id": session_id, "streams": streams}}));
                 let Some(sync) = foe.hear() else { break };
                 assert_eq!(sync["type"], "SYNC", "{sync}");
             }

@@ -28,11 +28,15 @@ const BEYOND_BYTES: u64 = 64 << 20;
 const ROUNDS: usize = 60;
 const ROUNDS_BETWEEN: usize = 12;
 
-/// Handshakes of which the median counts, how long it may be, and how many medians are tried: a
-/// machine that has other things to do delays any handshake, a daemon that can't cope delays all.
+/// Handshakes before the siege, and again each time that the memory was looked at. The median of all
+/// within the siege may be so long: a machine that has other things to do delays some handshakes, a daemon
+/// that can't cope delays most.
 const HANDSHAKES: usize = 9;
 const HANDSHAKE_MAX: Duration = Duration::from_millis(100);
-const MEDIANS: usize = 8;
+
+/// Where the machine itself is so slow that a handshake takes long without a siege, it may take so many
+/// times as long within one: those who besiege take their part of the processors, too.
+const TIMES_MAX: u32 = 4;
 
 /// Runs neighbours, each on a thread, and beside them a pair that notices nothing.
 ///
@@ -42,6 +46,7 @@ const MEDIANS: usize = 8;
 pub(super) fn withstands(sandbox: &mut Sandbox, neighbours: &[&(dyn Fn(&Siege<'_>) + Sync)]) {
     let mut pair = Pair::join(sandbox);
     pair.talk(1);
+    let before = median(handshakes(sandbox, &mut pair));
     let (in_place, came) = mpsc::channel();
     let siege = Siege {
         sandbox,
@@ -59,11 +64,13 @@ pub(super) fn withstands(sandbox: &mut Sandbox, neighbours: &[&(dyn Fn(&Siege<'_
         for _ in neighbours {
             came.recv_timeout(crate::sandbox::WATCHDOG).expect("each neighbour gets in place");
         }
+        let mut times = Vec::new();
         for _ in 0..ROUNDS / ROUNDS_BETWEEN {
             pair.talk(ROUNDS_BETWEEN);
             pair.check_memory();
+            times.extend(handshakes(sandbox, &mut pair));
         }
-        check_handshakes(sandbox, &mut pair);
+        check_handshakes(before, times);
     });
     pair.talk(1);
     pair.check_memory();
@@ -241,24 +248,30 @@ fn the_system_says_what_is_resident() {
     assert!((1 << 20..64 << 30).contains(&resident), "{resident}");
 }
 
-/// One of some medians has to be short enough; the first mostly is.
+/// How long newcomers take to join, between rounds of talk.
 #[track_caller]
-fn check_handshakes(sandbox: &Sandbox, pair: &mut Pair) {
-    let mut medians = Vec::new();
-    while medians.len() < MEDIANS {
-        let handshakes = (0..HANDSHAKES).map(|_| {
-            pair.talk(1);
-            handshake(sandbox)
-        });
-        let mut times: Vec<_> = handshakes.collect();
-        times.sort();
-        medians.push(times[HANDSHAKES / 2]);
-        if times[HANDSHAKES / 2] <= HANDSHAKE_MAX {
-            eprintln!("handshake: {medians:?} at the median");
-            return;
-        }
-    }
-    panic!("a handshake takes {medians:?} at the median");
+fn handshakes(sandbox: &Sandbox, pair: &mut Pair) -> Vec<Duration> {
+    let handshakes = (0..HANDSHAKES).map(|_| {
+        pair.talk(1);
+        handshake(sandbox)
+    });
+    handshakes.collect()
+}
+
+#[track_caller]
+fn check_handshakes(before: Duration, times: Vec<Duration>) {
+    let (count, longest) = (times.len(), times.iter().max().copied().unwrap_or_default());
+    let (within, most) = (median(times), HANDSHAKE_MAX.max(before * TIMES_MAX));
+    let said = format!(
+        "handshake: {within:?} at the median of {count}, {longest:?} at the most; {before:?} before"
+    );
+    eprintln!("{said}");
+    assert!(within <= most, "{said}; allowed are {most:?}");
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 /// How long a newcomer takes from its first byte to WELCOME.

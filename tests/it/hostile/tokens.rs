@@ -1,14 +1,18 @@
 //! Somebody else has the same token, and is as quick.
 
-use crate::{raw::Raw, sandbox::Sandbox, upgrade::Replaced};
+use crate::{
+    raw::{Raw, session},
+    sandbox::Sandbox,
+    upgrade::Replaced,
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, sync::Barrier, thread};
 
 const RACES: usize = 20;
 
-fn hello(token: &Value) -> Value {
+fn hello(token: Option<&Value>) -> Value {
     json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": "Bob",
-        "capabilities": {"resume": true}, "session": {"resume_token": token}}})
+        "capabilities": {"resume": true}, "session": session(token)}})
 }
 
 /// Both show it at once. What each is told.
@@ -17,7 +21,7 @@ fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
     let run = || {
         let mut racer = sandbox.connect();
         start.wait();
-        racer.say(&hello(token));
+        racer.say(&hello(Some(token)));
         let told = racer.hear().expect("an answer");
         (racer, told)
     };
@@ -34,7 +38,7 @@ fn two_tokens_raced() {
     let sandbox = &place.0;
     let mut ann = sandbox.join("Ann");
     let mut bob = sandbox.connect();
-    bob.say(&hello(&Value::Null));
+    bob.say(&hello(None));
     let mut welcome = bob.expect("WELCOME")["payload"].take();
     let (mut older, mut heard) = (Some(bob), BTreeSet::new());
     for round in 0..RACES {
@@ -57,7 +61,7 @@ fn two_tokens_raced() {
             winner.acknowledge(&deliver);
             heard.insert(deliver["payload"]["body"].as_str().unwrap().to_owned());
         }
-        loser.say(&hello(&Value::Null));
+        loser.say(&hello(None));
         // Who has it is asked whether it is there, and answers.
         winner.fence();
         loser.expect_code("ERROR", "NAME_IN_USE");

@@ -1,0 +1,33 @@
+//! `release`: let an agent have its messages again.
+
+use super::{DONE, Failure, argv, place::Asked, print::Out, wrapped};
+use crate::protocol::control::Request;
+use argh::{ArgsInfo, FromArgs};
+
+/// Let an agent have again what others say to it.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(subcommand, name = "release", help_triggers("--help"), example = "agent-relay release Ann")]
+pub(super) struct Release {
+    /// the wrapped agent
+    #[argh(positional, from_str_fn(argv::text))]
+    name: String,
+
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+}
+
+impl Release {
+    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let visit = wrapped::visit(asked, &self.name)?;
+        let state = wrapped::ask(&visit, &self.name, &Request::Release)?;
+        let mut out = Out::new();
+        if self.json {
+            out.json("wrapped", &state)?;
+        } else {
+            let (name, waiting) = (&self.name, state.waiting);
+            out.line(format_args!("{name} gets its messages; {waiting} wait to be typed"))?;
+        }
+        Ok(DONE)
+    }
+}

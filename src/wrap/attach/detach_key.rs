@@ -1,0 +1,124 @@
+//! The key that leaves an agent to itself, however a terminal spells it.
+
+use std::{fmt, str::FromStr};
+
+/// A key pressed together with Ctrl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DetachKey(u8);
+
+/// Bits of a spelled key's modifiers: all but the locks.
+const MODIFIERS: u32 = 0b11_1111;
+const CTRL: u32 = 0b100;
+/// The kind of event of a key that is let go.
+const RELEASED: &str = "3";
+
+impl Default for DetachKey {
+    fn default() -> Self {
+        Self(b'\\')
+    }
+}
+
+/// `ctrl-x`, `^x` or `C-x`.
+impl FromStr for DetachKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lower = text.to_ascii_lowercase();
+        let key = ["ctrl-", "ctrl+", "c-", "^"].iter().find_map(|start| lower.strip_prefix(start));
+        match key.map(str::as_bytes) {
+            // Ctrl-I is Tab, Ctrl-J and Ctrl-M are Enter, Ctrl-[ is Escape.
+            Some([key @ (b'a'..=b'z' | b'@' | b'\\' | b']' | b'^' | b'_')])
+                if !b"ijm".contains(key) =>
+            {
+                Ok(Self(*key))
+            }
+            _ => Err(format!("{text:?} is no key to detach with: take one like ctrl-]")),
+        }
+    }
+}
+
+/// As it stands on a keyboard.
+impl fmt::Display for DetachKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ctrl-{}", char::from(self.0.to_ascii_uppercase()))
+    }
+}
+
+impl DetachKey {
+    /// Ctrl-C.
+    pub const INTERRUPT: Self = Self(b'c');
+
+    /// Where in what a terminal sent it was pressed.
+    #[must_use]
+    pub fn find(self, bytes: &[u8]) -> Option<usize> {
+        let plain = bytes.iter().position(|&byte| byte == self.0 & 0x1f);
+        let spelled = (0..bytes.len()).find(|&at| self.is_spelled(&bytes[at..]));
+        [plain, spelled].into_iter().flatten().min()
+    }
+
+    /// Programs can have a terminal spell keys out: `CSI 92;5u` or `CSI 27;5;92~`.
+    fn is_spelled(self, bytes: &[u8]) -> bool {
+        let Some(rest) = bytes.strip_prefix(b"\x1b[") else { return false };
+        let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
+            return false;
+        };
+        let Ok(text) = str::from_utf8(&rest[..end]) else { return false };
+        let mut parts = text.split(';');
+        let (key, modifiers) = match rest[end] {
+            b'u' => (parts.next(), parts.next()),
+            b'~' if parts.next() == Some("27") => {
+                let modifiers = parts.next();
+                (parts.next(), modifiers)
+            }
+            _ => return false,
+        };
+        let mut event = modifiers.unwrap_or_default().split(':');
+        let modifiers = event.next().and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
+        let key = key.and_then(|key| key.split(':').next()?.parse::<u32>().ok());
+        key == Some(self.0.into())
+            && modifiers.saturating_sub(1) & MODIFIERS == CTRL
+            && event.next() != Some(RELEASED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_however_it_is_spelled() {
+        let key = DetachKey::default();
+        assert_eq!(key.to_string(), "Ctrl-\\");
+        for (bytes, place) in [
+            (&b"ls\x1c"[..], Some(2)),
+            (b"\x1b[92;5u", Some(0)),
+            (b"x\x1b[92;133u", Some(1)),
+            (b"\x1b[92::92;5:1uy", Some(0)),
+            (b"\x1b[27;5;92~", Some(0)),
+            (b"\x1b[92;5:3u", None),
+            (b"\x1b[92;1u", None),
+            (b"\x1b[92;7u", None),
+            (b"\x1b[92u", None),
+            (b"\x1b[93;5u", None),
+            (b"\x1b[1;5A", None),
+            (b"\x1b[", None),
+            (b"\\", None),
+            (b"\xff\xfe", None),
+            (b"", None),
+        ] {
+            assert_eq!(key.find(bytes), place, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn another_key_can_be_named() {
+        for (text, byte) in [("ctrl-]", 0x1d), ("^a", 1), ("C-Q", 0x11), ("Ctrl+_", 0x1f)] {
+            assert_eq!(text.parse::<DetachKey>().unwrap().find(&[byte]), Some(0), "{text}");
+        }
+        assert_eq!("^q".parse::<DetachKey>().unwrap().find(b"\x1b[113;5u"), Some(0));
+        for text in ["", "q", "ctrl-", "ctrl-ab", "ctrl-m", "^[", "F1", "ctrl-\u{e4}"] {
+            let refused = text.parse::<DetachKey>().unwrap_err();
+            assert!(refused.contains("take one like ctrl-]"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A conversation that goes on in an old file, begins anew in another, or is cut off: what was said is sent
+//! once, and what was said before the wrapper began never.
+
+use crate::{
+    agent::Kind,
+    model::{Gate, Model, Reply},
+    other::{Other, ann, says_to},
+    sandbox::Sandbox,
+};
+use platform::pty::Size;
+
+const SIZE: Size = Size { rows: 40, cols: 100 };
+
+/// What each prompt is answered with.
+fn echo(prompt: &str) -> Reply {
+    Reply::new().says(format!("I tell him.\n\n{}\n\nDone.", says_to("Bob", prompt)))
+}
+
+impl Kind {
+    /// How it goes on with the last conversation of the folder.
+    fn resumes(self) -> &'static [&'static str] {
+        match self {
+            Self::Claude => &["--continue"],
+            Self::Codex => &["resume", "--last"],
+            Self::Gemini => &["--resume", "latest"],
+        }
+    }
+}
+
+fn says_nothing_old_again(kind: Kind) {
+    let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (household, mut agent) = ann(&sandbox, kind, &model, 100);
+    for word in ["the first word", "the second word"] {
+        agent.wait_until_idle();
+        agent.submit(word);
+        assert_eq!(bob.hear_text(&agent), word);
+    }
+    agent.wait_until_idle();
+    drop(agent);
+    let mut last = "the second word".to_owned();
+    for round in ["after it has begun again", "and once more"] {
+        let mut agent = household.wrap("Ann", SIZE, kind.resumes());
+        agent.terminal.wait_for(&last);
+        agent.wait_until_idle();
+        agent.submit(round);
+        assert_eq!(bob.hear_text(&agent), round);
+        last = format!("the last word {round}");
+        bob.send("Ann", "And?");
+        assert!(bob.hear_text(&agent).contains("And?"));
+        agent.wait_until_idle();
+        agent.submit(&last);
+        assert_eq!(bob.hear_text(&agent), last);
+        agent.wait_until_idle();
+    }
+}
+
+fn goes_on_in_a_new_conversation(kind: Kind) {
+    let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (household, mut agent) = ann(&sandbox, kind, &model, 100);
+    agent.submit("before it is cleared");
+    assert_eq!(bob.hear_text(&agent), "before it is cleared");
+    agent.wait_until_idle();
+    agent.enter_command("/clear");
+    agent.terminal.wait_until("an empty screen", |text| !text.contains("before it is cleared"));
+    agent.wait_until_idle();
+    agent.submit("after it was cleared");
+    assert_eq!(bob.hear_text(&agent), "after it was cleared");
+    agent.wait_until_idle();
+    bob.send("Ann", "And?");
+    assert!(bob.hear_text(&agent).contains("And?"));
+    assert_eq!(household.transcripts().len(), 2);
+}
+
+/// What was cut off is not finished by what comes after it, and nothing said before comes again.
+fn says_nothing_twice_that_was_cut_off(kind: Kind) {
+    let model = Model::start(|asked| match &*asked.prompt {
+        "Begin." => {
+            let begun = "I begin.\n\n->relay:Bob <<<half of it\n\nmore than ";
+            Reply::new().says(begun).waits(&Gate::default()).says("nothing>>>")
+        }
+        "Say it and go on." => {
+            let said = format!("I say it.\n\n{}\n\nNow I go on.", says_to("Bob", "all of it"));
+            Reply::new().says(said).waits(&Gate::default()).says("\n\nThat was it.")
+        }
+        prompt => echo(prompt),
+    });
+    let sandbox = Sandbox::new();
+    let bob = Other::join(&sandbox, "Bob");
+    let (_household, mut agent) = ann(&sandbox, kind, &model, 100);
+    agent.submit("the first word");
+    assert_eq!(bob.hear_text(&agent), "the first word");
+    let mut heard = Vec::new();
+    for (prompt, shown, next) in [
+        ("Begin.", "half of it", "the second word"),
+        ("Say it and go on.", "Now I go on.", "the third word"),
+    ] {
+        agent.wait_until_idle();
+        agent.submit(prompt);
+        agent.terminal.wait_for(shown);
+        agent.terminal.press("\x1b");
+        // With the next key it would be another one.
+        agent.stand_still();
+        agent.wait_until_idle();
+        agent.submit(next);
+        loop {
+            heard.push(bob.hear_text(&agent));
+            if heard.last().is_some_and(|last| last == next) {
+                break;
+            }
+        }
+    }
+    // What is cut off after it was said is said all the same, where its CLI writes it down.
+    heard.retain(|word| word != "all of it");
+    assert_eq!(heard, ["the second word", "the third word"]);
+}
+
+macro_rules! each_kind {
+    ($($name:ident: $play:ident($kind:ident);)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $play(Kind::$kind);
+            }
+        )*
+    };
+}
+
+each_kind! {
+    claude_says_nothing_old_again: says_nothing_old_again(Claude);
+    codex_says_nothing_old_again: says_nothing_old_again(Codex);
+    gemini_says_nothing_old_again: says_nothing_old_again(Gemini);
+    claude_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Claude);
+    codex_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Codex);
+    gemini_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Gemini);
+    claude_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Claude);
+    codex_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Codex);
+    gemini_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Gemini);
+}

@@ -1,0 +1,199 @@
+//! Telling an agent how to speak to others: printed, put into files, and said at the start.
+
+use crate::{
+    commands::{err, out, run},
+    sandbox::{Sandbox, not_tried, output, until},
+    terminal::Terminal,
+};
+use serde_json::{Value, json};
+use std::{fs, path::PathBuf, process::Output};
+
+const DONE: i32 = 0;
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+
+/// A sandbox with these files in its directory, in which the commands run.
+fn project(files: &[(&str, &str)]) -> Sandbox {
+    let sandbox = Sandbox::empty();
+    for (name, text) in files {
+        fs::write(sandbox.directory().join(name), text).unwrap();
+    }
+    sandbox
+}
+
+#[track_caller]
+fn read(sandbox: &Sandbox, name: &str) -> String {
+    fs::read_to_string(sandbox.directory().join(name)).unwrap()
+}
+
+fn here(sandbox: &Sandbox, name: &str) -> bool {
+    sandbox.directory().join(name).exists()
+}
+
+fn json_lines(output: &Output) -> Vec<Value> {
+    out(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn it_is_printed_for_anybody_or_for_a_name() {
+    let sandbox = Sandbox::empty();
+    let text = out(&run(&sandbox, &["brief"], DONE));
+    assert!(text.contains("$AGENT_RELAY_AGENT") && text.contains("\n->relay:Bob <<<\n"), "{text}");
+    let text = out(&run(&sandbox, &["brief", "Ann"], DONE));
+    assert!(text.contains("Your name is Ann.\n"), "{text}");
+    let printed = json_lines(&run(&sandbox, &["brief", "Ann", "--json"], DONE));
+    let expected = json!({"schema": "agent-relay.brief/1", "name": "Ann", "text": text});
+    assert_eq!(printed, [expected]);
+    let mut inside = sandbox.command(["brief"]);
+    inside.env("AGENT_RELAY_AGENT", "Cid");
+    assert!(out(&output(inside)).contains("Your name is Cid.\n"));
+    for (line, words) in [
+        (&["brief", "user"][..], "reserved"),
+        (&["brief", "a b"], "a file is named after --install"),
+        (&["brief", "--claude"], "--install or --remove"),
+        (&["brief", "--install", "--remove"], "one of them"),
+        (&["brief", "--install", "Ann"], "there is no file Ann"),
+    ] {
+        let refused = run(&sandbox, line, USAGE);
+        assert!(err(&refused).contains(words), "{refused:?}");
+    }
+    assert!(!here(&sandbox, "Ann"));
+}
+
+#[test]
+fn where_there_is_no_file_one_is_made_and_removed_again() {
+    let sandbox = project(&[]);
+    let text = out(&run(&sandbox, &["brief"], DONE));
+    let made = out(&run(&sandbox, &["brief", "--install"], DONE));
+    assert_eq!(made, format!("AGENTS.md was made, with this text:\n\n{text}"));
+    assert!(read(&sandbox, "AGENTS.md").contains(&text));
+    let again = out(&run(&sandbox, &["brief", "--install"], DONE));
+    assert!(again.starts_with("AGENTS.md had this text already:\n"), "{again}");
+    let removed = out(&run(&sandbox, &["brief", "--remove"], DONE));
+    assert_eq!(removed, "AGENTS.md had nothing else and was removed\n");
+    assert!(!here(&sandbox, "AGENTS.md"));
+    let nothing = out(&run(&sandbox, &["brief", "--remove"], DONE));
+    assert!(nothing.starts_with("nothing to take out: "), "{nothing}");
+}
+
+#[test]
+fn files_that_are_there_get_it_and_keep_the_rest() {
+    let (claude, gemini) = ("# Rules\r\n\r\n- be kind\r\n", "no end of the line");
+    let sandbox = project(&[("CLAUDE.md", claude), ("GEMINI.md", gemini)]);
+    let installed = json_lines(&run(&sandbox, &["brief", "--install", "--json"], DONE));
+    let told: Vec<_> = installed.iter().map(|it| (&it["path"], &it["done"])).collect();
+    assert_eq!(
+        told,
+        [(&json!("CLAUDE.md"), &json!("added")), (&json!("GEMINI.md"), &json!("added"))]
+    );
+    assert!(!here(&sandbox, "AGENTS.md"));
+    let with = read(&sandbox, "CLAUDE.md");
+    assert!(with.starts_with(claude) && with.lines().count() > 20);
+    assert_eq!(with.matches("\r\n").count(), with.matches('\n').count(), "{with:?}");
+
+    let older = with.replace("Other agents", "OTHER AGENTS") + "more\r\n";
+    fs::write(sandbox.directory().join("CLAUDE.md"), &older).unwrap();
+    let replaced = out(&run(&sandbox, &["brief", "--install", "--claude", "--codex"], DONE));
+    assert!(replaced.contains("CLAUDE.md has this text now, in place of an older one:\n"));
+    assert!(replaced.contains("AGENTS.md was made, with this text:\n"), "{replaced}");
+    assert_eq!(read(&sandbox, "CLAUDE.md"), with + "more\r\n");
+
+    run(&sandbox, &["brief", "--remove"], DONE);
+    assert_eq!(read(&sandbox, "CLAUDE.md"), format!("{claude}more\r\n"));
+    assert_eq!(read(&sandbox, "GEMINI.md"), gemini);
+    assert!(!here(&sandbox, "AGENTS.md"));
+    let absent = out(&run(&sandbox, &["brief", "--remove", "GEMINI.md"], DONE));
+    assert_eq!(absent, "GEMINI.md does not have it\n");
+    let left = fs::read_dir(sandbox.directory()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("md")).collect();
+    assert_eq!(left.len(), 2, "nothing is left beside them: {left:?}");
+}
+
+#[test]
+fn what_can_not_be_understood_stays_as_it_is_and_so_do_the_others() {
+    let broken = "one\n<!-- agent-relay: begin -->\ntwo\n";
+    let sandbox = project(&[("AGENTS.md", "fine\n"), ("GEMINI.md", broken)]);
+    for action in ["--install", "--remove"] {
+        let refused = run(&sandbox, &["brief", action], FAILED);
+        assert!(err(&refused).contains("GEMINI.md:2: this marker"), "{refused:?}");
+        assert_eq!(
+            (read(&sandbox, "AGENTS.md"), read(&sandbox, "GEMINI.md")),
+            ("fine\n".into(), broken.into())
+        );
+    }
+    fs::write(sandbox.directory().join("x.md"), b"\xff\xfe#\0").unwrap();
+    fs::create_dir(sandbox.directory().join("d.md")).unwrap();
+    for (file, words) in [("x.md", "UTF-8"), ("d.md", "no file"), ("no/x.md", "directory")] {
+        let refused = run(&sandbox, &["brief", "--install", file], FAILED);
+        assert!(err(&refused).contains(words), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_link_is_followed_which_is_said_and_what_it_leads_to_is_not_removed() {
+    let sandbox = project(&[("AGENTS.md", "")]);
+    let mut link = sandbox.program("ln");
+    link.args(["-s", "AGENTS.md", "CLAUDE.md"]);
+    if link.status().is_ok_and(|status| status.success()) {
+        let installed = out(&run(&sandbox, &["brief", "--install"], DONE));
+        let (first, _) = installed.split_once('\n').unwrap();
+        assert!(first.starts_with("CLAUDE.md (which leads to "), "{installed}");
+        assert!(!installed.contains("\nAGENTS.md "), "it is one file: {installed}");
+        run(&sandbox, &["brief", "--remove", "--claude"], DONE);
+        assert_eq!(read(&sandbox, "CLAUDE.md"), "");
+        fs::remove_file(sandbox.directory().join("AGENTS.md")).unwrap();
+        let refused = run(&sandbox, &["brief", "--install", "--claude"], FAILED);
+        assert!(err(&refused).contains("leads nowhere"), "{refused:?}");
+    } else {
+        not_tried("there is no `ln -s`");
+    }
+}
+
+#[test]
+fn an_agent_is_told_once_at_the_start_and_before_any_mail() {
+    let mut sandbox = Sandbox::new();
+    let ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--brief"], &["cat"]);
+    let count = |words: &str| String::from_utf8_lossy(&ann.bytes()).matches(words).count();
+    until("Ann is here", || out(&sandbox.run(["agents", "--json"])).contains(r#""here":true"#));
+    run(&sandbox, &["send", "Ann", "the first mail"], DONE);
+    // The terminal's echo and cat's own.
+    until("both echoes", || count("the first mail") == 2);
+    assert_eq!(count("Your name is Ann."), 2);
+    let bytes = String::from_utf8_lossy(&ann.bytes()).into_owned();
+    assert!(bytes.find("Your name is Ann.") < bytes.find("the first mail"), "{bytes}");
+    assert!(bytes.contains("from @relay] The relay wrote this, not your user."), "{bytes}");
+
+    sandbox.kill();
+    sandbox.start();
+    until("Ann is back", || out(&sandbox.run(["agents", "--json"])).contains(r#""here":true"#));
+    run(&sandbox, &["send", "Ann", "the next mail"], DONE);
+    until("both echoes", || count("the next mail") == 2);
+    assert_eq!(count("Your name is Ann."), 2, "it is not told again");
+    let said = out(&run(&sandbox, &["history", "--json"], DONE));
+    assert!(!said.contains(r#""from":"Ann""#), "what was typed is not sent: {said}");
+}
+
+#[test]
+fn a_shell_is_told_nothing() {
+    let sandbox = Sandbox::new();
+    let line = ["bash", "--norc", "--noprofile"];
+    let ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--brief"], &line);
+    ann.wait_for_row("$");
+    run(&sandbox, &["send", "Ann", "mail"], DONE);
+    ann.wait_for("[/relay ");
+    let shown = ann.text();
+    assert!(!shown.contains("Your name is") && !shown.contains("@relay]"), "{shown}");
+}
+
+#[test]
+fn a_file_elsewhere_may_be_named() {
+    let sandbox = project(&[]);
+    let directory: PathBuf = sandbox.directory().join("docs");
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("CONVENTIONS.md");
+    let name = file.to_str().unwrap();
+    run(&sandbox, &["brief", "--install", name], DONE);
+    assert!(fs::read_to_string(&file).unwrap().contains("->relay:Bob <<<"));
+    run(&sandbox, &["brief", "--remove", name], DONE);
+    assert!(!file.exists());
+}

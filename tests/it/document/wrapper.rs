@@ -1,0 +1,81 @@
+//! docs/WRAPPER.md: every key, recipe and reason is there, and its example can be read.
+
+use super::{rows, ticked};
+use agent_relay::bridge::recipe::Book;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
+const BUILT_IN: &str = include_str!("../../../src/bridge/recipe/built_in.toml");
+const RECIPE: &str = include_str!("../../../src/bridge/recipe.rs");
+
+/// The table that begins with this heading, its first cells.
+fn table(heading: &str) -> Vec<Vec<&'static str>> {
+    let start = DOCUMENT.find(&format!("\n| {heading} |")).expect("there is such a table");
+    let (table, _) = DOCUMENT[start + 1..].split_once("\n\n").expect("something follows");
+    rows(table).collect()
+}
+
+#[test]
+fn every_key_of_a_recipe_is_told() {
+    let unknown = Book::with("[[recipe]]\nno_key = 1").unwrap_err().reason;
+    let (_, keys) = unknown.split_once("expected one of ").expect("all that there are");
+    let keys: BTreeSet<_> = keys.split(", ").map(|key| key.trim_matches('`')).collect();
+    let table = table("key");
+    let told: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
+    assert_eq!(told, keys);
+    for key in keys {
+        let comment = BUILT_IN.lines().take_while(|line| line.starts_with('#'));
+        let names = |line: &str| line.trim_start_matches('#').trim_start().starts_with(key);
+        let both = |line: &str| line.contains(&format!(", {key} "));
+        assert!(comment.into_iter().any(|line| names(line) || both(line)), "{key}");
+    }
+}
+
+#[test]
+fn every_recipe_is_told_and_whether_it_was_tried() {
+    #[derive(Deserialize)]
+    struct Page {
+        recipe: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let page: Page = toml::from_str(BUILT_IN).unwrap();
+    let names: BTreeSet<_> = page.recipe.iter().map(|recipe| recipe.name.as_str()).collect();
+    let table = table("recipe");
+    let told: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
+    assert_eq!(told, names);
+    // The comment above a recipe and the table agree.
+    for row in &table {
+        let name = ticked(row[0])[0];
+        let (before, _) =
+            BUILT_IN.split_once(&format!("name = \"{name}\"\ncommands")).unwrap_or_default();
+        let comment = before.rsplit("\n\n").next().unwrap_or_default();
+        assert_eq!(row[2].starts_with("untested"), comment.contains("never tried"), "{name}");
+    }
+}
+
+#[test]
+fn every_reason_to_wait_is_told() {
+    let (_, reasons) = RECIPE.split_once("impl fmt::Display for Obstacle {").unwrap();
+    let (reasons, _) = reasons.split_once("\n}").unwrap();
+    let reasons = reasons.lines().filter_map(|line| line.trim().strip_prefix("Self::"));
+    let reasons: BTreeSet<_> = reasons.map(|line| line.split('"').nth(1).unwrap()).collect();
+    let table = table("why it waits");
+    assert_eq!(table.iter().map(|row| row[0]).collect::<BTreeSet<_>>(), reasons);
+    assert!(reasons.len() > 10);
+}
+
+#[test]
+fn its_example_is_a_file_that_is_read() {
+    let (_, example) = DOCUMENT.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let book = Book::with(example).unwrap();
+    let choose = |command: &str, system| book.choose(&[command.to_owned()], system, None);
+    assert_eq!(choose("gemini", "windows").guard_ms, 600);
+    assert_eq!(choose("gemini", "linux").guard_ms, 150);
+    assert_eq!(choose("aider", "linux").submit, "\u{1b}\r");
+    assert_eq!(choose("my-agent", "macos").name, "my-agent");
+}

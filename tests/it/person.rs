@@ -1,0 +1,599 @@
+//! A person and one wrapper: attach, hold, release, spawn and stop, and how ends are told.
+
+use crate::{
+    commands::{err, out, run},
+    sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
+    terminal::{SIZE, Terminal},
+};
+use agent_relay::protocol::{
+    control::{Answer, Bytes, Request},
+    frame::Decoder,
+};
+use platform::{endpoint::Endpoint, pty::Size, transport::Stream};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{Read, Write},
+    sync::mpsc,
+    thread,
+};
+
+const DONE: i32 = 0;
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+
+const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
+const DETACH: &str = "\u{1c}";
+
+/// Ann as a shell in a terminal of her own, at its prompt.
+#[track_caller]
+fn ann(sandbox: &Sandbox) -> Terminal {
+    let ann = Terminal::wrap(sandbox, "Ann", &BASH);
+    ann.wait_for_row("$");
+    ann
+}
+
+/// A terminal that shows Ann, with what it shows first.
+#[track_caller]
+fn attach(sandbox: &Sandbox, size: Size, options: &[&str]) -> Terminal {
+    let arguments = [&["attach", "Ann"], options].concat();
+    let terminal = Terminal::command_in(sandbox, size, &arguments);
+    terminal.wait_for_bytes(" Ann; ");
+    terminal
+}
+
+/// Spawned agents, ended whatever becomes of the test.
+struct Spawned<'a>(&'a Sandbox, &'a str);
+
+impl<'a> Spawned<'a> {
+    #[track_caller]
+    fn new(sandbox: &'a Sandbox, name: &'a str, command: &[&str]) -> Self {
+        let mut spawn = sandbox.command([&["spawn", name, "--"], command].concat());
+        spawn.env("PS1", "$ ").env("HISTFILE", "");
+        let spawned = output(spawn);
+        assert!(out(&spawned).starts_with(&format!("{name} runs (process ")), "{spawned:?}");
+        Self(sandbox, name)
+    }
+}
+
+impl Drop for Spawned<'_> {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.0.run(["stop", self.1]);
+    }
+}
+
+/// A connection to Ann's wrapper that says what it likes.
+struct Visitor {
+    stream: Stream,
+    decoder: Decoder,
+}
+
+impl Visitor {
+    fn new(sandbox: &Sandbox) -> Self {
+        let endpoint = Endpoint::of_agent(&sandbox.home().join("run"), "Ann").unwrap();
+        let stream = Stream::connect(&endpoint).unwrap();
+        Self { stream, decoder: Decoder::new(1 << 24) }
+    }
+
+    fn ask(&self, request: &Request) {
+        let mut frame = Vec::new();
+        request.append(&mut frame);
+        self.write(&frame);
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        (&self.stream).write_all(bytes).unwrap();
+    }
+
+    /// The next answers, up to the connection's end.
+    fn hear(&mut self) -> Option<Vec<Answer>> {
+        loop {
+            if let Some(frames) = self.decoder.take().unwrap() {
+                return Some(frames.map(|frame| Answer::read(frame).unwrap()).collect());
+            }
+            match (&self.stream).read(self.decoder.space()).unwrap() {
+                0 => return None,
+                count => self.decoder.filled(count),
+            }
+        }
+    }
+
+    /// What it hears until this comes, under the watchdog.
+    #[track_caller]
+    fn hear_until(mut self, last: impl Fn(&Answer) -> bool + Send + 'static) -> Vec<Answer> {
+        let (sender, heard) = mpsc::channel();
+        thread::spawn(move || {
+            let mut all = Vec::new();
+            while let Some(answers) = self.hear() {
+                all.extend(answers);
+                if all.iter().any(&last) {
+                    break;
+                }
+            }
+            sender.send(all)
+        });
+        heard.recv_timeout(WATCHDOG).expect("it comes")
+    }
+}
+
+/// How Ann stands.
+#[track_caller]
+fn state(sandbox: &Sandbox, command: &str) -> Value {
+    let asked = run(sandbox, &[command, "Ann", "--json"], DONE);
+    serde_json::from_slice(&asked.stdout).unwrap()
+}
+
+/// Whether there is no such process any more.
+fn is_over(sandbox: &Sandbox, pid: &str) -> bool {
+    let mut kill = sandbox.program("kill");
+    kill.args(["-0", pid]);
+    !output(kill).status.success()
+}
+
+#[test]
+fn a_second_terminal_shows_an_agent_and_drives_it() {
+    let sandbox = Sandbox::new();
+    let mut ann = ann(&sandbox);
+    ann.press("echo before; PS1='ann> '\r");
+    ann.wait_for_row("ann>");
+    let mut other = attach(&sandbox, SIZE, &[]);
+    other.wait_for("\nbefore\nann>");
+    other.wait_for_bytes("attached to Ann; Ctrl-\\ leaves it running");
+    other.press("echo from the other\r");
+    for terminal in [&ann, &other] {
+        terminal.wait_for("\nfrom the other\nann>");
+    }
+    ann.press("echo from Ann\r");
+    other.wait_for("\nfrom Ann\nann>");
+    other.press(&format!("echo half{DETACH}"));
+    other.wait_for("Ann runs on; `agent-relay attach Ann` shows it again");
+    assert_eq!(other.finish(), DONE);
+    ann.wait_for("ann> echo half");
+    ann.press("way\r");
+    ann.wait_for("\nhalfway\n");
+    ann.press("exit 7\r");
+    assert_eq!(ann.finish(), 7);
+}
+
+#[test]
+fn who_views_sees_and_changes_nothing() {
+    let sandbox = Sandbox::new();
+    let mut ann = ann(&sandbox);
+    let mut view = attach(&sandbox, SIZE, &["--view"]);
+    view.wait_for_bytes("looking at Ann");
+    let mut drive = attach(&sandbox, SIZE, &["--detach-key", "ctrl-]"]);
+    drive.wait_for_bytes("attached to Ann; Ctrl-] leaves");
+    view.press("echo never\r");
+    drive.press("echo once\r");
+    for terminal in [&ann, &view, &drive] {
+        terminal.wait_for("\nonce\n$");
+        assert!(!terminal.text().contains("never"), "{}", terminal.text());
+    }
+    // Keys of a key that isn't theirs, and then the one that is.
+    drive.press(&format!("echo {DETACH}\u{1d}"));
+    assert_eq!(drive.finish(), DONE);
+    view.press("\u{3}");
+    assert_eq!(view.finish(), DONE);
+    ann.press("\u{15}exit 5\r");
+    assert_eq!(ann.finish(), 5);
+
+    // Nor does one who says he only views, and types.
+    let _ann = self::ann(&sandbox);
+    let visitor = Visitor::new(&sandbox);
+    visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
+    visitor.ask(&Request::Keys { bytes: Bytes(b"x".to_vec()) });
+    let heard = visitor.hear_until(|answer| matches!(answer, Answer::Error { .. }));
+    let last = heard.last().unwrap();
+    assert!(matches!(last, Answer::Error { message } if message.contains("--view")), "{last:?}");
+}
+
+#[test]
+fn terminals_of_other_sizes_are_shown_as_much_as_fits() {
+    let sandbox = Sandbox::new();
+    let mut ann = ann(&sandbox);
+    let small = attach(&sandbox, Size { rows: 8, cols: 30 }, &[]);
+    let mut large = attach(&sandbox, Size { rows: 40, cols: 150 }, &[]);
+    large.wait_for_bytes("100x30");
+    large.press("seq 1 100; echo wide-{1..30}\r");
+    ann.wait_for("wide-30\n$");
+    large.wait_for("wide-30\n$");
+    // Its row, and the rows of Ann's above it.
+    small.wait_until("the end of it", |screen| {
+        screen.contains("\n99\n100\nwide-1 wide-2") && screen.ends_with("$\n")
+    });
+    ann.press("stty size\r");
+    for terminal in [&ann, &large] {
+        terminal.wait_for("\n30 100\n");
+    }
+    // One that becomes as large as Ann's is shown her output as it comes.
+    small.resize(SIZE);
+    small.wait_for("\n30 100\n$");
+    ann.press("\u{c}echo $((40 + 2)); printf '\\e[7mlast\\e[m\\n'\r");
+    small.wait_for("\n42\nlast\n$");
+}
+
+#[test]
+fn what_a_full_screen_program_left_on_is_turned_off_again() {
+    let sandbox = Sandbox::new();
+    let ann = Terminal::wrap(
+        &sandbox,
+        "Ann",
+        &["sh", "-c", "printf '\\033[?1049h\\033[?2004h\\033[?1000hfull\\033[?25l'; read x"],
+    );
+    ann.wait_for("full");
+    let mut other = attach(&sandbox, SIZE, &[]);
+    other.wait_for("full");
+    other.press(DETACH);
+    other.wait_for("Ann runs on");
+    let bytes = String::from_utf8(other.bytes()).unwrap();
+    let (_, end) = bytes.rsplit_once("full").unwrap();
+    for reset in ["\u{1b}[?1049l", "\u{1b}[?2004l", "\u{1b}[?1000l", "\u{1b}[?25h"] {
+        assert!(end.contains(reset), "{end:?}");
+    }
+}
+
+#[test]
+fn an_end_is_told_to_those_who_look_on() {
+    let sandbox = Sandbox::new();
+    let mut ann = ann(&sandbox);
+    let other = attach(&sandbox, SIZE, &[]);
+    let view = attach(&sandbox, Size { rows: 10, cols: 80 }, &["--view"]);
+    ann.press("echo the last words; exit 9\r");
+    for terminal in [other, view] {
+        terminal.wait_for("Ann ended with code 9; the last lines on its screen:");
+        terminal.wait_for("    | the last words\n");
+        assert_eq!(terminal.finish(), 9);
+    }
+    ann.wait_for("agent-relay: Ann ended with code 9\n");
+    assert_eq!(ann.finish(), 9);
+}
+
+#[test]
+fn who_never_reads_holds_nobody_up_and_gets_a_picture_later() {
+    let sandbox = Sandbox::new();
+    let mut ann = ann(&sandbox);
+    let slow = Visitor::new(&sandbox);
+    let Size { rows, cols: columns } = SIZE;
+    slow.ask(&Request::Attach { drive: true, columns, rows });
+    until("it is attached", || state(&sandbox, "release")["attached"] == 1);
+    ann.press("for n in $(seq 1 100000); do echo line $n; done; echo all of it\r");
+    ann.wait_for("\nline 100000\nall of it\n$");
+    let mut beside = attach(&sandbox, SIZE, &[]);
+    beside.wait_for("\nall of it\n$");
+    beside.press(DETACH);
+    assert_eq!(beside.finish(), DONE);
+    let is_end = |answer: &Answer| {
+        matches!(answer, Answer::Screen { bytes, .. }
+            if bytes.0.windows(9).any(|text| text == b"all of it"))
+    };
+    let heard = slow.hear_until(is_end);
+    let bytes: usize = heard
+        .iter()
+        .map(|answer| match answer {
+            Answer::Output { bytes } | Answer::Screen { bytes, .. } => bytes.0.len(),
+            _ => 0,
+        })
+        .sum();
+    assert!(bytes < 800_000, "{bytes} were kept for it");
+}
+
+#[test]
+fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it() {
+    let sandbox = Sandbox::new();
+    let spawned = Spawned::new(&sandbox, "Ann", &BASH);
+    let mut drive = attach(&sandbox, Size { rows: 20, cols: 70 }, &[]);
+    drive.press("stty size\r");
+    drive.wait_for("\n20 70\n$");
+    let _view = attach(&sandbox, Size { rows: 50, cols: 50 }, &["--view"]);
+    drive.press("echo still $(stty size)\r");
+    drive.wait_for("\nstill 20 70\n$");
+    drive.resize(Size { rows: 25, cols: 90 });
+    let wait = "clear; while [ \"$(stty size)\" != '25 90' ]; do sleep 0.01; done; echo resized\r";
+    drive.press(wait);
+    drive.wait_for("resized\n$");
+    drive.press(DETACH);
+    assert_eq!(drive.finish(), DONE);
+    // It speaks and hears as any other.
+    let mut bob = sandbox.join("Bob");
+    bob.send("Ann", "for the spawned one", json!({"requires_ack": true}));
+    assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
+    let mut drive = attach(&sandbox, SIZE, &[]);
+    drive.wait_for("for the spawned one");
+    drive.press("printf -- '->relay:Bob <<<\\nheard>>>\\n'\r");
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "heard");
+
+    let twice = run(&sandbox, &["spawn", "ann", "--", "cat"], FAILED);
+    assert!(err(&twice).contains("ann runs already"), "{twice:?}");
+    let wrapper = state(&sandbox, "hold")["wrapper_pid"].to_string();
+    let stopped = run(&sandbox, &["stop", "Ann"], DONE);
+    assert!(out(&stopped).starts_with("Ann ended with code "), "{stopped:?}");
+    drive.wait_for("Ann ended with code ");
+    let nobody = run(&sandbox, &["stop", "Ann"], FAILED);
+    assert!(err(&nobody).contains("no wrapped agent Ann: none runs here"), "{nobody:?}");
+    drop(spawned);
+    until("the wrapper has ended", || is_over(&sandbox, &wrapper));
+    let left: Vec<_> = fs::read_dir(sandbox.home().join("run"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["ann.lock"]);
+}
+
+#[test]
+fn a_spawn_that_fails_says_why() {
+    let sandbox = Sandbox::new();
+    let missing = run(&sandbox, &["spawn", "Ann", "--", "no-such-command"], FAILED);
+    assert_eq!(
+        err(&missing),
+        "agent-relay: Ann did not start: there is no command no-such-command: check its name and PATH\n"
+    );
+    let nowhere = run(&sandbox, &["spawn", "Ann", "--cwd", "nowhere", "--", "cat"], FAILED);
+    assert!(err(&nowhere).contains("there is no directory "), "{nowhere:?}");
+    run(&sandbox, &["spawn", "Ann"], USAGE);
+    run(&sandbox, &["spawn", "a b", "--", "cat"], USAGE);
+    run(&sandbox, &["spawn", "Ann", "--key-file", "none", "--", "cat"], FAILED);
+    let _ann = sandbox.join("Ann");
+    let taken = run(&sandbox, &["spawn", "Ann", "--", "cat"], FAILED);
+    assert!(err(&taken).contains("Ann did not start: Ann is connected already"), "{taken:?}");
+}
+
+#[test]
+fn a_spawned_agents_crash_is_in_its_log() {
+    let sandbox = Sandbox::new();
+    let ann = Spawned::new(
+        &sandbox,
+        "Ann",
+        &[
+            "sh",
+            "-c",
+            "echo one; echo; echo 'panicked at \u{1b}]0;x\u{7}main.rs:1'; read x; exit 3",
+        ],
+    );
+    let mut drive = attach(&sandbox, SIZE, &[]);
+    drive.press("\r");
+    drive.wait_for("    | panicked at main.rs:1\n");
+    assert_eq!(drive.finish(), 3);
+    let log = sandbox.home().join("logs/Ann.log");
+    let told = "Ann ended with code 3; the last lines on its screen:\n    | one\n    | panicked at main.rs:1\n";
+    until("the log has it", || fs::read_to_string(&log).unwrap().contains(told));
+    drop(ann);
+    // One that is over before anybody could look.
+    let mut spawn = sandbox.command(["spawn", "Bob", "--", "sh", "-c", "echo why; exit 4"]);
+    spawn.env("PS1", "$ ");
+    let spawned = output(spawn);
+    let said = err(&spawned);
+    let ended =
+        said.contains("Bob ended at once, with code 4; the last lines on its screen:\n    | why\n");
+    assert!(ended || out(&spawned).starts_with("Bob runs"), "{spawned:?}");
+    until("its log has it", || {
+        fs::read_to_string(sandbox.home().join("logs/Bob.log"))
+            .is_ok_and(|log| log.contains("Bob ended with code 4"))
+    });
+}
+
+#[test]
+fn what_is_held_is_typed_once_when_it_is_released() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let mut ann = ann(&sandbox);
+    let held = run(&sandbox, &["hold", "Ann"], DONE);
+    assert_eq!(out(&held), "Ann's messages are held; 0 wait\n");
+    for body in ["first", "second"] {
+        bob.send("Ann", body, json!({"requires_ack": true}));
+        assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
+    }
+    until("both wait", || state(&sandbox, "hold")["waiting"] == 2);
+    let held = state(&sandbox, "hold");
+    assert_eq!(held["schema"], "agent-relay.wrapped/1");
+    assert_eq!((&held["held"], &held["connected"]), (&json!(true), &json!(true)));
+    assert_eq!(held["why"], "its person holds its messages");
+    ann.press("echo typed by hand\r");
+    ann.wait_for("\ntyped by hand\n$");
+    assert!(!ann.text().contains("first"), "{}", ann.text());
+    let released = state(&sandbox, "release");
+    assert_eq!(released["held"], false);
+    ann.wait_for("second\n[/relay ");
+    run(&sandbox, &["release", "ANN"], DONE);
+    until("nothing waits", || state(&sandbox, "release")["waiting"] == 0);
+    ann.press("echo done\r");
+    ann.wait_for("\ndone\n$");
+    let text = ann.text();
+    assert_eq!((text.matches("first").count(), text.matches("second").count()), (1, 1), "{text}");
+}
+
+/// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.
+#[test]
+fn what_an_attached_person_has_half_typed_is_not_typed_into() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = ann(&sandbox);
+    let mut other = attach(&sandbox, SIZE, &[]);
+    other.press("echo not yet");
+    ann.wait_for("$ echo not yet");
+    bob.send("Ann", "hello", json!({"requires_ack": true}));
+    bob.expect("ACK");
+    until("it waits for the person", || {
+        let why = state(&sandbox, "release")["why"].to_string();
+        why.contains("half typed") || why.contains("no prompt")
+    });
+    // Answers of the second terminal are nobody's keys.
+    other.press("\u{1b}[5;5R\u{1b}[?62;4c");
+    other.press("\r");
+    ann.wait_for("\nnot yet\n");
+    ann.wait_for("hello\n[/relay ");
+    assert!(!ann.text().contains("62;4c"), "{}", ann.text());
+}
+
+#[test]
+fn a_command_that_ignores_requests_is_stopped_by_force_with_what_it_started() {
+    let sandbox = Sandbox::new();
+    let script = "trap '' HUP TERM INT; sleep 1000 & echo $! > pid; echo ready; while :; do sleep 0.05; done";
+    let _ann = Spawned::new(&sandbox, "Ann", &["sh", "-c", script]);
+    let pid = sandbox.directory().join("pid");
+    until("it has started another", || fs::read_to_string(&pid).is_ok_and(|pid| !pid.is_empty()));
+    let stopped = state(&sandbox, "stop");
+    assert_eq!((&stopped["code"], &stopped["signal"]), (&json!(137), &json!(9)), "{stopped}");
+    assert_eq!(stopped["schema"], "agent-relay.stop/1");
+    let pid = fs::read_to_string(pid).unwrap();
+    until("that one has ended", || is_over(&sandbox, pid.trim()));
+}
+
+#[test]
+fn a_window_that_is_closed_ends_an_agent_and_only_detaches_who_looks_on() {
+    let sandbox = Sandbox::new();
+    let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
+    ann.wait_for("ready");
+    attach(&sandbox, SIZE, &[]).close_window();
+    until("it is detached", || state(&sandbox, "release")["attached"] == 0);
+    let other = attach(&sandbox, SIZE, &["--view"]);
+    ann.close_window();
+    other.wait_for("Ann ended with code ");
+    other.finish();
+    until("its command was told", || {
+        fs::read_to_string(sandbox.directory().join("told")).is_ok_and(|told| told == "told\n")
+    });
+    until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
+}
+
+#[test]
+fn what_a_killed_wrapper_left_is_taken_over() {
+    let sandbox = Sandbox::new();
+    let mut first = ann(&sandbox);
+    first.press("echo first\r");
+    // By force: dropping a terminal kills what runs in it.
+    drop(first);
+    until("nobody is there", || {
+        err(&run(&sandbox, &["hold", "Ann"], FAILED)).contains("none runs here")
+    });
+    until("the daemon knows, too", || {
+        let ann = sandbox.join("Asking").agents().into_iter().find(|it| it["name"] == "Ann");
+        ann.is_some_and(|ann| ann["here"] == false)
+    });
+    let _second = ann(&sandbox);
+    assert_eq!(state(&sandbox, "hold")["held"], true);
+    let nobody = run(&sandbox, &["hold", "Bob"], FAILED);
+    assert!(err(&nobody).contains("no wrapped agent Bob: there are Ann"), "{nobody:?}");
+}
+
+#[test]
+fn commands_for_people_want_a_person() {
+    let sandbox = Sandbox::new();
+    let mut ann = ann(&sandbox);
+    let no_terminal = run(&sandbox, &["attach", "Ann"], FAILED);
+    assert!(err(&no_terminal).contains("run it in one"), "{no_terminal:?}");
+    for command in ["attach", "hold", "release", "stop"] {
+        run(&sandbox, &[command, "a b"], if command == "attach" { FAILED } else { USAGE });
+        run(&sandbox, &[command], USAGE);
+    }
+    run(&sandbox, &["attach", "Ann", "--detach-key", "q"], USAGE);
+    // What runs in an agent is not its person.
+    let program = env!("CARGO_BIN_EXE_agent-relay");
+    ann.press(&format!("clear; '{program}' release Ann; '{program}' stop Bob\r"));
+    ann.wait_until("both refusals", |screen| {
+        screen.replace('\n', "").matches("person at a terminal of his own").count() == 2
+    });
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
+    let sandbox = Sandbox::new();
+    let home = sandbox.directory().join("long".repeat(25));
+    platform::paths::make_private_dir(&home).unwrap();
+    let program = env!("CARGO_BIN_EXE_agent-relay");
+    let home = home.to_str().unwrap();
+    let line =
+        [program, "--home", home, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];
+    let mut ann = Terminal::run(&sandbox, &line);
+    ann.wait_for("attach, hold, release and stop won't find Ann: ");
+    ann.wait_for("\nready\n");
+    let endpoint = sandbox.endpoint();
+    let told = |arguments: &[&str]| {
+        let mut command = sandbox.program(program);
+        command.args(["--endpoint", endpoint.as_text(), "--home", home]).args(arguments);
+        let told = output(command);
+        assert_eq!(told.status.code(), Some(FAILED), "{told:?}");
+        err(&told)
+    };
+    assert!(told(&["hold", "Ann"]).contains("limit for a socket's path"));
+    assert!(told(&["spawn", "Bob", "--", "cat"]).contains("limit for a socket's path"));
+    ann.press("\r");
+    assert_eq!(ann.finish(), 0);
+}
+
+#[test]
+fn what_is_no_request_costs_only_who_says_it() {
+    let sandbox = Sandbox::new();
+    let ann = ann(&sandbox);
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 0], &[0, 0, 0, 1, b'x'], &[255; 64]] {
+        let visitor = Visitor::new(&sandbox);
+        visitor.write(bytes);
+        let heard = visitor.hear_until(|_| false);
+        assert!(matches!(heard[..], [Answer::Error { .. }]), "{bytes:?}: {heard:?}");
+    }
+    // One who says nothing, or only half of something, is sent away.
+    let (silent, half) = (Visitor::new(&sandbox), Visitor::new(&sandbox));
+    half.write(&[0, 0]);
+    assert_eq!(silent.hear_until(|_| false), []);
+    assert_eq!(half.hear_until(|_| false), []);
+    // More than a few can't look on at a time, and far more not connect.
+    let view = || {
+        let visitor = Visitor::new(&sandbox);
+        visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
+        visitor
+    };
+    let seated: Vec<_> = (0..8).map(|_| view()).collect();
+    until("all are seated", || state(&sandbox, "release")["attached"] == 8);
+    let heard = view().hear_until(|_| true);
+    assert!(matches!(heard[..], [Answer::Error { .. }]), "{heard:?}");
+    drop(seated);
+    until("all have left", || state(&sandbox, "release")["attached"] == 0);
+    let many: Vec<_> = (0..100).map(|_| Visitor::new(&sandbox)).collect();
+    drop(many);
+    until("there is room again", || sandbox.run(["hold", "Ann"]).status.success());
+    assert!(ann.text().contains('$'));
+}
+
+/// Becomes another user, asks for the state, and prints what it is told. Who can't become another says
+/// so.
+const STRANGER: &str = "
+import os, socket, sys
+try:
+    os.setuid(65534)
+except PermissionError:
+    sys.exit(77)
+with socket.socket(socket.AF_UNIX) as stream:
+    stream.connect(sys.argv[1])
+    said = b'{\"type\":\"STATE\"}'
+    stream.sendall(len(said).to_bytes(4, 'big') + said)
+    told = b''.join(iter(lambda: stream.recv(65536), b''))
+sys.stdout.write(told[4:].decode())
+";
+
+/// Even where the files' modes let him in.
+#[test]
+fn another_user_is_told_that_the_wrapper_is_not_his() {
+    let sandbox = Sandbox::new();
+    let _ann = ann(&sandbox);
+    let socket = sandbox.home().join("run/Ann.sock");
+    let mut open = sandbox.program("chmod");
+    open.args(["a+rwx"]).args([
+        sandbox.directory(),
+        &sandbox.home(),
+        &sandbox.home().join("run"),
+        &socket,
+    ]);
+    assert!(output(open).status.success());
+    let mut stranger = sandbox.program("python3");
+    stranger.args(["-c", STRANGER, socket.to_str().unwrap()]);
+    let told = output(stranger);
+    if told.status.code() == Some(77) {
+        return not_tried("only root can become another user");
+    }
+    let Answer::Error { message } = Answer::read(&told.stdout).expect("one frame, and the end")
+    else {
+        panic!("{told:?}")
+    };
+    assert!(message.contains("65534"), "{message}");
+}

@@ -1,0 +1,293 @@
+//! The loss of power: with `durability = "disk"`, what is accepted is on the disk before.
+//!
+//! `strace` writes down what a daemon hears, says, and does with its files. From that comes what a disk
+//! holds that forgets whatever was not synced.
+
+use crate::sandbox::{Sandbox, not_tried, until};
+use platform::transport::Stream;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+const FILES: [&str; 2] = ["relay.db", LOG];
+const LOG: &str = "relay.db-wal";
+
+/// Calls by which a daemon does all that matters here.
+const CALLS: &str = "trace=read,readv,recvfrom,recvmsg,write,writev,sendto,sendmsg,pwrite64,ftruncate,fsync,fdatasync";
+
+const MESSAGES: usize = 8;
+
+#[test]
+fn with_disk_a_sync_lies_before_each_acceptance() {
+    let Some(steps) = talk("disk") else { return };
+    for number in 1..=MESSAGES {
+        let mut taking = taking(&steps, number).iter();
+        assert!(taking.any(Step::writes_log), "message {number} is not written");
+        assert!(taking.any(|step| *step == Step::Synced(LOG)), "message {number} is not synced");
+    }
+}
+
+#[test]
+fn with_process_no_acceptance_waits_for_a_sync() {
+    let Some(steps) = talk("process") else { return };
+    for number in 1..=MESSAGES {
+        let taking = taking(&steps, number);
+        assert!(taking.iter().any(Step::writes_log), "message {number} is not written");
+        assert!(!taking.contains(&Step::Synced(LOG)), "message {number} is synced");
+    }
+}
+
+#[test]
+fn what_was_accepted_is_there_after_a_loss_of_power() {
+    let Some(steps) = talk("disk") else { return };
+    let (mut disk, mut accepted) = (Disk::default(), 0);
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    for step in &steps {
+        if accepted > 0 && *step == Step::Synced(LOG) {
+            // In the middle of what follows: some of it is written, in any order.
+            assert_heard(&disk.after_loss(|| random.next_u32().is_multiple_of(2)), accepted);
+        }
+        disk.take(step);
+        if *step == Step::Said(accepted + 1) {
+            accepted += 1;
+            assert_heard(&disk.after_loss(|| false), accepted);
+        }
+    }
+    assert_eq!(accepted, MESSAGES);
+}
+
+/// What a daemon does, as far as it matters here.
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// The message with this number came in.
+    Heard(usize),
+    /// It was accepted.
+    Said(usize),
+    Wrote(&'static str, Write),
+    Synced(&'static str),
+}
+
+/// A file's bytes from there on, or its end.
+#[derive(Clone, Debug, PartialEq)]
+enum Write {
+    At(usize, Vec<u8>),
+    End(usize),
+}
+
+impl Step {
+    fn writes_log(&self) -> bool {
+        matches!(self, Self::Wrote(LOG, _))
+    }
+}
+
+/// Ann says to Rob, who is away, one thing after the other. `None` where this can't be watched.
+fn talk(durability: &str) -> Option<Vec<Step>> {
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        not_tried("strace is not installed (ci/setup does it)");
+        return None;
+    }
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let config = format!("durability = \"{durability}\"\n");
+    fs::write(sandbox.home().join("config.toml"), config).unwrap();
+    let daemon = Traced::start(&sandbox);
+    until("the daemon listens", || Stream::connect(&sandbox.endpoint()).is_ok());
+    sandbox.join("Rob").leave();
+    let mut ann = sandbox.join("Ann");
+    for number in 1..=MESSAGES {
+        let id = ann.send("Rob", &number.to_string(), json!({"requires_ack": true}));
+        assert_eq!(id, id_of(number));
+        let answer = ann.expect("ACK");
+        assert_eq!(answer["payload"]["durability"], durability, "{answer}");
+    }
+    drop(daemon);
+    let log = fs::read_to_string(sandbox.directory().join("log")).unwrap();
+    Some(steps(&log))
+}
+
+fn id_of(number: usize) -> String {
+    format!("m-{number}")
+}
+
+/// A daemon whose calls are written down.
+struct Traced(Child);
+
+impl Traced {
+    /// It is this process's own child, not strace's.
+    fn start(sandbox: &Sandbox) -> Self {
+        let mut command = sandbox.program("strace");
+        command.args(["-D", "-f", "-y", "-qq", "-s", "1000000", "-e", CALLS, "-o", "log"]);
+        let daemon = sandbox.command(["up", "--foreground"]);
+        command.arg(daemon.get_program()).args(daemon.get_args());
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Everything between the arrival of a message and its acceptance.
+fn taking(steps: &[Step], number: usize) -> &[Step] {
+    let heard = steps.iter().position(|step| *step == Step::Heard(number));
+    let said = steps.iter().position(|step| *step == Step::Said(number));
+    let (Some(heard), Some(said)) = (heard, said) else {
+        panic!("message {number} is not in the log: {heard:?}, {said:?}")
+    };
+    &steps[heard..said]
+}
+
+/// What is in a log of `strace`'s. A sync has happened, and something is heard, when the call is over;
+/// something is said when the call begins.
+fn steps(log: &str) -> Vec<Step> {
+    let (mut steps, mut begun) = (Vec::new(), BTreeMap::new());
+    for line in log.lines() {
+        let Some((thread, call)) = line.split_once(char::is_whitespace) else { continue };
+        let call = call.trim_start();
+        if let Some(beginning) = call.strip_suffix(" <unfinished ...>") {
+            steps.extend(said(beginning));
+            begun.insert(thread, beginning);
+        } else if let Some((_, end)) = call.split_once(" resumed>") {
+            let beginning = begun.remove(thread).unwrap_or_default();
+            steps.extend(done(&format!("{beginning}{end}")));
+        } else {
+            steps.extend(said(call));
+            steps.extend(done(call));
+        }
+    }
+    steps
+}
+
+fn said(call: &str) -> Option<Step> {
+    let is_said = call.starts_with("send") || call.starts_with("write");
+    let is_acceptance = is_said && call.contains("\\\"state\\\":\\\"accepted\\\"");
+    if is_acceptance { named(call, "ack_id").map(Step::Said) } else { None }
+}
+
+/// The number of the message that a frame names there.
+fn named(call: &str, key: &str) -> Option<usize> {
+    let names = |number| call.contains(&format!("\\\"{key}\\\":\\\"{}\\\"", id_of(number)));
+    (1..=MESSAGES).find(|number| names(*number))
+}
+
+fn done(call: &str) -> Option<Step> {
+    let (call, result) = call.rsplit_once(" = ")?;
+    let result: usize = result.split(' ').next()?.parse().ok()?;
+    if call.starts_with("re") && call.contains("\\\"type\\\":\\\"SEND\\\"") {
+        return named(call, "id").map(Step::Heard);
+    }
+    let file = FILES.into_iter().find(|file| call.contains(&format!("/{file}>")))?;
+    let number = |text: &str| text.trim_end_matches([')', ' ']).parse().ok();
+    let (name, arguments) = call.split_once('(')?;
+    match name {
+        "fsync" | "fdatasync" => Some(Step::Synced(file)),
+        "pwrite64" => {
+            let mut bytes = bytes(arguments.split_once('"')?.1);
+            bytes.truncate(result);
+            let place = number(arguments.rsplit_once(", ")?.1)?;
+            Some(Step::Wrote(file, Write::At(place, bytes)))
+        }
+        "ftruncate" => Some(Step::Wrote(file, Write::End(number(arguments.rsplit_once(", ")?.1)?))),
+        _ => None,
+    }
+}
+
+/// A string as `strace` writes it, up to its closing quote.
+fn bytes(text: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), text.bytes().peekable());
+    while let Some(byte) = rest.next().filter(|byte| *byte != b'"') {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let escaped = rest.next().unwrap();
+        let mut octal = u32::from(escaped.wrapping_sub(b'0'));
+        bytes.push(match escaped {
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'v' => 0x0b,
+            b'f' => 0x0c,
+            b'0'..=b'7' => {
+                for _ in 0..2 {
+                    if let Some(digit) = rest.next_if(|digit| (b'0'..=b'7').contains(digit)) {
+                        octal = octal * 8 + u32::from(digit - b'0');
+                    }
+                }
+                u8::try_from(octal).unwrap()
+            }
+            other => other,
+        });
+    }
+    bytes
+}
+
+/// The files on a disk, and what was written and not synced.
+#[derive(Clone, Default)]
+struct Disk {
+    synced: BTreeMap<&'static str, Vec<u8>>,
+    written: Vec<(&'static str, Write)>,
+}
+
+impl Disk {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Wrote(file, write) => self.written.push((file, write.clone())),
+            Step::Synced(synced) => {
+                let (now, later) = self.written.drain(..).partition(|(file, _)| file == synced);
+                self.written = later;
+                self.put(now);
+            }
+            Step::Heard(_) | Step::Said(_) => {}
+        }
+    }
+
+    fn put(&mut self, written: Vec<(&'static str, Write)>) {
+        for (file, write) in written {
+            let bytes = self.synced.entry(file).or_default();
+            match write {
+                Write::End(end) => bytes.resize(end, 0),
+                Write::At(place, new) => {
+                    bytes.resize(bytes.len().max(place + new.len()), 0);
+                    bytes[place..place + new.len()].copy_from_slice(&new);
+                }
+            }
+        }
+    }
+
+    /// What is left of it. Of what was not synced, some is written, and the rest is lost.
+    fn after_loss(&self, mut is_written: impl FnMut() -> bool) -> Self {
+        let mut left = self.clone();
+        let written = left.written.drain(..).filter(|_| is_written()).collect();
+        left.put(written);
+        left
+    }
+}
+
+/// A daemon that finds this disk has all messages up to this one.
+fn assert_heard(disk: &Disk, accepted: usize) {
+    let mut sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    for (file, bytes) in &disk.synced {
+        fs::write(sandbox.home().join(file), bytes).unwrap();
+    }
+    sandbox.start();
+    let mut rob = sandbox.join("Rob");
+    for number in 1..=accepted {
+        let deliver = rob.expect("DELIVER");
+        assert_eq!(deliver["payload"]["body"], number.to_string(), "{deliver}");
+    }
+}
+
+#[test]
+fn strings_are_read() {
+    assert_eq!(bytes(r#"a\0\12\0019\"\\\n\377", 9, 0"#), b"a\0\n\x019\"\\\n\xff");
+}
