@@ -6,12 +6,14 @@
 
 use crate::bridge::screen::Row;
 
-/// Rows with text that two pictures share, at least, where they show the same text.
+/// Rows with text that two pictures share in one place, at least, where they show the same text; and so many
+/// that nothing else has to say so.
 const SHARED_MIN: usize = 2;
+const SHARED_SURE: usize = 6;
 
-/// A picture's rows at the top that may hide the text (a headline, or the prompt that is being answered):
-/// this part of it.
-const HEAD: usize = 4;
+/// A picture's rows at the top that may hide the text (a headline, or the prompt that is being answered),
+/// and those below it (a composer): this part of it.
+const EDGE: usize = 4;
 
 /// How many screens of what moved up are kept, for when it comes down again.
 const SCREENS_KEPT: usize = 2;
@@ -109,25 +111,42 @@ impl Pictures {
 
     /// The longest stretch of rows that the picture has in common with the text.
     fn shared(&self, picture: &[Row]) -> Shared {
-        let says = |row: &&Row| !row.text.trim().is_empty();
+        let edge = self.painted.len() / EDGE;
         let mut best = Shared::default();
-        let head = self.painted.len() / HEAD;
         for text in 0..self.rows.len() {
-            for at in 0..=head.min(picture.len()) {
+            for at in 0..=edge.min(picture.len()).min(text) {
                 let pairs = std::iter::zip(&self.rows[text..], &picture[at..]);
-                let same = pairs.take_while(|(known, row)| known == row).map(|(_, row)| row);
-                let rows = same.filter(says).count();
-                let moves = |shared: &Shared| (shared.text - shared.picture).abs_diff(self.top);
+                let same = pairs.take_while(|(known, row)| known == row);
+                let rows = same.filter(|(_, row)| says(row)).count();
                 let this = Shared { text, picture: at, rows };
-                if text >= at
-                    && (rows > best.rows
-                        || rows == best.rows && rows > 0 && moves(&this) < moves(&best))
-                {
+                if rows > 0 && self.is_better(&this, &best) {
                     best = this;
                 }
             }
         }
-        let all = picture.iter().filter(says).count();
-        if best.rows >= SHARED_MIN.min(all) { best } else { Shared::default() }
+        let shared_min = SHARED_MIN.min(picture.iter().filter(|row| says(row)).count());
+        let is_sure = best.rows >= shared_min && self.is_likely(&best, picture, edge);
+        if is_sure { best } else { Shared::default() }
     }
+
+    fn is_better(&self, this: &Shared, best: &Shared) -> bool {
+        this.rows > best.rows || this.rows == best.rows && self.moves(this) < self.moves(best)
+    }
+
+    /// By how many rows the picture would have moved.
+    fn moves(&self, shared: &Shared) -> usize {
+        (shared.text - shared.picture).abs_diff(self.top)
+    }
+
+    /// Whether a text that has moved so shows more than what another one has, too, such as its first words.
+    fn is_likely(&self, shared: &Shared, picture: &[Row], edge: usize) -> bool {
+        let pairs = || std::iter::zip(&self.rows[shared.text..], &picture[shared.picture..]);
+        let same = pairs().filter(|(known, row)| says(known) && known == row).count();
+        let other = pairs().filter(|(known, row)| says(known) && known != row).count();
+        self.moves(shared) == 0 || shared.rows >= SHARED_SURE || other <= edge || same >= other
+    }
+}
+
+fn says(row: &Row) -> bool {
+    !row.text.trim().is_empty()
 }

@@ -639,6 +639,27 @@ fn a_text_that_comes_down_again_is_the_same() {
 }
 
 #[test]
+fn what_two_texts_begin_with_does_not_join_them() {
+    let code = |name: &str, lines: usize| -> Vec<String> {
+        let lines = (0..lines).map(|n| format!("      let {name}{n};"));
+        let head = ["  Put this in:", "", "  fn main() {"].map(str::to_owned);
+        let opener = format!("• ->relay:Bob [thread:{name}] <<<");
+        [opener].into_iter().chain(head).chain(lines).chain(["  }>>>".to_owned()]).collect()
+    };
+    let mut pager = Pager::new();
+    pager.says(&code("a", 60)[..30], 4);
+    // So fast that nothing of what comes in between is ever seen.
+    pager.text.extend(code("a", 60)[30..].to_vec());
+    pager.text.extend(code("b", 40)[..18].to_vec());
+    pager.paints(0).says(&code("b", 40)[18..], 4);
+    pager.live.ends_its_turn();
+    for one in &pager.live.found {
+        let Extracted::Found(message) = one else { continue };
+        assert!(!(message.body.contains("let a") && message.body.contains("let b")), "{message:?}");
+    }
+}
+
+#[test]
 fn a_text_that_jumps_further_than_a_screen_is_lost_alone() {
     let mut pager = Pager::new();
     pager.says(&long_message("a", 10), 4).says(&long_message("b", 100), 60);
