@@ -11,7 +11,7 @@ const REMEMBERED: usize = 65_536;
 /// As many of the last are asked whether a message is another reading of them.
 const ALIKE_MAX: usize = 256;
 
-/// As many letters at the beginning of a body tell it from others where it has more.
+/// As many letters at the beginning or the end of a body tell it from others where it has more.
 const LETTERS: usize = 16;
 
 /// What tells a message from others, however often a CLI paints it: not how its lines are broken, which
@@ -19,8 +19,9 @@ const LETTERS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     whole: u64,
-    /// Of its beginning.
+    /// Of its beginning and of its end; a CLI that moves its rows about may show one without the other.
     head: u64,
+    tail: u64,
 }
 
 impl Identity {
@@ -31,8 +32,18 @@ impl Identity {
             letters = body.split_whitespace().collect();
         }
         let head: String = letters.chars().take(LETTERS).collect();
+        let tail: String = letters.chars().rev().take(LETTERS).collect();
         let address = (to, kind, thread, topic, reply);
-        Self { whole: digest(&(address, &letters, data, meta)), head: digest(&(address, &head)) }
+        Self {
+            whole: digest(&(address, &letters, data, meta)),
+            head: digest(&(address, &head)),
+            tail: digest(&(address, &tail)),
+        }
+    }
+
+    /// Whether this may be the same in another reading.
+    fn is_like(&self, other: &Self) -> bool {
+        self.head == other.head || self.tail == other.tail
     }
 }
 
@@ -148,7 +159,7 @@ impl Replay {
             found = taken.all(message, first, self.end);
         }
         if found.is_empty() {
-            let is_alike = |one: &usize| at(one).is_some_and(|known| known.head == message.head);
+            let is_alike = |one: &usize| at(one).is_some_and(|known| known.is_like(&message));
             found = next.clone().filter(is_alike).collect();
         }
         // One alone hardly says where the repaint began.
@@ -157,7 +168,7 @@ impl Replay {
         }
         if found.is_empty() && self.over_and_over {
             // The program and the terminal have mixed up its rows.
-            let is_alike = |one: &usize| at(one).is_some_and(|known| known.head == message.head);
+            let is_alike = |one: &usize| at(one).is_some_and(|known| known.is_like(&message));
             found = (self.end.saturating_sub(ALIKE_MAX)..self.end).filter(is_alike).collect();
         }
         found

@@ -406,6 +406,25 @@ fn what_could_not_be_read_before_makes_nothing_after_it_new() {
 }
 
 #[test]
+fn another_reading_of_what_was_taken_is_old() {
+    let message = |body: &str| format!("->relay:Bob <<<\n{body}>>>\n");
+    let whole = "A first paragraph that says something.\n\nA second paragraph, that ends it.";
+    let torn =
+        [whole, "A second paragraph, that ends it.", "A first paragraph that says something."];
+    for torn in torn {
+        let mut live = Live::new();
+        live.writes(&[message("One."), message(torn), message("Two.")].concat())
+            .writes("> ")
+            .waits(400);
+        for _ in 0..3 {
+            let all = [message("One."), message(whole), message("Two.")].concat();
+            live.writes(CLEAR_ALL).writes(&all).writes("> ").waits(400);
+        }
+        assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+    }
+}
+
+#[test]
 fn after_a_resize_what_is_broken_elsewhere_is_old() {
     let words = "A paragraph, as agents write them, of more than a row. ".repeat(6);
     let message = format!("->relay:Bob <<<\n{words}\n\n| a | b |\n|---|---|\n| 1 | 2 |>>>\n");
