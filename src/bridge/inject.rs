@@ -144,6 +144,11 @@ pub fn draw(random: &mut impl Rng, body: &str) -> String {
     }
 }
 
+/// Whether a text has the frame with these digits.
+pub fn holds_frame(text: &str, hex: &str) -> bool {
+    text.contains(&format!("[relay {hex} from "))
+}
+
 /// Text without what a terminal acts on or what hides it; CR, and CR LF, become a newline.
 #[must_use]
 pub fn clean(text: &str) -> String {

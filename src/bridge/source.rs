@@ -10,6 +10,7 @@
 use super::{
     Bridge, File, Output, Progress, Settings,
     extract::{Extracted, Prose},
+    inject::holds_frame,
     screen::Screen,
     transcript::Record,
 };
@@ -366,7 +367,7 @@ impl Bridge {
     /// The agent has what was typed.
     fn confirm(&mut self, prompt: &str, out: &mut Vec<Output>) {
         self.drawn.retain_mut(|(hex, id)| {
-            let is_it = frame_of(prompt, hex);
+            let is_it = holds_frame(prompt, hex);
             let id = id.take_if(|_| is_it);
             out.extend(id.map(|id| Output::Report(id, Progress::Confirmed)));
             !is_it
@@ -395,11 +396,6 @@ impl Bridge {
         out.push(Output::Log(sentence.clone()));
         self.complain(sentence);
     }
-}
-
-/// Whether a prompt has the frame with these digits.
-fn frame_of(prompt: &str, hex: &str) -> bool {
-    prompt.contains(&format!("[relay {hex} from "))
 }
 
 /// A text without what a screen may make of it.

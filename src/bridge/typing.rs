@@ -223,15 +223,23 @@ impl Bridge {
         }
         // An Enter would answer what the program asks meanwhile.
         let asks = !self.recipe.holds_text(spot);
-        if asks {
-            self.release_keys(out);
-        } else {
-            self.write(self.recipe.submit.clone().into_bytes(), out);
-        }
         if let Some(injection) = &mut self.injection {
             injection.asked = asks;
+            // Until it is asked again; or pressed, which has a stage of its own.
+            injection.stage = Stage::Guard(now);
+        }
+        match asks {
+            true => self.release_keys(out),
+            false => self.press_submit(1, out),
+        }
+    }
+
+    /// Sends off what stands in the line to type into, for the so manieth time.
+    fn press_submit(&mut self, presses: u32, out: &mut Vec<Output>) {
+        self.write(self.recipe.submit.clone().into_bytes(), out);
+        if let Some(injection) = &mut self.injection {
             injection.until = self.handed_out;
-            injection.stage = if asks { Stage::Guard(now) } else { Stage::Submit { presses: 1 } };
+            injection.stage = Stage::Submit { presses };
         }
     }
 
@@ -262,12 +270,7 @@ impl Bridge {
         let Some(injection) = &mut self.injection else { return };
         injection.asked = true;
         if presses < PRESSES_MAX {
-            self.write(self.recipe.submit.clone().into_bytes(), out);
-            let until = self.handed_out;
-            if let Some(injection) = &mut self.injection {
-                injection.until = until;
-                injection.stage = Stage::Submit { presses: presses + 1 };
-            }
+            self.press_submit(presses + 1, out);
         }
     }
 
@@ -275,7 +278,7 @@ impl Bridge {
     pub(super) fn was_confirmed(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
         let is_it = |injection: &Injection| {
             matches!(injection.stage, Stage::Leaving { .. })
-                && prompt.contains(&format!("[relay {} from ", injection.hex))
+                && inject::holds_frame(prompt, &injection.hex)
         };
         if self.injection.as_ref().is_some_and(is_it) {
             self.submitted(now, out);

@@ -1,6 +1,6 @@
 //! `hold`: have an agent's messages wait.
 
-use super::{DONE, Failure, argv, place::Asked, print::Out, wrapped};
+use super::{Failure, argv, place::Asked, wrapped};
 use crate::protocol::control::Request;
 use argh::{ArgsInfo, FromArgs};
 
@@ -25,15 +25,9 @@ pub(super) struct Hold {
 
 impl Hold {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let visit = wrapped::visit(asked, &self.name)?;
-        let state = wrapped::ask(&visit, &self.name, &Request::Hold)?;
-        let mut out = Out::new();
-        if self.json {
-            out.json("wrapped", &state)?;
-        } else {
-            let (name, waiting) = (&self.name, state.waiting);
-            out.line(format_args!("{name}'s messages are held; {waiting} wait"))?;
-        }
-        Ok(DONE)
+        let name = &self.name;
+        wrapped::change(asked, name, &Request::Hold, self.json, |waiting| {
+            format!("{name}'s messages are held; {waiting} wait")
+        })
     }
 }

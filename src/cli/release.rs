@@ -1,6 +1,6 @@
 //! `release`: let an agent have its messages again.
 
-use super::{DONE, Failure, argv, place::Asked, print::Out, wrapped};
+use super::{Failure, argv, place::Asked, wrapped};
 use crate::protocol::control::Request;
 use argh::{ArgsInfo, FromArgs};
 
@@ -19,15 +19,9 @@ pub(super) struct Release {
 
 impl Release {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let visit = wrapped::visit(asked, &self.name)?;
-        let state = wrapped::ask(&visit, &self.name, &Request::Release)?;
-        let mut out = Out::new();
-        if self.json {
-            out.json("wrapped", &state)?;
-        } else {
-            let (name, waiting) = (&self.name, state.waiting);
-            out.line(format_args!("{name} gets its messages; {waiting} wait to be typed"))?;
-        }
-        Ok(DONE)
+        let name = &self.name;
+        wrapped::change(asked, name, &Request::Release, self.json, |waiting| {
+            format!("{name} gets its messages; {waiting} wait to be typed")
+        })
     }
 }

@@ -8,11 +8,12 @@ use super::{
     log,
     place::{Asked, Place, refused},
     print::{Out, foreign_line, say},
+    wrapped::check_name,
 };
 use crate::{
     client::{self, ClientError},
     config::recipes,
-    protocol::{control::Ended, name::Name},
+    protocol::control::Ended,
     wrap::{self, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
@@ -81,9 +82,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self, asked: &Asked, command: Vec<OsString>) -> Result<i32, Failure> {
-        Name::parse(&self.name).map_err(|error| {
-            Failure::usage(format!("no agent can be called {:?}: {error}", self.name))
-        })?;
+        check_name(&self.name)?;
         if command.is_empty() {
             return Err(Failure::usage("no command to run: agent-relay run -n NAME -- COMMAND"));
         }

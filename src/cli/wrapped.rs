@@ -1,7 +1,11 @@
 //! What the commands for one wrapped agent have in common: finding its wrapper, and what it answers.
 
 use super::{
-    Failure, TIMED_OUT, identity::agent_around, place::Asked, print::foreign_line, run::RUN,
+    DONE, Failure, TIMED_OUT,
+    identity::agent_around,
+    place::Asked,
+    print::{Out, foreign_line},
+    run::RUN,
 };
 use crate::{
     protocol::{
@@ -63,6 +67,23 @@ pub(super) fn explain(name: &str, error: &VisitError) -> Failure {
         VisitError::Refused(sentence) => Failure::failed(foreign_line(sentence)),
         _ => Failure::failed(sentence),
     }
+}
+
+/// Has an agent's messages wait, or typed again, and prints what came of it: in words, how many wait.
+pub(super) fn change(
+    asked: &Asked,
+    name: &str,
+    request: &Request,
+    json: bool,
+    words: impl FnOnce(usize) -> String,
+) -> Result<i32, Failure> {
+    let state = ask(&visit(asked, name)?, name, request)?;
+    let mut out = Out::new();
+    match json {
+        true => out.json("wrapped", &state)?,
+        false => out.line(words(state.waiting))?,
+    }
+    Ok(DONE)
 }
 
 /// Asks for something that is answered with how the agent stands.

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use std::{
     env,
     fs::{self, File},
-    io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom},
+    io::{self, BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     thread::JoinHandle,
     time::{Duration, SystemTime},
@@ -102,11 +102,11 @@ struct Search {
     directory: PathBuf,
     started: SystemTime,
     started_ms: u64,
-    since: String,
     followed: Vec<Followed>,
     /// Files that were looked at and are of other directories.
     foreign: Vec<PathBuf>,
     searched_ms: Option<u64>,
+    buffer: Vec<u8>,
 }
 
 /// One file that is read as it grows.
@@ -125,18 +125,17 @@ struct Unheard;
 impl Search {
     fn new(format: Format, pid: u32) -> io::Result<Self> {
         let directory = env::current_dir().and_then(fs::canonicalize)?;
-        let started_ms = clock::unix_ms();
         Ok(Self {
             format,
             pid,
             home: home(format)?,
             directory,
             started: SystemTime::now(),
-            started_ms,
-            since: calendar::utc(started_ms),
+            started_ms: clock::unix_ms(),
             followed: Vec::new(),
             foreign: Vec::new(),
             searched_ms: None,
+            buffer: vec![0; READ_BYTES],
         })
     }
 
@@ -170,7 +169,8 @@ impl Search {
             self.searched_ms = Some(now);
             self.search(teller)?;
         }
-        self.followed.iter_mut().try_for_each(|followed| followed.read(teller))
+        let buffer = &mut self.buffer;
+        self.followed.iter_mut().try_for_each(|followed| followed.read(buffer, teller))
     }
 
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
@@ -197,7 +197,7 @@ impl Search {
         let number = self.followed.last().map_or(0, |last| last.number.0 + 1);
         let number = Number(number);
         tracing::info!("reading {}", path.display());
-        let reader = Reader::new(self.format, self.since.clone());
+        let reader = Reader::new(self.format, calendar::utc(self.started_ms));
         self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
         if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
     }
@@ -286,11 +286,10 @@ impl Search {
 
 impl Followed {
     /// Reads on to the file's end.
-    fn read(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
-        let mut buffer = vec![0; READ_BYTES];
+    fn read(&mut self, buffer: &mut [u8], teller: &Sender<Told>) -> Result<(), Unheard> {
         let mut records = Vec::new();
         loop {
-            let count = self.more(&mut buffer).unwrap_or_else(|error| {
+            let count = self.more(buffer).unwrap_or_else(|error| {
                 tracing::debug!("{} can't be read: {error}", self.path.display());
                 0
             });
@@ -321,7 +320,6 @@ impl Followed {
             self.reader.restart();
         }
         let mut file = File::open(&self.path)?;
-        file.seek(SeekFrom::Start(0))?;
         let count = file.read(buffer)?;
         (self.file, self.offset) = (Some(file), count as u64);
         Ok(count)
