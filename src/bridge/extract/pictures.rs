@@ -19,7 +19,7 @@ const EDGE: usize = 4;
 const SCREENS_KEPT: usize = 2;
 
 /// Rows that a terminal scrolls off while one picture is painted, at most.
-const SCROLLED_MAX: usize = 4096;
+const SCROLLED_MAX: usize = 1024;
 
 /// What a program shows, as one text.
 #[derive(Debug, Default)]
@@ -113,15 +113,11 @@ impl Pictures {
     fn shared(&self, picture: &[Row]) -> Shared {
         let edge = self.painted.len() / EDGE;
         let mut best = Shared::default();
-        for text in 0..self.rows.len() {
-            for at in 0..=edge.min(picture.len()).min(text) {
-                let pairs = std::iter::zip(&self.rows[text..], &picture[at..]);
-                let same = pairs.take_while(|(known, row)| known == row);
-                let rows = same.filter(|(_, row)| says(row)).count();
-                let this = Shared { text, picture: at, rows };
-                if rows > 0 && self.is_better(&this, &best) {
-                    best = this;
-                }
+        for top in 0..self.rows.len() {
+            let (at, rows) = longest(&self.rows[top..], picture, edge);
+            let this = Shared { text: top + at, picture: at, rows };
+            if rows > 0 && self.is_better(&this, &best) {
+                best = this;
             }
         }
         let shared_min = SHARED_MIN.min(picture.iter().filter(|row| says(row)).count());
@@ -145,6 +141,19 @@ impl Pictures {
         let other = pairs().filter(|(known, row)| says(known) && known != row).count();
         self.moves(shared) == 0 || shared.rows >= SHARED_SURE || other <= edge || same >= other
     }
+}
+
+/// Where the longest stretch begins that a text and a picture have in common side by side, so many rows down at
+/// most, and how many of its rows say something. From the end on, so that each row is looked at once.
+fn longest(text: &[Row], picture: &[Row], edge: usize) -> (usize, usize) {
+    let (mut rows, mut best) = (0, (0, 0));
+    for (at, (known, row)) in std::iter::zip(text, picture).enumerate().rev() {
+        rows = if known == row { rows + usize::from(says(row)) } else { 0 };
+        if at <= edge && rows >= best.1 {
+            best = (at, rows);
+        }
+    }
+    best
 }
 
 fn says(row: &Row) -> bool {

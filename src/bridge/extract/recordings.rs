@@ -113,17 +113,43 @@ fn recordings_cut_anywhere_say_the_same() {
     }
 }
 
-/// All cuts in two would take minutes; these fall where it matters, into sequences and characters as well.
+/// A piece ends at every byte, with one before it and one behind it of every length below this.
+const PIECE_MAX: usize = 16;
+
 #[test]
-fn recordings_cut_in_two_say_the_same() {
+fn recordings_cut_at_every_byte_say_the_same() {
     for (path, size, bytes) in recordings() {
         let whole = offline(&mut std::iter::once(&bytes[..]), size);
-        for at in (0..bytes.len()).step_by(bytes.len() / 40 + 1) {
-            let (one, two) = bytes.split_at(at);
-            let cut = offline(&mut [one, two].into_iter(), size);
-            assert_eq!(whole, cut, "{} cut at {at}", path.display());
+        for first in 1..PIECE_MAX {
+            let pairs = bytes.chunks(PIECE_MAX).map(|two| two.split_at(first.min(two.len())));
+            let cut = offline(&mut pairs.flat_map(|(one, other)| [one, other]), size);
+            let second = PIECE_MAX - first;
+            assert_eq!(whole, cut, "{} in pieces of {first} and {second}", path.display());
         }
     }
+}
+
+/// So many places in each recording at which it is cut in two. AGENT_RELAY_CUTS says otherwise; where there are
+/// as many as it has bytes, those are all.
+const CUTS: usize = 40;
+
+#[test]
+fn recordings_cut_in_two_say_the_same() {
+    let asked = std::env::var("AGENT_RELAY_CUTS");
+    let cuts = asked.map_or(CUTS, |text| text.parse().expect("AGENT_RELAY_CUTS is a number"));
+    let all: Vec<_> = recordings().collect();
+    std::thread::scope(|scope| {
+        for (path, size, bytes) in &all {
+            scope.spawn(move || {
+                let whole = offline(&mut std::iter::once(&bytes[..]), *size);
+                for at in (1..bytes.len()).step_by(bytes.len().div_ceil(cuts)) {
+                    let (one, two) = bytes.split_at(at);
+                    let cut = offline(&mut [one, two].into_iter(), *size);
+                    assert_eq!(whole, cut, "{} cut at {at}", path.display());
+                }
+            });
+        }
+    });
 }
 
 #[test]
@@ -279,6 +305,8 @@ fn piece() -> impl Strategy<Value = String> {
         1 => Just("\u{1b}[2J\u{1b}[3J\u{1b}[H".to_owned()),
         1 => Just("\u{1b}[?1049h".to_owned()),
         1 => Just("\u{1b}[?1049l".to_owned()),
+        1 => Just("\u{1b}[?2026h".to_owned()),
+        1 => Just("\u{1b}[?2026l".to_owned()),
         1 => "\u{1b}\\[[0-9;]{0,5}[A-HJKLMPSTXbdfr]",
     ]
 }

@@ -126,7 +126,7 @@ impl Scanner {
 
     /// The terminal has another size: rows of what is open may be gone, and others in their place.
     pub(super) fn drop_open(&mut self) {
-        if let State::Body(..) | State::Block(..) = &self.state {
+        if matches!(self.state, State::Body(..) | State::Block(..)) {
             self.state = State::Text;
         }
     }
