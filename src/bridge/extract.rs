@@ -436,8 +436,9 @@ impl Watch for Reader {
         if self.pictures.is_some() {
             self.next_picture(view);
         }
-        let (mut page, mut items, all) = (self.page.clone(), Vec::new(), view.all());
-        let rows = self.pictures.as_ref().map_or(&all[..], |pictures| pictures.text().0);
+        let (mut page, mut items) = (self.page.clone(), Vec::new());
+        let pictured = self.pictures.as_ref().map(|pictures| pictures.text().0.to_vec());
+        let rows = pictured.unwrap_or_else(|| view.all());
         rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         page.end_turn(&self.rules, &mut items);
         let said = items.into_iter().filter_map(|item| self.said(item)).collect();
