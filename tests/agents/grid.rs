@@ -37,6 +37,10 @@ const ROWS: u16 = 40;
 /// How often a person who resizes a window does so.
 const RESIZE: Duration = Duration::from_millis(150);
 
+/// What is sent off leaves the composer within this time, and is looked for so often.
+const LEAVES: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(10);
+
 /// The tag of the last message.
 const END: &str = "end";
 
@@ -154,6 +158,9 @@ fn play(
         rests(&agent);
         let prompt = format!("Tell part {number}");
         agent.submit(&prompt);
+        if has_not_left(&agent, &prompt) {
+            agent.terminal.press("\r");
+        }
         // The wrapper may have said something to the agent, too.
         while !agent.while_running(|| model.asked(count + 1)[count].prompt.contains(&prompt)) {
             count += 1;
@@ -168,6 +175,20 @@ fn play(
         });
     }
     agent.while_running(|| heard_until_the_end(&heard))
+}
+
+/// Whether a prompt stays in the composer. What a resize leaves behind looks as if it had left.
+fn has_not_left(agent: &Agent, prompt: &str) -> bool {
+    let end = Instant::now() + LEAVES;
+    let stays = Cell::new(true);
+    while stays.get() && Instant::now() < end {
+        thread::sleep(LOOK);
+        agent.terminal.wait_until_screen("a composer", |screen| {
+            stays.set(screen.row(screen.cursor().row).text.contains(prompt));
+            true
+        });
+    }
+    stays.get()
 }
 
 fn judge(kind: Kind, bodies: &[Body], heard: Vec<Heard>) -> Outcome {
