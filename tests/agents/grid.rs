@@ -37,8 +37,8 @@ const ROWS: u16 = 40;
 /// How often a person who resizes a window does so.
 const RESIZE: Duration = Duration::from_millis(150);
 
-/// What is sent off leaves the composer within this time, and is looked for so often.
-const LEAVES: Duration = Duration::from_secs(3);
+/// What is submitted is asked within this time, or not at all; and is looked for so often.
+const ASKED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The tag of the last message.
@@ -157,10 +157,7 @@ fn play(
     for number in 0..=turns.len() {
         rests(&agent);
         let prompt = format!("Tell part {number}");
-        agent.submit(&prompt);
-        if has_not_left(&agent, &prompt) {
-            agent.terminal.press("\r");
-        }
+        submit(&mut agent, &model, &prompt);
         // The wrapper may have said something to the agent, too.
         while !agent.while_running(|| model.asked(count + 1)[count].prompt.contains(&prompt)) {
             count += 1;
@@ -177,18 +174,18 @@ fn play(
     agent.while_running(|| heard_until_the_end(&heard))
 }
 
-/// Whether a prompt stays in the composer. What a resize leaves behind looks as if it had left.
-fn has_not_left(agent: &Agent, prompt: &str) -> bool {
-    let end = Instant::now() + LEAVES;
-    let stays = Cell::new(true);
-    while stays.get() && Instant::now() < end {
+/// Submits a prompt. Gemini CLI takes an Enter for a part of what was pasted where it is late with that, and what
+/// a resize leaves behind looks as if it had not.
+fn submit(agent: &mut Agent, model: &Model, prompt: &str) {
+    agent.submit(prompt);
+    let is_asked = || model.asked(0).iter().any(|asked| asked.prompt.contains(prompt));
+    let end = Instant::now() + ASKED;
+    while !is_asked() && Instant::now() < end {
         thread::sleep(LOOK);
-        agent.terminal.wait_until_screen("a composer", |screen| {
-            stays.set(screen.row(screen.cursor().row).text.contains(prompt));
-            true
-        });
     }
-    stays.get()
+    if !is_asked() {
+        agent.terminal.press("\r");
+    }
 }
 
 fn judge(kind: Kind, bodies: &[Body], heard: Vec<Heard>) -> Outcome {
