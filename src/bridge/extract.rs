@@ -127,7 +127,7 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// For a child that runs: rows are final when they scroll off or have stood for 300 ms.
+    /// For a child that runs: rows are final when they scroll off or have stood for 250 ms.
     pub fn live(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, true, Injected::default())
     }

@@ -490,7 +490,7 @@ mod tests {
             ",
             expect![[r#"
                 20000 types fix the tests\r
-                20400 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
+                20420 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
             "#]],
         );
         // The one that it begins with.
@@ -507,7 +507,7 @@ mod tests {
             ",
             expect![[r#"
                 200 types x
-                600 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
+                610 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
             "#]],
         );
     }
@@ -651,9 +651,9 @@ mod tests {
             90000 ends
             ",
             expect![[r#"
-                15300 logs What you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
-                15300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
-                15450 types \r
+                15250 logs What you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
+                15250 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
+                15400 types \r
             "#]],
         );
     }

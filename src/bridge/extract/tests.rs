@@ -111,9 +111,9 @@ const MAIL: &str = "->relay:Bob <<<\nHello\nBob>>>\n";
 // ---- Final rows
 
 #[test]
-fn a_row_is_final_once_it_stood_for_300_ms() {
+fn a_row_is_final_once_it_stood_for_250_ms() {
     let mut live = Live::new();
-    live.writes(MAIL).writes("$ ").waits(299).gave_nothing();
+    live.writes(MAIL).writes("$ ").waits(249).gave_nothing();
     live.waits(1).gave(expect![[r#"
         Bob: "Hello\nBob"
     "#]]);
