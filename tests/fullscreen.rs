@@ -6,22 +6,25 @@
 //! all of it, each time; otherwise it leaves what has scrolled away to the terminal.
 //!
 //! What it is told, it does: `say NAME TEXT` and `ask NAME TEXT` send TEXT to NAME, the latter with a
-//! code fence and a list beside it; `menu` asks until 1 or 2 is pressed; `quit` ends it. A message in
-//! a frame of the relay's is answered to its sender with what it said, in small letters.
+//! code fence and a list beside it; `read FILE` says what a file has; `menu` asks until 1 or 2 is pressed;
+//! `quit` ends it. A message in a frame of the relay's is answered to its sender with what it said, in
+//! small letters.
 
 use platform::terminal::{self, RawMode, Size};
 use std::{
-    env,
+    env, fs,
     io::{self, Read, Write},
     thread,
     time::Duration,
 };
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Between two pictures of a reply that grows.
 const PICTURE: Duration = Duration::from_millis(15);
 
-/// Characters that a reply grows by.
+/// Characters that a reply grows by, at least, and in how many pictures it comes at most.
 const STEP: usize = 40;
+const PICTURES: usize = 40;
 
 fn main() -> io::Result<()> {
     let alternate = env::args().any(|argument| argument == "--alternate");
@@ -160,6 +163,7 @@ impl Program {
         match (words.next(), words.next(), words.next()) {
             (Some("quit"), ..) => return Ok(false),
             (Some("menu"), ..) => self.menu = true,
+            (Some("read"), Some(file), None) => self.answer(&fs::read_to_string(file)?)?,
             (Some("say"), Some(to), Some(text)) => {
                 self.answer(&format!("->relay:{to} <<<\n{text}>>>"))?;
             }
@@ -181,7 +185,8 @@ impl Program {
     /// Says something, in a reply that grows before one's eyes.
     fn answer(&mut self, text: &str) -> io::Result<()> {
         let characters: Vec<char> = text.chars().collect();
-        for end in (STEP..characters.len()).step_by(STEP) {
+        let step = STEP.max(characters.len() / PICTURES);
+        for end in (step..characters.len()).step_by(step) {
             self.reply = characters[..end].iter().collect();
             self.paint()?;
             thread::sleep(PICTURE);
@@ -223,8 +228,8 @@ impl Program {
         };
         let shown = &rows[first..];
         for (at, row) in shown.iter().enumerate() {
-            let end = if at + 1 < shown.len() { "\x1b[K\r\n" } else { "\x1b[K" };
-            self.out.extend_from_slice(format!("{row}{end}").as_bytes());
+            let end = if at + 1 < shown.len() { "\r\n" } else { "" };
+            self.out.extend_from_slice(format!("\x1b[2K{row}{end}").as_bytes());
         }
         self.out.extend_from_slice(b"\x1b[J\x1b[?2026l");
         // What no longer fits has scrolled away, and can't be painted again.
@@ -273,18 +278,28 @@ fn wrapped_reply(text: &str, width: usize) -> Vec<String> {
     rows.map(|(at, line)| format!("{}{line}", if at == 0 { "● " } else { "  " })).collect()
 }
 
-/// Breaks a line at blanks, as those programs do.
+/// Breaks a line at blanks, as those programs do, and a word that is longer than a row where the row ends.
+/// What a terminal would act on is left out.
 fn wrap(line: &str, width: usize) -> Vec<String> {
-    let mut rows = vec![String::new()];
-    for word in line.split(' ') {
-        let row = rows.last_mut().expect("there is a first row");
-        if row.is_empty() {
-            row.push_str(word);
-        } else if row.chars().count() + 1 + word.chars().count() <= width {
-            row.push(' ');
-            row.push_str(word);
-        } else {
-            rows.push(word.to_owned());
+    let line: String = line.chars().filter(|&c| c == '\t' || !c.is_control()).collect();
+    let (mut rows, mut full) = (vec![String::new()], 0);
+    for (number, word) in line.split(' ').enumerate() {
+        let length = word.width();
+        if number > 0 && full > 0 && full + 1 + length > width {
+            rows.push(String::new());
+            full = 0;
+        } else if number > 0 {
+            rows.last_mut().expect("there is a first row").push(' ');
+            full += 1;
+        }
+        for c in word.chars() {
+            let columns = c.width().unwrap_or(0);
+            if full + columns > width {
+                rows.push(String::new());
+                full = 0;
+            }
+            rows.last_mut().expect("there is a first row").push(c);
+            full += columns;
         }
     }
     rows

@@ -16,6 +16,7 @@ mod injected;
 mod line;
 mod opener;
 mod page;
+mod pictures;
 mod rejoin;
 mod scan;
 mod still;
@@ -27,9 +28,10 @@ use std::collections::VecDeque;
 use self::injected::Injected;
 use self::line::{BULLETS, Line};
 use self::page::{Page, digest};
+use self::pictures::{Moved, Pictures};
 use self::scan::{Item, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
-use self::taken::{Replay, Taken};
+use self::taken::{Identity, Replay, Standing, Taken};
 use super::screen::{Break, Row, Screen, View, Watch};
 use crate::protocol::Moment;
 
@@ -125,7 +127,7 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// For a child that runs: rows are final when they scroll off or have stood for 300 ms.
+    /// For a child that runs: rows are final when they scroll off or have stood for 250 ms.
     pub fn live(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, true, Injected::default())
     }
@@ -241,6 +243,9 @@ impl Extractor {
 
     /// What changed did so by the last bytes.
     fn sample(&mut self, now: Moment) {
+        if self.reader.pictures.is_some() && !self.screen.synchronizing() {
+            self.reader.next_picture(self.screen.view());
+        }
         self.reader.still.look(&self.screen, self.fed);
         self.sampled = now;
         self.changed = false;
@@ -356,13 +361,15 @@ struct Reader {
     /// The screen that is shown, and the primary one while it isn't.
     page: Page,
     primary: Option<Page>,
+    /// What the alternate screen's pictures show, of a program that says when one is whole.
+    pictures: Option<Pictures>,
     still: Stillness,
     taken: Taken,
     replay: Replay,
     /// What was taken from rows of the primary screen that did not scroll off yet, in order.
     shown: Vec<Shown>,
     /// What scrolled off the alternate screen's picture and was judged.
-    picture: Vec<u64>,
+    picture: Vec<Identity>,
     /// When the last turn ended.
     ended: Moment,
     told: VecDeque<Told>,
@@ -373,14 +380,16 @@ struct Reader {
 
 #[derive(Clone, Copy)]
 struct Shown {
-    message: u64,
+    message: Identity,
+    /// Its last row; its first may be far above the screen.
     row: u64,
 }
 
 /// A message as it was read.
 struct Said {
-    number: u64,
+    identity: Identity,
     row: u64,
+    last: u64,
     message: Message,
     echo: Option<Problem>,
 }
@@ -403,11 +412,19 @@ struct Look {
 
 impl Watch for Reader {
     fn scrolled_off(&mut self, row: &Row) {
+        if let Some(pictures) = &mut self.pictures {
+            if !pictures.scroll(row) {
+                self.new_picture();
+            }
+            return;
+        }
         self.still.scroll();
-        let mut items = Vec::new();
-        self.page.row(row, &self.rules, &mut items);
-        for item in items {
-            self.settle(item);
+        self.read_for_good(row);
+    }
+
+    fn pictured(&mut self, view: View<'_>) {
+        if self.primary.is_some() {
+            self.next_picture(view);
         }
     }
 
@@ -416,11 +433,13 @@ impl Watch for Reader {
         if self.live && !self.finishing {
             return;
         }
-        let (mut page, mut items, mut row) = (self.page.clone(), Vec::new(), Row::default());
-        for index in 0..view.rows() {
-            view.read(index, &mut row);
-            page.row(&row, &self.rules, &mut items);
+        if self.pictures.is_some() {
+            self.next_picture(view);
         }
+        let (mut page, mut items) = (self.page.clone(), Vec::new());
+        let pictured = self.pictures.as_ref().map(|pictures| pictures.text().0.to_vec());
+        let rows = pictured.unwrap_or_else(|| view.all());
+        rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         page.end_turn(&self.rules, &mut items);
         let said = items.into_iter().filter_map(|item| self.said(item)).collect();
         self.judge_picture(said);
@@ -444,7 +463,7 @@ impl Watch for Reader {
             Break::Resized { columns, rows } => {
                 self.rules.columns = Some(columns);
                 self.rows = rows;
-                self.page.tear();
+                self.page.resize();
                 if self.primary.is_some() {
                     self.new_picture();
                 }
@@ -454,20 +473,21 @@ impl Watch for Reader {
                 self.picture.clear();
             }
             Break::PrimaryShown => {
+                self.pictures = None;
                 self.page = self.primary.take().unwrap_or_default();
                 self.page.tear();
             }
         }
-        self.repainted();
+        self.repainted(matches!(cause, Break::Resized { .. }));
     }
 }
 
 impl Reader {
     /// Whatever stands on the screen may be shown again from here on.
-    fn repainted(&mut self) {
+    fn repainted(&mut self, resized: bool) {
         self.breaks += 1;
         self.shown.clear();
-        self.replay = Replay::of(&self.taken);
+        self.replay = self.replay.again(&self.taken, resized);
     }
 
     fn new_picture(&mut self) {
@@ -475,6 +495,48 @@ impl Reader {
             self.page = Page::default();
         }
         self.picture.clear();
+        self.pictures = None;
+    }
+
+    /// A picture of the alternate screen is whole.
+    fn next_picture(&mut self, view: View<'_>) {
+        let painted = view.all();
+        let Some(mut pictures) = self.pictures.take() else {
+            self.pictures = Some(Pictures::of(painted));
+            return;
+        };
+        match pictures.next(painted) {
+            Moved::By(rows @ 0..) => (0..rows).for_each(|_| self.still.scroll()),
+            Moved::By(_) => self.still.forget(),
+            Moved::Anew => {
+                self.new_picture();
+                self.still.repaint();
+            }
+        }
+        for row in pictures.read() {
+            self.read_for_good(&row);
+        }
+        self.pictures = Some(pictures);
+    }
+
+    /// Reads a row that has gone off the top, or so far above it that it stays there.
+    fn read_for_good(&mut self, row: &Row) {
+        let mut items = Vec::new();
+        self.page.row(row, &self.rules, &mut items);
+        for item in items {
+            self.settle(item);
+        }
+    }
+
+    /// The rows that are not read for good, and how many of them stand above the screen.
+    fn rows(&self) -> (Vec<&Row>, usize) {
+        match &self.pictures {
+            Some(pictures) => {
+                let (rows, above) = pictures.text();
+                (rows.iter().collect(), above)
+            }
+            None => (self.still.rows().collect(), 0),
+        }
     }
 
     /// The message an item is; a problem is told at once.
@@ -485,7 +547,9 @@ impl Reader {
                 None
             }
             Extracted::Found(message) => {
-                Some(Said { number: digest(&message), row: item.first, message, echo: item.echo })
+                let identity = Identity::of(&message);
+                let Item { first: row, last, echo, .. } = item;
+                Some(Said { identity, row, last, message, echo })
             }
         }
     }
@@ -493,22 +557,37 @@ impl Reader {
     /// Takes what is final for good, unless it was taken while it stood on the screen.
     fn settle(&mut self, item: Item) {
         let Some(said) = self.said(item) else { return };
-        let number = said.number;
+        let identity = said.identity;
         if self.primary.is_some() {
             self.judge_picture(vec![said]);
-            return self.keep_in_picture(number);
+            return self.keep_in_picture(identity);
         }
-        if self.replay.covers(number, &self.taken) {
+        let standing = self.replay.judge(identity, &self.taken);
+        if standing == Standing::Again {
             return;
         }
-        match self.shown.iter().position(|shown| shown.message == number) {
-            Some(at) => _ = self.shown.drain(..=at),
-            None => self.take(said),
+        if let Some(at) = self.shown.iter().position(|shown| shown.message == identity) {
+            self.shown.drain(..=at);
+        } else if let Standing::Between(number) = standing {
+            self.replay.pass(number);
+            self.take_before(number, said);
+        } else {
+            self.take(said);
         }
     }
 
     fn take(&mut self, said: Said) {
-        self.taken.push(said.number);
+        self.taken.push(said.identity);
+        self.hand_over(said);
+    }
+
+    /// Takes what stands before the message of this number.
+    fn take_before(&mut self, number: usize, said: Said) {
+        self.taken.insert(number, said.identity);
+        self.hand_over(said);
+    }
+
+    fn hand_over(&mut self, said: Said) {
         match said.echo {
             Some(problem) => self.tell(problem, said.row),
             None => self.found.push(Extracted::Found(said.message)),
@@ -536,14 +615,13 @@ impl Reader {
     /// Reads the visible rows, and takes what is new of what is final.
     fn look(&mut self, look: Look) {
         let (mut page, mut items) = (self.page.clone(), Vec::new());
-        for row in self.still.rows() {
-            page.row(row, &self.rules, &mut items);
-        }
+        let (rows, above) = self.rows();
+        rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         let opened = page.open_since();
         if look.all {
             page.end_turn(&self.rules, &mut items);
         }
-        let top = self.page.top();
+        let top = self.page.top() + above as u64;
         let is_message = |item: &Item| matches!(item.what, Extracted::Found(_));
         // What follows a message that may still change is not judged before it.
         let end = items.iter().position(|item| is_message(item) && !self.is_final(item, top, look));
@@ -555,7 +633,8 @@ impl Reader {
             None => self.judge_rows(said, look),
         }
         if let Some(opened) = opened.filter(|_| look.all) {
-            self.page.mark_end(opened, self.still.rows());
+            let rows: Vec<Row> = self.rows().0.into_iter().cloned().collect();
+            self.page.mark_end(opened, rows.iter());
         }
     }
 
@@ -579,29 +658,34 @@ impl Reader {
         self.shown.retain(|shown| shown.row + reach >= top);
         let (mut replay, mut at, mut present) = (self.replay.clone(), 0, Vec::new());
         for said in messages {
-            let shown = Shown { message: said.number, row: said.row };
+            let shown = Shown { message: said.identity, row: said.last };
             present.push(shown);
-            if replay.covers(shown.message, &self.taken) {
+            let standing = replay.judge(shown.message, &self.taken);
+            if standing == Standing::Again {
                 continue;
             }
-            match self.shown[at..].iter().position(|known| known.message == shown.message) {
-                Some(found) => at += found + 1,
-                None => {
-                    self.shown.insert(at, shown);
-                    at += 1;
-                    self.take(said);
-                }
+            let known = self.shown[at..].iter().position(|known| known.message == shown.message);
+            if let Some(found) = known {
+                at += found + 1;
+            } else if let Standing::Between(number) = standing {
+                replay.pass(number);
+                self.replay.make_room(number);
+                self.take_before(number, said);
+            } else {
+                self.shown.insert(at, shown);
+                at += 1;
+                self.take(said);
             }
         }
         if look.all {
             // A repaint is over with its turn; what comes now is said anew.
-            self.replay = Replay::Over;
+            self.replay = Replay::default();
             self.shown = present;
         }
     }
 
     /// A message scrolled off the picture it was part of, and was judged.
-    fn keep_in_picture(&mut self, message: u64) {
+    fn keep_in_picture(&mut self, message: Identity) {
         if self.picture.len() == PICTURE_MESSAGES_MAX {
             self.picture.remove(0);
         }
@@ -609,13 +693,29 @@ impl Reader {
     }
 
     /// Takes what is new of a picture: of these messages, and those that scrolled off before them.
-    fn judge_picture(&mut self, messages: Vec<Said>) {
-        let judged = self.picture.len();
-        let visible = messages.iter().map(|said| said.number);
-        let picture: Vec<u64> = self.picture.iter().copied().chain(visible).collect();
-        let old = self.taken.old_in_picture(&picture);
-        for said in messages.into_iter().skip(old.saturating_sub(judged)) {
-            self.take(said);
+    fn judge_picture(&mut self, mut messages: Vec<Said>) {
+        let visible = messages.iter().map(|said| said.identity);
+        let picture: Vec<Identity> = self.picture.iter().copied().chain(visible).collect();
+        // What stands before all that was taken, and was not read before.
+        if let Some((first, number)) = Replay::first_again(&picture, &self.taken) {
+            let before = first.saturating_sub(self.picture.len());
+            for (said, number) in messages.drain(..before).zip(number..) {
+                self.take_before(number, said);
+            }
+        }
+        let mut replay = Replay::of(&self.taken);
+        for &message in picture.iter().take(picture.len() - messages.len()) {
+            replay.judge(message, &self.taken);
+        }
+        for said in messages {
+            match replay.judge(said.identity, &self.taken) {
+                Standing::Again => {}
+                Standing::First => self.take(said),
+                Standing::Between(number) => {
+                    replay.pass(number);
+                    self.take_before(number, said);
+                }
+            }
         }
     }
 

@@ -81,7 +81,8 @@ pub enum Break {
     AlternateShown,
     /// The primary screen is shown again, as it was left.
     PrimaryShown,
-    /// The alternate screen is painted from its top again, or scrolled back.
+    /// The alternate screen is painted from its top again, or scrolled back, by a program that does not
+    /// say when its picture is whole.
     TopPainted,
 }
 
@@ -89,6 +90,9 @@ pub enum Break {
 pub trait Watch {
     /// A row left the top of the screen for good.
     fn scrolled_off(&mut self, row: &Row);
+
+    /// The program says that its picture of the alternate screen is whole.
+    fn pictured(&mut self, _: View<'_>) {}
 
     /// The alternate screen is about to be left; this is its last picture.
     fn leaving_alternate(&mut self, screen: View<'_>);
@@ -102,6 +106,16 @@ pub trait Watch {
 pub struct View<'a>(&'a Term<VoidListener>);
 
 impl View<'_> {
+    /// All visible rows.
+    pub fn all(&self) -> Vec<Row> {
+        let mut row = Row::default();
+        let read = |index| {
+            self.read(index, &mut row);
+            row.clone()
+        };
+        (0..self.rows()).map(read).collect()
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.0.screen_lines()

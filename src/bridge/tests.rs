@@ -161,7 +161,7 @@ fn nobody_is_interrupted_at_typing() {
             3100 types i
             5000 1 waiting, 0 typed: a line is half typed
             6000 types \r
-            6500 1 waiting, 0 typed: somebody is typing
+            6500 1 waiting, 0 typed: the agent is printing
             7000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             7150 types \r
             7150 acknowledges 11111111-2222
@@ -647,7 +647,7 @@ fn what_the_agent_prints_is_sent() {
         9000 ends
         ",
         expect![[r#"
-            1300 sends 0: Said { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
+            1250 sends 0: Said { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -666,8 +666,8 @@ fn a_reply_names_the_delivery_that_it_answers() {
             1000 types [relay 789200 from Ann, id abcdef01] Another agent wrote this, not your user.\nwhat?\n[/relay 789200]
             1150 types \r
             1150 acknowledges abcdef01-2345
-            3300 sends 0: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
-            3300 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "this", data: None, meta: None, reply_to: None }
+            3250 sends 0: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
+            3250 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "this", data: None, meta: None, reply_to: None }
             3300 types [relay 41f6aa from @relay] The relay wrote this, not your user.\n[reply:ffffffff] names no message that you got; yours was sent without it.\n[/relay 41f6aa]
             3450 types \r
         "#]],
@@ -685,7 +685,7 @@ fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
         9000 ends
         ",
         expect![[r#"
-            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rBob is away; your message waits until Bob is back.\r[/relay 789200]\rrelay-789200
             1730 types \r
         "#]],
@@ -704,7 +704,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         20000 ends
         ",
         expect![[r#"
-            1300 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             1700 logs the agent's message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are
             1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\r[/relay 789200]\rrelay-789200
             1730 types \r
@@ -727,7 +727,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         70000 ends
         ",
         expect![[r#"
-            1300 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             2000 logs the agent's message to Bobb was not delivered: nobody of that name was ever here
             2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here. Check the name and send it again.\n[/relay 789200]
             2150 types \r
@@ -762,7 +762,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
         120000 ends
         ",
         expect![[r#"
-            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
+            1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
             3000 types h
             40000 logs the agent's message to Bob was not delivered: its time to live ran out
             50000 types 
@@ -784,7 +784,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
         70000 ends
         ",
         expect![[r#"
-            1300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             4000 logs the agent's message to Bob has no answer: Bob did not answer within 800 ms
             61000 types \e[B\r
             62000 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("hello") has no answer: Bob did not answer within 800 ms. The message itself may still be delivered: ask again, or go on without the answer.\n[/relay 789200]\e[201~
@@ -804,8 +804,8 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
         300000 ends
         ",
         expect![[r#"
-            300 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "one", data: None, meta: None, reply_to: None }
-            300 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
+            250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "one", data: None, meta: None, reply_to: None }
+            250 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
             70000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
             70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
             70150 types \r

@@ -25,7 +25,8 @@ pub(crate) fn bodies() -> Vec<(u16, Vec<Body>)> {
     vec![(100, some)]
 }
 
-fn all() -> Vec<Body> {
+/// All there are.
+pub(crate) fn all() -> Vec<Body> {
     let written = WRITTEN.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
     written.chain(made()).map(|(name, text)| Body { name, text }).collect()
 }

@@ -3,7 +3,7 @@
 use crate::{
     agent::{Agent, Household, Kind},
     model::{Model, Reply},
-    other::{Other, ann, says_to},
+    other::{Other, ann, ann_with, says_to},
     sandbox::{Sandbox, WATCHDOG},
 };
 use platform::pty::Size;
@@ -49,12 +49,17 @@ fn await_text(household: &Household<'_>, text: &str) -> Instant {
     Instant::now()
 }
 
-/// From a record in the transcript to who listens, and from who sends to the question.
-fn takes_so_long(kind: Kind) {
-    let model = Model::start(|asked| match asked.prompt.strip_prefix("Say ") {
+/// Says what it is asked to say.
+fn model() -> Model {
+    Model::start(|asked| match asked.prompt.strip_prefix("Say ") {
         Some(word) => Reply::new().says(says_to("Bob", word)),
         None => Reply::new().says("Noted."),
-    });
+    })
+}
+
+/// From a record in the transcript to who listens, and from who sends to the question.
+fn takes_so_long(kind: Kind) {
+    let model = model();
     let sandbox = Sandbox::new();
     let bob = Other::join(&sandbox, "Bob");
     let (household, mut agent) = ann(&sandbox, kind, &model, SIZE.cols);
@@ -80,6 +85,32 @@ fn takes_so_long(kind: Kind) {
     tell("from the transcript to the listener", kind, heard);
     tell("from the sender to the question", kind, asked);
     tell("from Enter to the question, by itself", kind, from_enter(kind));
+}
+
+/// From the screen to who listens: since it has shown a message, and since it has changed at all.
+fn takes_so_long_off_the_screen(kind: Kind) {
+    let (model, sandbox) = (model(), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (_household, mut agent) = ann_with(&sandbox, kind, &model, SIZE.cols, &["--grid"]);
+    let (mut since_shown, mut since_painted) = (Vec::new(), Vec::new());
+    for number in 0..how_often() {
+        model.answered(number);
+        agent.wait_until_idle();
+        let word = format!("word-{number}-that-is-said");
+        agent.submit(&format!("Say {word}"));
+        let (shown, heard, painted) = thread::scope(|scope| {
+            let shown = scope.spawn(|| {
+                agent.terminal.wait_for(&format!("{word}>>>"));
+                Instant::now()
+            });
+            let heard = bob.hear_at(&agent, &word);
+            (shown.join().unwrap(), heard, agent.terminal.painted())
+        });
+        since_shown.push(heard.saturating_duration_since(shown));
+        since_painted.push(heard.saturating_duration_since(painted));
+    }
+    tell("from a message on the screen to the listener", kind, since_shown);
+    tell("from the last byte on the screen to the listener", kind, since_painted);
 }
 
 /// The agent has answered so often, and rests for as long as it takes to be sure.
@@ -124,4 +155,19 @@ fn what_codex_says_and_is_told_takes_so_long() {
 #[test]
 fn what_gemini_says_and_is_told_takes_so_long() {
     takes_so_long(Kind::Gemini);
+}
+
+#[test]
+fn what_claude_shows_takes_so_long() {
+    takes_so_long_off_the_screen(Kind::Claude);
+}
+
+#[test]
+fn what_codex_shows_takes_so_long() {
+    takes_so_long_off_the_screen(Kind::Codex);
+}
+
+#[test]
+fn what_gemini_shows_takes_so_long() {
+    takes_so_long_off_the_screen(Kind::Gemini);
 }

@@ -12,6 +12,7 @@ mod again;
 mod agent;
 mod basics;
 mod corpus;
+mod grid;
 mod latency;
 #[path = "../model/mod.rs"]
 mod model;
@@ -20,10 +21,12 @@ mod patience;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
+mod recordings;
 mod relay;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
+mod shown;
 mod silence;
 mod talk;
 #[path = "../it/terminal.rs"]

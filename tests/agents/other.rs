@@ -107,8 +107,20 @@ pub(crate) fn ann<'a>(
     model: &Model,
     columns: u16,
 ) -> (Household<'a>, Agent) {
+    ann_with(sandbox, kind, model, columns, &[])
+}
+
+/// The same with more options of `run`.
+pub(crate) fn ann_with<'a>(
+    sandbox: &'a Sandbox,
+    kind: Kind,
+    model: &Model,
+    columns: u16,
+    options: &[&str],
+) -> (Household<'a>, Agent) {
     let household = Household::new(sandbox, kind, model, "ann");
-    let agent = household.wrap("Ann", Size { rows: 40, cols: columns }, &[]);
+    let options = [&["-n", "Ann"], options].concat();
+    let agent = household.wrap_with(&options, Size { rows: 40, cols: columns }, &[]);
     agent.wait_until_idle();
     (household, agent)
 }

@@ -4,7 +4,7 @@
 use crate::{
     agent::{Agent, Kind},
     model::{Gate, Model, Reply},
-    other::{Other, ann, await_report, framed},
+    other::{Other, ann, ann_with, await_report, framed},
     sandbox::Sandbox,
 };
 
@@ -12,7 +12,7 @@ use crate::{
 const COLUMNS: u16 = 100;
 
 /// A dialog stays as it is while a message waits, and the message comes once it is answered.
-fn waits_for_the_answer_to_a_dialog(kind: Kind) {
+fn waits_for_the_answer_to_a_dialog(kind: Kind, options: &[&str]) {
     let model = Model::start(|asked| match (&*asked.prompt, &asked.result) {
         ("Run it.", None) => Reply::new().says("I will run it.").runs("echo ran > made"),
         ("Run it.", Some(_)) => Reply::new().says("It has run."),
@@ -20,7 +20,7 @@ fn waits_for_the_answer_to_a_dialog(kind: Kind) {
     });
     let sandbox = Sandbox::new();
     let bob = Other::join(&sandbox, "Bob");
-    let (household, mut agent) = ann(&sandbox, kind, &model, COLUMNS);
+    let (household, mut agent) = ann_with(&sandbox, kind, &model, COLUMNS, options);
     agent.submit("Run it.");
     let (question, yes) = kind.permission();
     agent.terminal.wait_for(question);
@@ -121,17 +121,32 @@ fn waits_for_the_end_of_the_work(kind: Kind) {
 
 #[test]
 fn claude_is_left_alone_with_a_dialog() {
-    waits_for_the_answer_to_a_dialog(Kind::Claude);
+    waits_for_the_answer_to_a_dialog(Kind::Claude, &[]);
+}
+
+#[test]
+fn claude_is_left_alone_with_a_dialog_also_where_the_grid_is_read() {
+    waits_for_the_answer_to_a_dialog(Kind::Claude, &["--grid"]);
 }
 
 #[test]
 fn codex_is_left_alone_with_a_dialog() {
-    waits_for_the_answer_to_a_dialog(Kind::Codex);
+    waits_for_the_answer_to_a_dialog(Kind::Codex, &[]);
+}
+
+#[test]
+fn codex_is_left_alone_with_a_dialog_also_where_the_grid_is_read() {
+    waits_for_the_answer_to_a_dialog(Kind::Codex, &["--grid"]);
 }
 
 #[test]
 fn gemini_is_left_alone_with_a_dialog() {
-    waits_for_the_answer_to_a_dialog(Kind::Gemini);
+    waits_for_the_answer_to_a_dialog(Kind::Gemini, &[]);
+}
+
+#[test]
+fn gemini_is_left_alone_with_a_dialog_also_where_the_grid_is_read() {
+    waits_for_the_answer_to_a_dialog(Kind::Gemini, &["--grid"]);
 }
 
 #[test]

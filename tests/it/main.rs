@@ -16,6 +16,7 @@ mod document;
 mod everywhere;
 mod faults;
 mod gaps;
+mod grid;
 mod hostile;
 mod independent;
 mod killed;
@@ -29,6 +30,9 @@ mod queries;
 mod raw;
 mod resume;
 mod roles;
+#[path = "../agents/corpus.rs"]
+#[allow(dead_code, reason = "what only the real CLIs' tests need")]
+mod said;
 mod sandbox;
 mod sessions;
 mod stress;

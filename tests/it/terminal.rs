@@ -9,7 +9,7 @@ use std::{
     path::{self, Path},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The terminal's size at first.
@@ -26,6 +26,7 @@ pub(crate) struct Terminal {
 struct Picture {
     screen: Screen,
     bytes: Vec<u8>,
+    painted: Instant,
     ended: bool,
 }
 
@@ -46,7 +47,11 @@ impl Terminal {
     }
 
     pub(crate) fn run(sandbox: &Sandbox, command: &[&str]) -> Self {
-        Self::start(command, &environment(sandbox), sandbox.directory(), SIZE)
+        Self::run_in(sandbox, command, SIZE)
+    }
+
+    pub(crate) fn run_in(sandbox: &Sandbox, command: &[&str], size: Size) -> Self {
+        Self::start(command, &environment(sandbox), sandbox.directory(), size)
     }
 
     /// `agent-relay ARGUMENTS` in a terminal of this size.
@@ -67,7 +72,7 @@ impl Terminal {
         let command: Vec<_> = command.iter().map(OsString::from).collect();
         let pty = Pty::spawn(&command, env, Some(directory), size).unwrap();
         let screen = Screen::new(size.cols.into(), size.rows.into());
-        let picture = Picture { screen, bytes: Vec::new(), ended: false };
+        let picture = Picture { screen, bytes: Vec::new(), painted: Instant::now(), ended: false };
         let picture = Arc::new((Mutex::new(picture), Condvar::new()));
         let (mut reader, painted) = (pty.reader().unwrap(), Arc::clone(&picture));
         let mut answers = pty.writer().unwrap();
@@ -79,6 +84,7 @@ impl Terminal {
                 picture.screen.feed(&buffer[..count], &mut Unwatched);
                 let owed = picture.screen.take_answers();
                 picture.bytes.extend_from_slice(&buffer[..count]);
+                picture.painted = Instant::now();
                 picture.ended = count == 0;
                 painted.1.notify_all();
                 if count == 0 {
@@ -163,6 +169,11 @@ impl Terminal {
     /// All bytes so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         lock(&self.picture.0).bytes.clone()
+    }
+
+    /// When the last bytes came.
+    pub(crate) fn painted(&self) -> Instant {
+        lock(&self.picture.0).painted
     }
 
     /// Waits for the program's end; its exit code.

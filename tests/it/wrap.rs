@@ -269,7 +269,7 @@ fn keys_and_sizes_pass_through() {
     ann.wait_for("\ncode 130\n");
     ann.press("stty size; echo $AGENT_RELAY_AGENT; echo $AGENT_RELAY_ENDPOINT\r");
     ann.wait_for(&format!("\n30 100\nAnn\n{}\n", sandbox.endpoint()));
-    ann.pty.resize(Size { rows: 20, cols: 77 }).unwrap();
+    ann.resize(Size { rows: 20, cols: 77 });
     ann.press("while [ \"$(stty size)\" != '20 77' ]; do sleep 0.01; done; echo resized\r");
     ann.wait_for("\nresized\n");
     ann.press("exit\r");

@@ -2,7 +2,10 @@
 
 use super::{Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    iter,
+};
 
 pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> io::Result<()> {
     let message = message(request);
@@ -20,10 +23,10 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     events.send(&json!({"type": "message_start", "message": message}))?;
     let (mut index, mut reason) = (0, "end_turn");
     reply.play(shared, request, |step| {
-        let (block, deltas) = match step {
+        let (block, deltas): (_, Box<dyn Iterator<Item = Value>>) = match step {
             Step::Text { pieces, .. } => (
                 json!({"type": "text", "text": ""}),
-                pieces.iter().map(|text| json!({"type": "text_delta", "text": text})).collect(),
+                Box::new(pieces.map(|text| json!({"type": "text_delta", "text": text}))),
             ),
             Step::Call { tool, input } => {
                 reason = "tool_use";
@@ -32,7 +35,10 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
                     request["messages"].as_array().map_or(0, Vec::len)
                 );
                 let input = json!({"type": "input_json_delta", "partial_json": input.to_string()});
-                (json!({"type": "tool_use", "id": id, "name": tool, "input": {}}), vec![input])
+                (
+                    json!({"type": "tool_use", "id": id, "name": tool, "input": {}}),
+                    Box::new(iter::once(input)),
+                )
             }
         };
         events.send(

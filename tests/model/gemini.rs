@@ -33,8 +33,8 @@ pub(super) fn answer(
     let reply = shared.converse(turn, request);
     let mut events = http::Events::begin(to)?;
     reply.play(shared, request, |step| match step {
-        Step::Text { pieces, .. } => {
-            pieces.iter().try_for_each(|text| events.send(&chunk(&[json!({"text": text})], false)))
+        Step::Text { mut pieces, .. } => {
+            pieces.try_for_each(|text| events.send(&chunk(&[json!({"text": text})], false)))
         }
         Step::Call { tool, input } => {
             events.send(&chunk(&[json!({"functionCall": {"name": tool, "args": input}})], false))

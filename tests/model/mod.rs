@@ -64,6 +64,7 @@ impl Turn {
 pub(crate) struct Reply {
     parts: Vec<Part>,
     piece: usize,
+    pace: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -79,7 +80,7 @@ enum Part {
 impl Reply {
     /// Nothing so far.
     pub(crate) fn new() -> Self {
-        Self { parts: Vec::new(), piece: 16 }
+        Self { parts: Vec::new(), piece: 16, pace: Duration::ZERO }
     }
 
     pub(crate) fn says(self, text: impl Into<String>) -> Self {
@@ -104,6 +105,11 @@ impl Reply {
         Self { piece: characters.max(1), ..self }
     }
 
+    /// Each piece but the first comes so long after the one before, as if it had to be thought of.
+    pub(crate) fn a_piece_every(self, pace: Duration) -> Self {
+        Self { pace, ..self }
+    }
+
     fn with(mut self, part: Part) -> Self {
         self.parts.push(part);
         self
@@ -120,7 +126,8 @@ impl Reply {
             match part {
                 Part::Waits(gate) => gate.pass(shared)?,
                 Part::Says(text) => {
-                    step(Step::Text { text: &text, pieces: pieces(&text, self.piece) })?;
+                    let pieces = Pieces::of(&text, self.piece, self.pace);
+                    step(Step::Text { text: &text, pieces })?;
                 }
                 Part::Calls(tool, input) => step(Step::Call { tool: &tool, input: &input })?,
                 Part::Runs(command) => {
@@ -137,20 +144,44 @@ impl Reply {
 
 /// A part of a reply, ready to be sent.
 enum Step<'a> {
-    Text { text: &'a str, pieces: Vec<&'a str> },
+    Text { text: &'a str, pieces: Pieces<'a> },
     Call { tool: &'a str, input: &'a Value },
 }
 
-/// Cuts a text into pieces of so many characters.
-fn pieces(mut text: &str, characters: usize) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    while !text.is_empty() {
-        let end = text.char_indices().nth(characters).map_or(text.len(), |(end, _)| end);
-        let (piece, rest) = text.split_at(end);
-        pieces.push(piece);
-        text = rest;
+/// A text in pieces of so many characters, in their own time.
+struct Pieces<'a> {
+    rest: &'a str,
+    characters: usize,
+    pace: Duration,
+    begun: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(text: &'a str, characters: usize, pace: Duration) -> Self {
+        Self { rest: text, characters, pace, begun: false }
     }
-    pieces
+
+    fn whole(text: &'a str) -> Self {
+        Self::of(text, usize::MAX, Duration::ZERO)
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        if std::mem::replace(&mut self.begun, true) {
+            thread::sleep(self.pace);
+        }
+        let end =
+            self.rest.char_indices().nth(self.characters).map_or(self.rest.len(), |(end, _)| end);
+        let (piece, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Some(piece)
+    }
 }
 
 /// Where a reply stands still until the test lets it pass.

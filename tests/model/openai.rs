@@ -1,6 +1,6 @@
 //! OpenAI's Responses, as Codex asks for them.
 
-use super::{Shared, Step, Turn, http, shape};
+use super::{Pieces, Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -27,7 +27,12 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             true => shape::fitting(format).to_string(),
             false => said,
         };
-        output.push(item(&mut events, "0_0", 0, Step::Text { text: &text, pieces: vec![&text] })?);
+        output.push(item(
+            &mut events,
+            "0_0",
+            0,
+            Step::Text { text: &text, pieces: Pieces::whole(&text) },
+        )?);
     }
     let usage = json!({
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 0},

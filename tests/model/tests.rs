@@ -51,7 +51,7 @@ const REPLY: &str = "Größe: 字 and 🎉\n\n```rust\nfn main() {}\n```\n";
 fn replying() -> Model {
     Model::start(|asked| match &asked.result {
         Some(result) => Reply::new().says(format!("It said {result}")),
-        None => Reply::new().says(REPLY).in_pieces_of(3),
+        None => Reply::new().says(REPLY).in_pieces_of(3).a_piece_every(Duration::from_millis(1)),
     })
 }
 

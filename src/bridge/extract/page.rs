@@ -97,6 +97,12 @@ impl Page {
         self.ended.clear();
         self.scanner.tear();
     }
+
+    /// All rows are broken elsewhere.
+    pub(super) fn resize(&mut self) {
+        self.tear();
+        self.scanner.drop_open();
+    }
 }
 
 impl Ended {

@@ -1,6 +1,8 @@
 //! Recordings, and what must hold for any bytes: however they are cut, the same comes out.
 //!
-//! `tests/data/terminal/NAME-COLUMNSxROWS.bytes` is what a program wrote, `.expect` what is found in it.
+//! `NAME-COLUMNSxROWS.bytes` is what a program wrote, `.expect` what is found in it: in tests/data/terminal
+//! programs that paint as agents' CLIs do, in tests/data/recordings the CLIs themselves, which answer a
+//! message, have a file with another one shown, tell two, and end with one in the composer.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/terminal")
-}
-
-/// The recordings, each by its name.
-const RECORDINGS: [&str; 5] = [
+/// Programs that paint as the CLIs do.
+const PROGRAMS: [&str; 5] = [
     "clear-and-repaint-80x24",
     "full-screen-90x22",
     "ink-stream-100x30",
@@ -22,16 +20,31 @@ const RECORDINGS: [&str; 5] = [
     "shell-60x12",
 ];
 
+/// The CLIs themselves.
+const CLIS: [&str; 9] = [
+    "claude-60x30",
+    "claude-100x30",
+    "claude-200x30",
+    "codex-60x30",
+    "codex-100x30",
+    "codex-200x30",
+    "gemini-60x30",
+    "gemini-100x30",
+    "gemini-200x30",
+];
+
 /// A recording's path, the terminal's size, and the bytes.
-fn recording(name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
-    let path = folder().join(name).with_extension("bytes");
+fn recording(folder: &str, name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let path = data.join(folder).join(name).with_extension("bytes");
     let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
     let bytes = std::fs::read(&path).expect("the recording is there");
     (path, (columns.parse().unwrap(), rows.parse().unwrap()), bytes)
 }
 
 fn recordings() -> impl Iterator<Item = (PathBuf, (usize, usize), Vec<u8>)> {
-    RECORDINGS.into_iter().map(recording)
+    let programs = PROGRAMS.map(|name| recording("terminal", name));
+    programs.into_iter().chain(CLIS.map(|name| recording("recordings", name)))
 }
 
 fn offline(
@@ -100,6 +113,45 @@ fn recordings_cut_anywhere_say_the_same() {
     }
 }
 
+/// A piece ends at every byte, with one before it and one behind it of every length below this.
+const PIECE_MAX: usize = 16;
+
+#[test]
+fn recordings_cut_at_every_byte_say_the_same() {
+    for (path, size, bytes) in recordings() {
+        let whole = offline(&mut std::iter::once(&bytes[..]), size);
+        for first in 1..PIECE_MAX {
+            let pairs = bytes.chunks(PIECE_MAX).map(|two| two.split_at(first.min(two.len())));
+            let cut = offline(&mut pairs.flat_map(|(one, other)| [one, other]), size);
+            let second = PIECE_MAX - first;
+            assert_eq!(whole, cut, "{} in pieces of {first} and {second}", path.display());
+        }
+    }
+}
+
+/// So many places in each recording at which it is cut in two. AGENT_RELAY_CUTS says otherwise; where there are
+/// as many as it has bytes, those are all.
+const CUTS: usize = 40;
+
+#[test]
+fn recordings_cut_in_two_say_the_same() {
+    let asked = std::env::var("AGENT_RELAY_CUTS");
+    let cuts = asked.map_or(CUTS, |text| text.parse().expect("AGENT_RELAY_CUTS is a number"));
+    let all: Vec<_> = recordings().collect();
+    std::thread::scope(|scope| {
+        for (path, size, bytes) in &all {
+            scope.spawn(move || {
+                let whole = offline(&mut std::iter::once(&bytes[..]), *size);
+                for at in (1..bytes.len()).step_by(bytes.len().div_ceil(cuts)) {
+                    let (one, two) = bytes.split_at(at);
+                    let cut = offline(&mut [one, two].into_iter(), *size);
+                    assert_eq!(whole, cut, "{} cut at {at}", path.display());
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn a_child_that_pauses_says_the_same() {
     for (path, size, bytes) in recordings() {
@@ -125,7 +177,7 @@ fn a_child_that_pauses_says_the_same() {
 
 #[test]
 fn a_full_screen_program_is_read_while_it_runs() {
-    let (_, size, bytes) = recording("full-screen-90x22");
+    let (_, size, bytes) = recording("terminal", "full-screen-90x22");
     // It stays on its last picture for a while, before it leaves.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";
@@ -253,6 +305,8 @@ fn piece() -> impl Strategy<Value = String> {
         1 => Just("\u{1b}[2J\u{1b}[3J\u{1b}[H".to_owned()),
         1 => Just("\u{1b}[?1049h".to_owned()),
         1 => Just("\u{1b}[?1049l".to_owned()),
+        1 => Just("\u{1b}[?2026h".to_owned()),
+        1 => Just("\u{1b}[?2026l".to_owned()),
         1 => "\u{1b}\\[[0-9;]{0,5}[A-HJKLMPSTXbdfr]",
     ]
 }

@@ -8,6 +8,11 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// How far the widest row may stay behind the columns and still tell where the CLI breaks.
 const MARGIN_MAX: usize = 8;
 
+/// So many columns early do CLIs break a row now and then, which counts where the line has already gone on
+/// over so many rows.
+const EARLY: usize = 2;
+const LONG_ROWS: usize = 5;
+
 /// As many equal characters at the beginning of two rows mean a series, not a broken line.
 const SERIES_CHARACTERS: usize = 6;
 
@@ -40,7 +45,8 @@ pub(super) fn rejoin(pieces: &[Piece<'_>], widest: usize, columns: usize) -> Vec
         let above = index.checked_sub(1).map(|above| &pieces[above]);
         if let Some(line) = lines.last_mut()
             && let Some(above) = above
-            && let Some(glue) = continues(line, above, piece, item, limit)
+            && let Some(glue) =
+                continues(line, above, piece, item, limit, early(index - line.piece))
         {
             line.text.push_str(glue);
             line.text.push_str(quote_bar(piece.text).map_or(piece.text, |(_, rest)| rest));
@@ -52,6 +58,11 @@ pub(super) fn rejoin(pieces: &[Piece<'_>], widest: usize, columns: usize) -> Vec
     lines
 }
 
+/// How many columns early a row may have been broken that goes on a line of so many.
+fn early(rows: usize) -> usize {
+    if rows >= LONG_ROWS { EARLY } else { 0 }
+}
+
 /// What joins `below` to the line that ends with `above`, where it continues it.
 fn continues(
     line: &Joined,
@@ -59,6 +70,7 @@ fn continues(
     below: &Piece<'_>,
     item: Option<usize>,
     limit: usize,
+    early: usize,
 ) -> Option<&'static str> {
     if above.text.is_empty() || below.text.is_empty() {
         return None;
@@ -74,7 +86,7 @@ fn continues(
     };
     let begins_anew =
         bar != bar_above || text.is_empty() || marked(text) || series(&line.text, text, bar);
-    let fits = above.width + 1 + first_word <= limit;
+    let fits = above.width + 1 + first_word + early <= limit;
     (!begins_anew && !fits).then(|| glue(above, text, first_word, limit))
 }
 
@@ -105,7 +117,7 @@ fn series(line: &str, below: &str, bar: &str) -> bool {
     line == below && line.chars().count() == SERIES_CHARACTERS
 }
 
-/// Whether a row begins with a mark of a list, quote, fence, table or heading.
+/// Whether a row begins with a mark of a list, quote, fence, table, heading or block.
 fn marked(text: &str) -> bool {
     let heading = text.trim_start_matches('#');
     let level = text.len() - heading.len();
@@ -113,7 +125,8 @@ fn marked(text: &str) -> bool {
         || quote_bar(text).is_some()
         || text.starts_with("```")
         || text.starts_with("~~~")
-        || text.starts_with('|')
+        || text.strip_prefix('|').is_some_and(|row| row.contains('|'))
+        || matches!(text.trim_end(), "[[RELAY]]" | "[[/RELAY]]")
         || text.starts_with(|c: char| ('\u{2500}'..='\u{257f}').contains(&c))
         || ((1..=6).contains(&level) && heading.starts_with(' '))
 }

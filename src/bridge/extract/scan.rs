@@ -124,6 +124,13 @@ impl Scanner {
         }
     }
 
+    /// The terminal has another size: rows of what is open may be gone, and others in their place.
+    pub(super) fn drop_open(&mut self) {
+        if matches!(self.state, State::Body(..) | State::Block(..)) {
+            self.state = State::Text;
+        }
+    }
+
     fn in_frame(&mut self, line: &str, rules: &Rules) -> bool {
         match self.frame.take().or_else(|| rules.injected.frame(line)) {
             None => false,

@@ -3,8 +3,8 @@
 use crate::bridge::screen::{Row, Screen};
 use crate::protocol::Moment;
 
-/// How long a row stands unchanged before it counts.
-pub(super) const STILL_MS: u64 = 300;
+/// How long a row stands unchanged before it counts: with all that is on the way, others hear of it within 300 ms.
+pub(super) const STILL_MS: u64 = 250;
 
 /// The visible rows, as they were when last looked at.
 #[derive(Debug, Default)]

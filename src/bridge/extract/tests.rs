@@ -111,9 +111,9 @@ const MAIL: &str = "->relay:Bob <<<\nHello\nBob>>>\n";
 // ---- Final rows
 
 #[test]
-fn a_row_is_final_once_it_stood_for_300_ms() {
+fn a_row_is_final_once_it_stood_for_250_ms() {
     let mut live = Live::new();
-    live.writes(MAIL).writes("$ ").waits(299).gave_nothing();
+    live.writes(MAIL).writes("$ ").waits(249).gave_nothing();
     live.waits(1).gave(expect![[r#"
         Bob: "Hello\nBob"
     "#]]);
@@ -351,11 +351,104 @@ fn a_repaint_may_begin_in_the_middle_of_what_was_taken() {
     live.writes(CLEAR_ALL).writes(&some(3..7)).writes("> ").waits(400).gave(expect![[r#"
         Bob: "6"
     "#]]);
-    // Not a run: what comes after the gap is new.
+    // One is not shown again.
     live.writes(CLEAR_ALL).writes(&some(1..2)).writes(&some(3..4)).writes("> ").waits(400);
-    live.gave(expect![[r#"
-        Bob: "3"
+    live.gave_nothing();
+}
+
+#[test]
+fn after_a_resize_the_terminal_and_the_program_show_what_is_old() {
+    let message = |n: usize| format!("->relay:Bob <<<\n{}{n}>>>\n", "line\n".repeat(8));
+    let mut live = Live::new();
+    live.writes(&(message(1) + &message(2))).writes("> ").waits(400);
+    // Rows go off the top as the terminal breaks them elsewhere; the program paints what it thinks is there.
+    for rows in [12, 24, 8, 20] {
+        live.resizes(40, rows).waits(50);
+        live.writes(&format!("\x1b[{}A\r\x1b[J", rows - 1)).writes(&(message(1) + &message(2)));
+        live.writes("> ").waits(400);
+    }
+    assert_eq!(live.found.len(), 2, "{}", shown(&live.found));
+    live.ends_its_turn().writes("\n").writes(&message(2)).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+}
+
+#[test]
+fn what_is_longer_than_the_screen_is_taken_once() {
+    let long: String = (0..200).map(|n| format!("line {n}\n")).collect();
+    let mut live = Live::new();
+    live.writes(&format!("->relay:Bob <<<\n{long}end>>>\n\n> ")).waits(400);
+    for key in ["h", "e", "l", "l", "o"] {
+        live.writes(key).waits(400);
+    }
+    live.writes(&"\n".repeat(40)).waits(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+}
+
+#[test]
+fn what_could_not_be_read_before_makes_nothing_after_it_new() {
+    let message = |n: usize| format!("->relay:Bob <<< {n}>>>\n");
+    let mut live = Live::new();
+    let torn = "->relay:Bob <<< 2\n";
+    live.writes(&format!("{}{torn}{}> ", message(1), message(3))).waits(400);
+    live.found.clear();
+    let all: String = (1..4).map(message).collect();
+    live.writes(CLEAR_ALL).writes(&all).writes("> ").waits(400).gave(expect![[r#"
+        Bob: "2"
     "#]]);
+    for _ in 0..3 {
+        live.writes(CLEAR_ALL).writes(&all).writes("> ").waits(400).gave_nothing();
+        live.writes(CLEAR_ALL).writes(&all).writes(&"\n".repeat(40)).waits(400).gave_nothing();
+    }
+    live.writes(CLEAR_ALL).writes(&all).writes(&message(2)).writes("> ").waits(400);
+    live.gave(expect![[r#"
+        Bob: "2"
+    "#]]);
+}
+
+#[test]
+fn another_reading_of_what_was_taken_is_old() {
+    let message = |body: &str| format!("->relay:Bob <<<\n{body}>>>\n");
+    let whole = "A first paragraph that says something.\n\nA second paragraph, that ends it.";
+    let torn =
+        [whole, "A second paragraph, that ends it.", "A first paragraph that says something."];
+    for torn in torn {
+        let mut live = Live::new();
+        live.writes(&[message("One."), message(torn), message("Two.")].concat())
+            .writes("> ")
+            .waits(400);
+        for _ in 0..3 {
+            let all = [message("One."), message(whole), message("Two.")].concat();
+            live.writes(CLEAR_ALL).writes(&all).writes("> ").waits(400);
+        }
+        assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+    }
+}
+
+#[test]
+fn after_a_resize_what_is_broken_elsewhere_is_old() {
+    let words = "A paragraph, as agents write them, of more than a row. ".repeat(6);
+    let message = format!("->relay:Bob <<<\n{words}\n\n| a | b |\n|---|---|\n| 1 | 2 |>>>\n");
+    let wrapped = |columns: usize| -> String {
+        let mut rows = vec![String::new()];
+        for word in message.split_inclusive([' ', '\n']) {
+            if rows.last().unwrap().len() + word.trim_end().len() > columns {
+                rows.push(String::new());
+            }
+            rows.last_mut().unwrap().push_str(word.trim_end_matches('\n'));
+            if word.ends_with('\n') {
+                rows.push(String::new());
+            }
+        }
+        rows.join("\n").replace("---", &"-".repeat(columns / 10))
+    };
+    let mut live = Live::new();
+    live.writes(&wrapped(80)).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+    for columns in [33, 120, 47, 80] {
+        live.resizes(columns, 24).writes(CLEAR_ALL).writes(&wrapped(columns)).writes("> ");
+        live.waits(400);
+    }
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
 }
 
 #[test]
@@ -470,6 +563,141 @@ fn a_full_screen_picture_adds_what_follows_its_overlap() {
     live.gave(expect![[r#"
         Bob: "Four"
     "#]]);
+}
+
+/// A full-screen program that says when its picture is whole: a headline, the end of its text, a composer.
+struct Pager {
+    live: Live,
+    text: Vec<String>,
+    headline: bool,
+    composer: usize,
+}
+
+impl Pager {
+    fn new() -> Self {
+        let mut live = Live::new();
+        live.writes("\x1b[?1049h");
+        Self { live, text: Vec::new(), headline: true, composer: 1 }
+    }
+
+    /// So many rows of the text are below the screen.
+    fn paints(&mut self, below: usize) -> &mut Self {
+        let height = 24 - self.composer;
+        let end = self.text.len() - below;
+        let from = end.saturating_sub(height);
+        let mut picture = String::from("\x1b[?2026h\x1b[2J");
+        for (row, text) in self.text[from..end].iter().enumerate() {
+            let text = if row == 0 && from > 0 && self.headline { "> the question" } else { text };
+            picture.push_str(&format!("\x1b[{};1H{text}", row + 1));
+        }
+        for row in height..24 {
+            picture.push_str(&format!("\x1b[{};1H> composer", row + 1));
+        }
+        self.live.writes(&(picture + "\x1b[?2026l")).waits(20);
+        self
+    }
+
+    /// Text that grows by so many rows at a time.
+    fn says(&mut self, rows: &[String], step: usize) -> &mut Self {
+        for rows in rows.chunks(step) {
+            self.text.extend_from_slice(rows);
+            self.paints(0);
+        }
+        self.live.waits(400);
+        self
+    }
+}
+
+fn long_message(name: &str, lines: usize) -> Vec<String> {
+    let lines = (0..lines).map(|n| format!("  {name} {n}"));
+    [format!("• ->relay:Bob [thread:{name}] <<<")]
+        .into_iter()
+        .chain(lines)
+        .chain(["  end>>>".to_owned()])
+        .collect()
+}
+
+#[track_caller]
+fn check_long(found: &[Extracted], expected: &[(&str, usize)]) {
+    let found: Vec<String> = found.iter().map(|one| shown(std::slice::from_ref(one))).collect();
+    let body = |&(name, lines): &(&str, usize)| {
+        let lines: String = (0..lines).map(|n| format!("{name} {n}\\n")).collect();
+        format!("Bob thread={name}: \"{lines}end\"\n")
+    };
+    assert_eq!(found, expected.iter().map(body).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_moves_up_from_picture_to_picture_is_one_text() {
+    for step in [1, 3, 7, 20] {
+        for headline in [true, false] {
+            let mut pager = Pager::new();
+            pager.headline = headline;
+            pager.says(&long_message("a", 100), step).says(&long_message("b", 3), step);
+            pager.says(&long_message("c", 300), step);
+            pager.live.ends_its_turn();
+            check_long(&pager.live.found, &[("a", 100), ("b", 3), ("c", 300)]);
+        }
+    }
+}
+
+#[test]
+fn a_text_that_comes_down_again_is_the_same() {
+    let mut pager = Pager::new();
+    let (one, two) = (long_message("a", 50), long_message("b", 50));
+    pager.says(&one, 4).says(&two[..30], 4);
+    for composer in [5, 1, 8, 2] {
+        pager.composer = composer;
+        pager.paints(0).live.waits(400);
+    }
+    pager.paints(30).paints(45).live.waits(400);
+    pager.paints(20).paints(5).paints(0).live.waits(400);
+    pager.says(&two[30..], 4);
+    pager.live.ends_its_turn();
+    check_long(&pager.live.found, &[("a", 50), ("b", 50)]);
+}
+
+#[test]
+fn what_two_texts_begin_with_does_not_join_them() {
+    let code = |name: &str, lines: usize| -> Vec<String> {
+        let lines = (0..lines).map(|n| format!("      let {name}{n};"));
+        let head = ["  Put this in:", "", "  fn main() {"].map(str::to_owned);
+        let opener = format!("• ->relay:Bob [thread:{name}] <<<");
+        [opener].into_iter().chain(head).chain(lines).chain(["  }>>>".to_owned()]).collect()
+    };
+    let mut pager = Pager::new();
+    pager.says(&code("a", 60)[..30], 4);
+    // So fast that nothing of what comes in between is ever seen.
+    pager.text.extend(code("a", 60)[30..].to_vec());
+    pager.text.extend(code("b", 40)[..18].to_vec());
+    pager.paints(0).says(&code("b", 40)[18..], 4);
+    pager.live.ends_its_turn();
+    for one in &pager.live.found {
+        let Extracted::Found(message) = one else { continue };
+        assert!(!(message.body.contains("let a") && message.body.contains("let b")), "{message:?}");
+    }
+}
+
+#[test]
+fn a_text_that_jumps_further_than_a_screen_is_lost_alone() {
+    let mut pager = Pager::new();
+    pager.says(&long_message("a", 10), 4).says(&long_message("b", 100), 60);
+    pager.says(&long_message("c", 30), 4);
+    // Old turns are folded away, and come again.
+    let all = std::mem::take(&mut pager.text);
+    pager.text = vec!["folded".to_owned()];
+    pager.paints(0).live.waits(400);
+    pager.text = all;
+    for below in [100, 60, 40, 20, 0] {
+        pager.paints(below).live.waits(400);
+    }
+    pager.live.ends_its_turn();
+    let bodies: Vec<String> =
+        pager.live.found.iter().map(|one| shown(std::slice::from_ref(one))).collect();
+    let of =
+        |name: &str| bodies.iter().filter(|body| body.contains(&format!("thread={name}"))).count();
+    assert_eq!((of("a"), of("c")), (1, 1), "{bodies:?}");
+    assert!(of("b") <= 1, "{bodies:?}");
 }
 
 #[test]

@@ -109,7 +109,21 @@ impl<W: Watch> Painter<'_, W> {
         if self.term.mode().contains(TermMode::ALT_SCREEN)
             && self.term.grid().cursor.point.line == Line(0)
         {
-            self.watch.broken(Break::TopPainted);
+            self.broken(Break::TopPainted);
+        }
+    }
+
+    fn end_picture(&mut self) {
+        let painted = std::mem::take(&mut self.notes.synchronizing);
+        if painted && self.term.mode().contains(TermMode::ALT_SCREEN) {
+            self.watch.pictured(View(self.term));
+        }
+    }
+
+    /// The thread broke; within a picture of the alternate screen only its end says how.
+    fn broken(&mut self, cause: Break) {
+        if !(self.notes.synchronizing && self.term.mode().contains(TermMode::ALT_SCREEN)) {
+            self.watch.broken(cause);
         }
     }
 
@@ -183,7 +197,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn scroll_down(&mut self, lines: usize) {
         self.term.scroll_down(lines);
         if self.term.mode().contains(TermMode::ALT_SCREEN) {
-            self.watch.broken(Break::TopPainted);
+            self.broken(Break::TopPainted);
         }
     }
 
@@ -217,11 +231,11 @@ impl<W: Watch> Handler for Painter<'_, W> {
             // The grid's own way would push the rows into the history, where they'd look like final ones.
             ClearMode::All => {
                 self.term.grid_mut().reset_region(..);
-                self.watch.broken(Break::ScreenCleared);
+                self.broken(Break::ScreenCleared);
             }
             ClearMode::Saved => {
                 self.forget_history();
-                self.watch.broken(Break::HistoryCleared);
+                self.broken(Break::HistoryCleared);
             }
             ClearMode::Above => {
                 let line = self.term.grid().cursor.point.line;
@@ -235,7 +249,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
                 let point = self.term.grid().cursor.point;
                 self.term.clear_screen(mode);
                 if point.line == Line(0) && point.column == Column(0) {
-                    self.watch.broken(Break::ScreenCleared);
+                    self.broken(Break::ScreenCleared);
                 }
             }
         }
@@ -263,7 +277,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
         match mode {
             PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
             | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = false,
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_picture(),
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
         }
     }

@@ -1,0 +1,91 @@
+//! All that agents may say, off the screen of a full-screen program that throws nothing of it away.
+
+use crate::{
+    said::{Body, all},
+    sandbox::{Sandbox, WATCHDOG},
+    terminal::Terminal,
+    wrap::fullscreen,
+};
+use agent_relay::client::{Client, Event, Settings};
+use platform::pty::Size;
+use std::{collections::BTreeMap, fs, path, time::Instant};
+
+/// The least that is heard exactly, in percent.
+const EXACT_MIN: usize = 95;
+
+/// The tag of the last message.
+const END: &str = "end";
+
+/// A message, known again by its tag.
+fn message(tag: &str, body: &str) -> String {
+    let body =
+        body.replace("<<<", "\\<<<").replace(">>>", "\\>>>").replace("->relay:", "\\->relay:");
+    format!("->relay:Bob [thread:{tag}] <<<\n{body}>>>")
+}
+
+/// What Bob hears until the end, by its tag.
+fn heard(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
+    let (mut heard, end) = (BTreeMap::<_, Vec<_>>::new(), Instant::now() + WATCHDOG);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let event = bob.events().recv_timeout(left);
+        let event = event.unwrap_or_else(|_| panic!("no end:\n{}", terminal.text()));
+        let Event::Delivered(delivery) = event else { continue };
+        bob.acknowledge(&delivery.id);
+        let spoken = delivery.spoken();
+        let tag = spoken.thread.as_deref().expect("a tag").to_owned();
+        if tag == END {
+            return heard;
+        }
+        heard.entry(tag).or_default().push(spoken.body.into_owned());
+    }
+}
+
+/// All bodies, several to a reply; those that it said exactly.
+fn check(columns: u16, options: &[&str]) {
+    let sandbox = Sandbox::new();
+    let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
+    let wrap = path::absolute(env!("CARGO_BIN_EXE_agent-relay-wrap")).unwrap();
+    let program = fullscreen();
+    let command = [&[wrap.to_str().unwrap(), "-n", "Ann", "--", &program], options].concat();
+    let mut ann = Terminal::run_in(&sandbox, &command, Size { rows: 40, cols: columns });
+    let bodies = all();
+    let tagged: Vec<_> =
+        (0..).zip(&bodies).map(|(n, body)| message(&format!("n{n}"), &body.text)).collect();
+    let replies = tagged.chunks(10).map(|messages| messages.join("\n\n"));
+    for (number, reply) in replies.chain([message(END, "all")]).enumerate() {
+        let file = sandbox.directory().join(format!("{number}.txt"));
+        fs::write(&file, reply + &format!("\n\nThat was reply {number}.")).unwrap();
+        ann.wait_for_row(">");
+        ann.press(&format!("read {number}.txt\r"));
+        ann.wait_for(&format!("That was reply {number}."));
+    }
+    let mut heard = heard(&bob, &ann);
+    let mut others = Vec::new();
+    for (n, Body { name, text }) in bodies.iter().enumerate() {
+        let said = heard.remove(&format!("n{n}")).unwrap_or_default();
+        assert!(said.len() < 2, "{name} is doubled at {columns} columns");
+        if said.first().map(String::as_str) != Some(text.trim_matches([' ', '\t', '\r', '\n'])) {
+            others.push((name, said));
+        }
+    }
+    assert!(heard.is_empty(), "invented: {heard:?}");
+    let exact = bodies.len() - others.len();
+    let names: Vec<_> = others.iter().map(|(name, _)| name).collect();
+    eprintln!("{columns} columns: {exact} of {} exact, not {names:?}", bodies.len());
+    assert!(exact * 100 >= EXACT_MIN * bodies.len(), "{others:?}");
+}
+
+#[test]
+fn all_is_heard_of_a_program_that_moves_up() {
+    for columns in [60, 100, 200] {
+        check(columns, &[]);
+    }
+}
+
+#[test]
+fn all_is_heard_of_a_program_on_the_alternate_screen() {
+    for columns in [60, 100, 200] {
+        check(columns, &["--alternate"]);
+    }
+}
