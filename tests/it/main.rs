@@ -31,6 +31,7 @@ mod resume;
 mod roles;
 mod sandbox;
 mod sessions;
+mod soak;
 mod stress;
 mod terminal;
 mod tidy;
