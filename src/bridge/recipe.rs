@@ -136,22 +136,26 @@ impl Recipe {
 
     /// A program whose line to type into is known gets text there alone, and only while it is empty.
     fn at_composer(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
-        let begins = |looks: &[String]| looks.iter().any(|look| spot.before.starts_with(&**look));
+        let typed = |looks: &[String]| {
+            let typed = looks.iter().filter_map(|look| typed_behind(look, &spot.before));
+            typed.min_by_key(|text| text.len())
+        };
         if known.foreground == Some(false) {
             return Err(Obstacle::OtherProgram);
         }
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
         }
-        if begins(&self.looks.shell_mode) {
+        if typed(&self.looks.shell_mode).is_some() {
             return Err(Obstacle::Shell);
         }
-        if !self.looks.composer.contains(&spot.before) {
-            return Err(match spot.shows(&self.looks.dialog) {
-                _ if begins(&self.looks.composer) => Obstacle::HalfTyped,
-                true => Obstacle::Dialog,
-                false => Obstacle::NoPrompt,
-            });
+        let asks = || spot.shows(&self.looks.dialog);
+        match typed(&self.looks.composer) {
+            Some("") => {}
+            // The frame of a dialog may look like that of the line.
+            Some(text) if !text.trim().is_empty() || !asks() => return Err(Obstacle::HalfTyped),
+            _ if asks() => return Err(Obstacle::Dialog),
+            _ => return Err(Obstacle::NoPrompt),
         }
         if !spot.after.is_empty() && !self.looks.ghosts.contains(&spot.after) {
             return Err(Obstacle::HalfTyped);
@@ -172,6 +176,14 @@ impl Recipe {
     fn on_alternate_screen(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
         let agent = self.reads == Reads::Text && foreground != Some(false);
         if agent && spot.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
+    }
+}
+
+/// What follows a look of the line to type into; with `^` first, blanks may stand before that.
+fn typed_behind<'a>(look: &str, before: &'a str) -> Option<&'a str> {
+    match look.strip_prefix('^') {
+        Some(look) => before.trim_start().strip_prefix(look),
+        None => before.strip_prefix(look),
     }
 }
 
@@ -356,15 +368,6 @@ mod tests {
             rows: rows.iter().map(|row| (*row).to_owned()).collect(),
             ..at("")
         };
-        judged("opencode", &shows(&["┃  Ask anything..."]), None, Ok(Form::Plain));
-        for asks in
-            ["  △ Permission required", "  ⇆ select  enter confirm", "enter submit  esc dismiss"]
-        {
-            let spot = shows(&[asks]);
-            judged("opencode", &spot, None, Err(Obstacle::Dialog));
-            assert!(!recipe("opencode").holds_text(&spot), "no Enter comes after all: {asks}");
-        }
-        judged("opencode", &shows(&["⬝⬝■■  esc interrupt"]), None, Err(Obstacle::Busy));
         judged(
             "agy",
             &shows(&["⚠ Approval Required", "  No, deny access"]),
@@ -373,6 +376,31 @@ mod tests {
         );
         judged("agy", &shows(&["> Yes, I trust this folder"]), None, Err(Obstacle::Dialog));
         judged("agy", &shows(&["esc to cancel"]), None, Err(Obstacle::Busy));
+        judged("agy", &shows(&["> "]), None, Ok(Form::Plain));
+        let spot = shows(&["⚠ Approval Required"]);
+        assert!(!recipe("agy").holds_text(&spot), "no Enter comes after all");
+    }
+
+    #[test]
+    fn a_line_in_the_middle_of_the_screen_is_known_by_its_frame() {
+        let framed = |before: &str, rows: &[&str]| Spot {
+            alternate: true,
+            bracketed_paste: true,
+            rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+            ..at(before)
+        };
+        for empty in ["┃  ", "  ┃  ", "             ┃  "] {
+            judged("opencode", &framed(empty, &[]), None, Ok(Form::Plain));
+            judged("opencode", &framed(&format!("{empty}x"), &[]), None, Err(Obstacle::HalfTyped));
+        }
+        let asks = ["△ Permission required"];
+        for (before, why) in
+            [("  ┃   ", Obstacle::Dialog), ("  ┃  x", Obstacle::HalfTyped), ("", Obstacle::Dialog)]
+        {
+            judged("opencode", &framed(before, &asks), None, Err(why));
+        }
+        judged("opencode", &framed("  ┃   ", &[]), None, Err(Obstacle::HalfTyped));
+        judged("opencode", &framed("  ", &[]), None, Err(Obstacle::NoPrompt));
     }
 
     #[test]
