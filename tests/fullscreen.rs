@@ -235,6 +235,10 @@ impl Program {
         // What no longer fits has scrolled away, and can't be painted again.
         self.left_behind = self.left_behind.max(rows.len().saturating_sub(height));
         self.painted = rows.len() - if self.alternate { first } else { self.left_behind };
+        // A composer that shrinks brings some of it back on the alternate screen; the rest is forgotten.
+        let forgotten = self.left_behind.saturating_sub(height).min(self.rows.len());
+        self.rows.drain(..forgotten);
+        self.left_behind -= forgotten;
         self.flush()
     }
 

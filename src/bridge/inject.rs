@@ -144,9 +144,10 @@ pub fn draw(random: &mut impl Rng, body: &str) -> String {
     }
 }
 
-/// Whether a text has the frame with these digits.
+/// Whether a text has the frame with these digits, from its beginning to its end.
 pub fn holds_frame(text: &str, hex: &str) -> bool {
-    text.contains(&format!("[relay {hex} from "))
+    let inner = text.split_once(&format!("[relay {hex} from "));
+    inner.is_some_and(|(_, inner)| inner.contains(&format!("[/relay {hex}]")))
 }
 
 /// Text without what a terminal acts on or what hides it; CR, and CR LF, become a newline.

@@ -132,12 +132,16 @@ impl Recipe {
     #[must_use]
     pub fn shows_dialog(&self, spot: &Spot) -> bool {
         let asks = self.is_asking(spot)
-            || (!self.begins_with_composer(spot) && spot.shows(&self.looks.dialog));
+            || (self.line(spot).is_none() && spot.shows(&self.looks.dialog));
         asks && !self.holds_text(spot)
     }
 
-    fn begins_with_composer(&self, spot: &Spot) -> bool {
-        self.looks.composer.iter().any(|look| spot.before.starts_with(&**look))
+    /// What stands in the line to type into, before the cursor. The frame of a dialog may look like that of
+    /// the line.
+    fn line<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
+        let line = typed(&self.looks.composer, &spot.before)?;
+        let is_blank = !line.is_empty() && line.trim().is_empty();
+        (!is_blank || !spot.shows(&self.looks.dialog)).then_some(line)
     }
 
     /// It is known how its line to type into looks.
@@ -154,15 +158,14 @@ impl Recipe {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
         }
-        if self.looks.shell_mode.iter().any(|look| spot.before.starts_with(&**look)) {
+        if typed(&self.looks.shell_mode, &spot.before).is_some() {
             return Err(Obstacle::Shell);
         }
-        if !self.looks.composer.contains(&spot.before) {
-            return Err(match spot.shows(&self.looks.dialog) {
-                _ if self.begins_with_composer(spot) => Obstacle::HalfTyped,
-                true => Obstacle::Dialog,
-                false => Obstacle::NoPrompt,
-            });
+        match self.line(spot) {
+            Some("") => {}
+            Some(_) => return Err(Obstacle::HalfTyped),
+            None if spot.shows(&self.looks.dialog) => return Err(Obstacle::Dialog),
+            None => return Err(Obstacle::NoPrompt),
         }
         if !spot.after.is_empty() && !self.looks.ghosts.contains(&spot.after) {
             return Err(Obstacle::HalfTyped);
@@ -183,6 +186,20 @@ impl Recipe {
     fn on_alternate_screen(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
         let agent = self.reads == Reads::Text && foreground != Some(false);
         if agent && spot.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
+    }
+}
+
+/// What follows the longest of these looks.
+fn typed<'a>(looks: &[String], before: &'a str) -> Option<&'a str> {
+    let typed = looks.iter().filter_map(|look| typed_behind(look, before));
+    typed.min_by_key(|text| text.len())
+}
+
+/// What follows a look of the line to type into; with `^` first, blanks may stand before that.
+fn typed_behind<'a>(look: &str, before: &'a str) -> Option<&'a str> {
+    match look.strip_prefix('^') {
+        Some(look) => before.trim_start().strip_prefix(look),
+        None => before.strip_prefix(look),
     }
 }
 
@@ -367,15 +384,6 @@ mod tests {
             rows: rows.iter().map(|row| (*row).to_owned()).collect(),
             ..at("")
         };
-        judged("opencode", &shows(&["┃  Ask anything..."]), None, Ok(Form::Plain));
-        for asks in
-            ["  △ Permission required", "  ⇆ select  enter confirm", "enter submit  esc dismiss"]
-        {
-            let spot = shows(&[asks]);
-            judged("opencode", &spot, None, Err(Obstacle::Dialog));
-            assert!(!recipe("opencode").holds_text(&spot), "no Enter comes after all: {asks}");
-        }
-        judged("opencode", &shows(&["⬝⬝■■  esc interrupt"]), None, Err(Obstacle::Busy));
         judged(
             "agy",
             &shows(&["⚠ Approval Required", "  No, deny access"]),
@@ -384,6 +392,31 @@ mod tests {
         );
         judged("agy", &shows(&["> Yes, I trust this folder"]), None, Err(Obstacle::Dialog));
         judged("agy", &shows(&["esc to cancel"]), None, Err(Obstacle::Busy));
+        judged("agy", &shows(&["> "]), None, Ok(Form::Plain));
+        let spot = shows(&["⚠ Approval Required"]);
+        assert!(!recipe("agy").holds_text(&spot), "no Enter comes after all");
+    }
+
+    #[test]
+    fn a_line_in_the_middle_of_the_screen_is_known_by_its_frame() {
+        let framed = |before: &str, rows: &[&str]| Spot {
+            alternate: true,
+            bracketed_paste: true,
+            rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+            ..at(before)
+        };
+        for empty in ["┃  ", "  ┃  ", "             ┃  "] {
+            judged("opencode", &framed(empty, &[]), None, Ok(Form::Plain));
+            judged("opencode", &framed(&format!("{empty}x"), &[]), None, Err(Obstacle::HalfTyped));
+        }
+        let asks = ["△ Permission required"];
+        for (before, why) in
+            [("  ┃   ", Obstacle::Dialog), ("  ┃  x", Obstacle::HalfTyped), ("", Obstacle::Dialog)]
+        {
+            judged("opencode", &framed(before, &asks), None, Err(why));
+        }
+        judged("opencode", &framed("  ┃   ", &[]), None, Err(Obstacle::HalfTyped));
+        judged("opencode", &framed("  ", &[]), None, Err(Obstacle::NoPrompt));
     }
 
     /// The last thing of it is a bracket.

@@ -3,7 +3,7 @@
 use super::{
     Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
     keys::Line,
-    script::{play, play_briefed, settings},
+    script::{play, play_briefed, play_transcribed, settings},
 };
 use crate::protocol::{Moment, code::NackCode, text::is_hidden};
 use expect_test::{Expect, expect};
@@ -30,6 +30,26 @@ fn a_message_is_typed_submitted_and_then_acknowledged() {
             5150 acknowledges 11111111-2222
         "#]],
     );
+}
+
+#[test]
+fn no_enter_is_pressed_for_what_the_program_has_got_already() {
+    expect![[r#"
+        5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nYour turn\nto play\n[/relay 789200]\e[201~
+        5100 reports 11111111-2222 Injected
+        5100 acknowledges 11111111-2222
+        5100 reports 11111111-2222 Confirmed
+    "#]].assert_eq(&play_transcribed(
+        r"
+        0 prints \e[?2004h>\s
+        0 owned 1
+        0 reports
+        5000 mail Ann: Your turn\nto play
+        5050 records 1 prompt [relay 789200 from Ann, id 11111111]
+        5100 records 1 prompt [relay 789200 from Ann, id 11111111]\nYour turn\nto play\n[/relay 789200]
+        9000 ends
+        ",
+    ));
 }
 
 #[test]

@@ -305,12 +305,10 @@ impl Bridge {
         (is_empty && !paints) || (waited_ms >= LEAVING_MS && is_seen)
     }
 
-    /// The agent's program has written down that it got the text in this frame.
+    /// The agent's program has written down that it got the text in this frame: no Enter is wanted any more, if
+    /// it was pressed at all.
     pub(super) fn was_confirmed(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
-        let is_it = |injection: &Injection| {
-            matches!(injection.stage, Stage::Leaving { .. })
-                && inject::holds_frame(prompt, &injection.hex)
-        };
+        let is_it = |injection: &Injection| inject::holds_frame(prompt, &injection.hex);
         if self.injection.as_ref().is_some_and(is_it) {
             self.submitted(now, out);
         }

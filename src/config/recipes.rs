@@ -10,14 +10,19 @@ pub const FILE: &str = "recipes.toml";
 /// Reads `<home>/recipes.toml`; where there is none, what is built in counts.
 pub fn load(home: &Path) -> Result<Book, ConfigError> {
     let path = home.join(FILE);
-    let wrong = |line, reason| ConfigError { path: path.clone(), line, reason };
     match text_of(&path) {
-        Ok(text) => Book::with(&text).map_err(|error| {
-            wrong(error.place.map(|place| line_at(&text, place.start)), error.reason)
-        }),
+        Ok(text) => parse(&path, &text),
         Err(error) if is_absent(&error) => Ok(Book::default()),
-        Err(error) => Err(wrong(None, error.to_string())),
+        Err(error) => Err(ConfigError { path, line: None, reason: error.to_string() }),
     }
+}
+
+/// Reads the file's text; `path` only names it.
+pub fn parse(path: &Path, text: &str) -> Result<Book, ConfigError> {
+    Book::with(text).map_err(|error| {
+        let line = error.place.map(|place| line_at(text, place.start));
+        ConfigError { path: path.to_owned(), line, reason: error.reason }
+    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 
 use std::{fs, path::Path};
 
+#[path = "../../fuzz/bodies/bridge.rs"]
+mod bridge;
+#[path = "../../fuzz/bodies/control.rs"]
+mod control;
 #[path = "../../fuzz/bodies/envelope.rs"]
 mod envelope;
 #[path = "../../fuzz/bodies/files.rs"]
@@ -12,12 +16,16 @@ mod files;
 mod frames;
 #[path = "../../fuzz/bodies/policy.rs"]
 mod policy;
+#[path = "../../fuzz/bodies/recipes.rs"]
+mod recipes;
 #[path = "../../fuzz/bodies/router.rs"]
 mod router;
 #[path = "../../fuzz/bodies/rows.rs"]
 mod rows;
 #[path = "../../fuzz/bodies/screen.rs"]
 mod screen;
+#[path = "../../fuzz/bodies/transcript.rs"]
+mod transcript;
 
 /// The corpus is kept small: it is part of every checkout, and of every run of the tests.
 const CORPUS_BYTES_MAX: u64 = 64 << 10;
@@ -74,6 +82,26 @@ fn router() {
     all("router", router::run);
 }
 
+#[test]
+fn transcript() {
+    all("transcript", transcript::run);
+}
+
+#[test]
+fn control() {
+    all("control", control::run);
+}
+
+#[test]
+fn recipes() {
+    all("recipes", recipes::run);
+}
+
+#[test]
+fn bridge() {
+    all("bridge", bridge::run);
+}
+
 /// A target without a corpus, or a corpus without a test, would be passed over in silence.
 #[test]
 fn every_target_is_here() {
@@ -86,7 +114,19 @@ fn every_target_is_here() {
         names
     };
     let targets = names("fuzz_targets");
-    let all = ["envelope", "files", "frames", "policy", "router", "rows", "screen"];
+    let all = [
+        "bridge",
+        "control",
+        "envelope",
+        "files",
+        "frames",
+        "policy",
+        "recipes",
+        "router",
+        "rows",
+        "screen",
+        "transcript",
+    ];
     assert_eq!(targets, all);
     assert_eq!((names("bodies"), names("corpus")), (targets.clone(), targets));
 }

@@ -35,6 +35,7 @@ mod roles;
 mod said;
 mod sandbox;
 mod sessions;
+mod soak;
 mod stress;
 mod terminal;
 mod tidy;

@@ -4,7 +4,7 @@ use crate::raw::Raw;
 use platform::{endpoint::Endpoint, transport::Stream};
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
@@ -240,6 +240,16 @@ pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "it does not come that {what}");
         thread::sleep(pace);
     }
+}
+
+/// What the system says that a process has in memory, where `ps` asks it.
+pub(crate) fn resident_bytes(pid: u64) -> Option<u64> {
+    let output = match Command::new("ps").args(["-o", "rss=", "-p", &pid.to_string()]).output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        output => output.unwrap(),
+    };
+    let kib = str::from_utf8(&output.stdout).unwrap().trim();
+    output.status.success().then(|| kib.parse::<u64>().expect("a number of KiB") << 10)
 }
 
 /// Waits for a process, which is killed if it takes too long.

@@ -178,7 +178,7 @@ pub(crate) fn fullscreen() -> String {
 }
 
 /// Long enough to be broken into several rows.
-const PARAGRAPH: &str = "The quick brown fox jumps over the lazy dog while seven wizards watch from \
+pub(crate) const PARAGRAPH: &str = "The quick brown fox jumps over the lazy dog while seven wizards watch from \
     a distance and wonder whether any of this will be read again by somebody, some day, far away.";
 
 fn fullscreen_talks(options: &[&str]) {

@@ -79,6 +79,9 @@ fn an_empty_composer_takes_text() {
         "codex-start",
         "gemini-idle",
         "gemini-interrupted",
+        "opencode-idle",
+        "opencode-idle-again",
+        "aider-idle",
     ] {
         check(name, "Plain");
     }
@@ -86,9 +89,10 @@ fn an_empty_composer_takes_text() {
 
 #[test]
 fn an_agent_at_work_is_left_alone() {
-    for name in ["claude-busy", "claude-queued", "gemini-busy", "gemini-queued"] {
+    for name in ["claude-busy", "claude-queued", "gemini-busy", "gemini-queued", "opencode-busy"] {
         check(name, "Busy");
     }
+    check("aider-busy", "NoPrompt");
 }
 
 #[test]
@@ -98,6 +102,9 @@ fn nothing_is_typed_into_a_dialog() {
         "claude-dialog-question",
         "gemini-dialog-shell",
         "gemini-dialog-question",
+        "opencode-dialog-permission",
+        "opencode-dialog-question",
+        "aider-dialog",
     ] {
         check(name, "Dialog");
     }
@@ -112,6 +119,9 @@ fn nothing_is_typed_into_a_line_that_was_begun() {
         "codex-slash-menu",
         "gemini-half-typed",
         "gemini-slash-menu",
+        "opencode-half-typed",
+        "opencode-slash-menu",
+        "aider-half-typed",
     ] {
         check(name, "HalfTyped");
     }
@@ -122,4 +132,6 @@ fn nothing_is_typed_where_it_would_run() {
     for name in ["claude-shell-mode", "codex-shell-mode", "gemini-shell-mode"] {
         check(name, "Shell");
     }
+    // Its line looks like the other.
+    check("opencode-shell-mode", "Busy");
 }

@@ -1,12 +1,14 @@
 //! Besieging a daemon, and what has to hold meanwhile.
 
-use crate::{raw::Raw, sandbox::Sandbox};
+use crate::{
+    raw::Raw,
+    sandbox::{Sandbox, resident_bytes},
+};
 use platform::transport::Stream;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
-    io::{ErrorKind, Read, Write},
-    process::Command,
+    io::{Read, Write},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -230,16 +232,6 @@ impl Pair {
             assert!(resident <= most + BEYOND_BYTES, "{resident} are resident: {status}");
         }
     }
-}
-
-/// What the system says that a process has in memory, where `ps` asks it.
-fn resident_bytes(pid: u64) -> Option<u64> {
-    let output = match Command::new("ps").args(["-o", "rss=", "-p", &pid.to_string()]).output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return None,
-        output => output.unwrap(),
-    };
-    let kib = str::from_utf8(&output.stdout).unwrap().trim();
-    output.status.success().then(|| kib.parse::<u64>().expect("a number of KiB") << 10)
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! Whatever stands in recipes.toml, it is read or refused with a sentence that says where; no recipe
+//! presses anything but Enter, or waits for ever.
+
+use agent_relay::{
+    bridge::recipe::{Book, Known, Reads, Recipe, Spot, Version},
+    config::recipes::parse,
+};
+use std::path::Path;
+
+/// Times of a recipe, in milliseconds.
+const MS_MAX: u64 = 60_000;
+
+const COMMANDS: [&str; 8] =
+    ["claude", "/usr/bin/codex", "bash -l", "python3 -i", "fish", "agent", "C:\\x\\AGY.EXE", ""];
+
+/// Reads the bytes as recipes.toml, chooses from it, and asks what is chosen about a screen.
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match parse(Path::new("recipes.toml"), text) {
+        Ok(book) => COMMANDS.iter().for_each(|command| choose(&book, command, text)),
+        Err(error) => {
+            let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();
+            assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)), "{error}");
+            assert!(!error.reason.is_empty() && error.to_string().starts_with("recipes.toml"));
+            assert!(!error.reason.contains('\n'), "{error}");
+        }
+    }
+}
+
+fn choose(book: &Book, command: &str, text: &str) {
+    let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
+    for system in ["linux", "macos", "windows", "plan9"] {
+        for version in [None, Version::parse("0"), Version::parse("2.1.197")] {
+            let recipe = book.choose(&command, system, version.as_ref());
+            let times = [recipe.quiet_ms, recipe.untouched_ms, recipe.start_ms];
+            let times = times.into_iter().chain([recipe.guard_ms, recipe.guard_ms_max]);
+            assert!(times.max() <= Some(MS_MAX), "{recipe:?}");
+            assert!(["\r", "\n", "\r\n", "\x1b\r"].contains(&&*recipe.submit), "{recipe:?}");
+            judge(&recipe, text);
+        }
+    }
+}
+
+/// A screen that shows what stands in the file.
+fn judge(recipe: &Recipe, text: &str) {
+    for line in text.split(['"', '\n']).take(16) {
+        let rows = vec![line.to_owned(), text.to_owned()];
+        let spot = Spot { before: line.to_owned(), at: ' ', rows, ..Spot::default() };
+        for alternate in [false, true] {
+            let spot = Spot { alternate, bracketed_paste: alternate, ..spot.clone() };
+            let known = Known { foreground: None, at_work: alternate };
+            let form = recipe.form(&spot, known);
+            assert!(form.is_err() || recipe.reads != Reads::OtherShell, "{recipe:?} {spot:?}");
+            assert!(form.is_ok() || !recipe.looks_idle(&spot, known), "{recipe:?} {spot:?}");
+            let asking = Spot { asking: true, ..spot };
+            assert!(recipe.form(&asking, known).is_err() && !recipe.holds_text(&asking));
+        }
+    }
+}
