@@ -155,7 +155,7 @@ impl Driver {
             printing &= self.wait(printing);
         }
         self.read_to_the_end();
-        let reset = self.bridge.screen().undo();
+        let reset = self.reset();
         let ended = self.end();
         self.say_last_words();
         self.see_visitors_off();
@@ -170,6 +170,26 @@ impl Driver {
             tracing::debug!("the terminal is gone: {error}");
         }
         (ended, visitors)
+    }
+
+    /// What brings the terminal in order. What was broken off has left its cursor anywhere: what comes
+    /// next stands below all that it shows.
+    fn reset(&self) -> String {
+        let screen = self.bridge.screen();
+        let mut reset = screen.undo();
+        let is_broken_off = self.is_ending || self.ended != Some(0);
+        if is_broken_off && !screen.alternate() {
+            let (_, rows) = screen.size();
+            let below = screen.cursor().row..rows;
+            let last = below.rev().find(|&row| !screen.row(row).text.trim().is_empty());
+            if let Some(last) = last {
+                // The real cursor may be elsewhere, but it is as far from there.
+                let down = last - screen.cursor().row;
+                reset.extend((down > 0).then(|| format!("\x1b[{down}B")));
+                reset.push_str("\r\n");
+            }
+        }
+        reset
     }
 
     /// Waits for whatever comes next. Says whether the command may print more.
