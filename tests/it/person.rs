@@ -235,6 +235,20 @@ fn what_a_full_screen_program_left_on_is_turned_off_again() {
     }
 }
 
+/// As Claude Code and Gemini CLI do, which wait for a shell that isn't there.
+#[test]
+fn who_suspends_itself_goes_on() {
+    let sandbox = Sandbox::new();
+    let script =
+        "trap 'echo goes on' CONT; stty raw -echo; echo ready; while :; do sleep 0.05; done";
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
+    for (count, key) in (1..).zip(["\u{1a}", "\u{1b}[122;5u"]) {
+        ann.wait_for("ready");
+        ann.press(key);
+        ann.wait_until("it goes on", |shown| shown.matches("goes on").count() == count);
+    }
+}
+
 #[test]
 fn what_was_broken_off_stays_readable_above_what_comes_next() {
     let sandbox = Sandbox::new();
