@@ -127,6 +127,15 @@ impl Pty {
         self.0.in_foreground()
     }
 
+    /// Has the command go on where it has suspended itself: there is no shell around it that would.
+    /// Does nothing where there is no such thing.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn resume(&self) -> io::Result<()> {
+        self.0.resume().map_err(naming("resume the command"))
+    }
+
     /// Waits until the command has ended, and says its exit code: 128 + n if signal n ended it. May
     /// be called often and by several threads.
     ///

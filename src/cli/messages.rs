@@ -9,7 +9,7 @@ use crate::{
     client::Client,
     protocol::{
         payload::Spoken,
-        relay::{MessageRow, Messages, Page, Way},
+        relay::{HistoryRequest, MessageRow, Messages, Page, Way},
     },
 };
 use platform::clock;
@@ -21,6 +21,12 @@ const ROWS: usize = 200;
 
 /// The longest piece of what was said in a table.
 const TEXT_CHARS: usize = 48;
+
+/// So much of an id stands in the frame in which an agent gets a message.
+const FRAME_ID_CHARS: usize = 8;
+
+/// Among so many of the newest messages one is found by that.
+const FRAMES_MAX: usize = 1000;
 
 /// The schema of a message in JSON.
 pub(super) const SCHEMA: &str = "message";
@@ -49,6 +55,29 @@ pub(super) fn each_row<R: Serialize>(
         cursor = found.next_cursor;
     }
     Ok(())
+}
+
+/// A message's id where all that is given is what its frame shows of it; else what is given.
+pub(super) fn id_in_full(client: &Client, given: &str) -> Result<String, Failure> {
+    let is_a_frames = |character: char| matches!(character, '0'..='9' | 'a'..='f');
+    if given.len() != FRAME_ID_CHARS || !given.chars().all(is_a_frames) {
+        return Ok(given.to_owned());
+    }
+    let request = |Page { cursor, limit }| HistoryRequest { cursor, limit, ..Default::default() };
+    let mut found = Vec::new();
+    each_row(client, "history", FRAMES_MAX, request, |_, row| {
+        found.extend(row.id.starts_with(given).then(|| row.id.to_string()));
+        Ok(())
+    })?;
+    match &*found {
+        [] => Ok(given.to_owned()),
+        [id] => Ok(id.clone()),
+        ids => Err(Failure::failed(format!(
+            "{} messages have an id that begins with {given}: give all of one, as \
+             `agent-relay history` shows it",
+            ids.len()
+        ))),
+    }
 }
 
 /// Who said it to whom.

@@ -3,7 +3,7 @@
 use super::{
     DONE, Failure, argv,
     ask::{ask, join, read},
-    messages::{self, people, spoken},
+    messages::{self, id_in_full, people, spoken},
     place::Asked,
     print::{Colour, Out, foreign},
 };
@@ -31,7 +31,7 @@ pub(super) struct Read {
     #[argh(switch)]
     json: bool,
 
-    /// the message's id, or that of its SEND
+    /// the message's id, or the eight characters of it that an agent is shown, or that of its SEND
     #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
     id: String,
 }
@@ -39,8 +39,8 @@ pub(super) struct Read {
 impl Read {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let client = join(asked)?;
-        let request =
-            MessageRequest { id: self.id.clone(), limit: Some(1), ..MessageRequest::default() };
+        let id = id_in_full(&client, &self.id)?;
+        let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };
         let json = message(&client, &request)?;
         let found: Messages<MessageRow<'_>> = read("message", &json)?;
         let Some(row) = found.messages.into_iter().next() else {

@@ -4,7 +4,7 @@ use super::{
     DONE, FAILED, Failure, argv,
     ask::{ask, join, read},
     identity::{Identity, or_print},
-    messages::{self, ago, ahead, each_row, people},
+    messages::{self, ago, ahead, each_row, id_in_full, people},
     place::Asked,
     print::{Colour, Out, duration, foreign_line},
 };
@@ -31,7 +31,7 @@ pub(super) struct Status {
     #[argh(switch)]
     json: bool,
 
-    /// a message's id, or that of its SEND
+    /// a message's id, or the eight characters of it that an agent is shown, or that of its SEND
     #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
     id: Option<String>,
 }
@@ -75,12 +75,9 @@ impl Status {
 
     fn message(&self, asked: &Asked, out: &mut Out, id: &str) -> Result<i32, Failure> {
         let client = join(asked)?;
-        let request = |Page { cursor, limit }| MessageRequest {
-            id: id.to_owned(),
-            cursor,
-            limit,
-            offset: None,
-        };
+        let id = id_in_full(&client, id)?;
+        let request =
+            |Page { cursor, limit }| MessageRequest { id: id.clone(), cursor, limit, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
             if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }
         })?;

@@ -20,13 +20,15 @@ const END: Duration = Duration::from_secs(30);
 /// From the command's end to the wrapper's.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// End a wrapped agent's command and all that it started: it is asked, and then made to.
+/// End a wrapped agent's command and what runs with it: its terminal is hung up, and what ignores that is made
+/// to end.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "stop",
     help_triggers("--help"),
     example = "agent-relay stop Ann",
+    note = "What the command has made independent of itself, such as a daemon, goes on.",
     note = "What waits for the agent waits until it is back. `agent-relay down` stops the daemon."
 )]
 pub(super) struct Stop {

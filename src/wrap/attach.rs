@@ -222,9 +222,9 @@ impl Showing {
         let Self { name, detach_key, size, .. } = self;
         let verb = if self.drive { "attached to" } else { "looking at" };
         let mut text = format!(" {verb} {name}; {detach_key} leaves it running");
-        if theirs != *size {
-            let Size { rows, cols } = theirs;
-            text.push_str(&format!("; its terminal has {cols}x{rows}, so it may not fit"));
+        let Size { rows, cols } = theirs;
+        if rows > size.rows || cols > size.cols {
+            text.push_str(&format!("; only a part of {cols}x{rows} fits"));
         }
         text.push(' ');
         let text: String = text.chars().take(size.cols.into()).collect();

@@ -44,6 +44,12 @@ const LAST_WORDS_MS: u64 = 2000;
 /// A message that can't be typed any more comes again after this time at the earliest.
 const GIVE_BACK_MS: u64 = 1000;
 
+/// Ctrl-Z, in each of the ways in which terminals send it.
+const SUSPENDS: [&[u8]; 3] = [b"\x1a", b"\x1b[122;5u", b"\x1b[27;5;122~"];
+
+/// From that to when a program that has suspended itself is to go on.
+const RESUME_MS: u64 = 500;
+
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
@@ -101,6 +107,8 @@ pub(super) struct Driver {
     visitors: Visitors,
     /// What visitors are told of the agent, but for what changes.
     about: control::State,
+    /// A person has asked the command to suspend itself, and nobody else would have it go on.
+    resume_at: Option<Moment>,
     ended: Option<i32>,
     is_ending: bool,
 }
@@ -139,6 +147,7 @@ impl Driver {
             out: Vec::new(),
             visitors,
             about,
+            resume_at: None,
             ended: None,
             is_ending: false,
         })
@@ -151,11 +160,12 @@ impl Driver {
         while printing || self.ended.is_none() {
             self.take_inputs();
             self.tick_if_due();
+            self.resume_if_due();
             self.serve_visitors();
             printing &= self.wait(printing);
         }
         self.read_to_the_end();
-        let reset = self.bridge.screen().undo();
+        let reset = self.reset();
         let ended = self.end();
         self.say_last_words();
         self.see_visitors_off();
@@ -172,9 +182,30 @@ impl Driver {
         (ended, visitors)
     }
 
+    /// What brings the terminal in order. What was broken off has left its cursor anywhere: what comes
+    /// next stands below all that it shows.
+    fn reset(&self) -> String {
+        let screen = self.bridge.screen();
+        let mut reset = screen.undo();
+        let is_broken_off = self.is_ending || self.ended != Some(0);
+        if is_broken_off && !screen.alternate() {
+            let (_, rows) = screen.size();
+            let below = screen.cursor().row..rows;
+            let last = below.rev().find(|&row| !screen.row(row).text.trim().is_empty());
+            if let Some(last) = last {
+                // The real cursor may be elsewhere, but it is as far from there.
+                let down = last - screen.cursor().row;
+                reset.extend((down > 0).then(|| format!("\x1b[{down}B")));
+                reset.push_str("\r\n");
+            }
+        }
+        reset
+    }
+
     /// Waits for whatever comes next. Says whether the command may print more.
     fn wait(&mut self, printing: bool) -> bool {
-        let due = [self.bridge.deadline(), self.visitors.deadline()].into_iter().flatten().min();
+        let due = [self.bridge.deadline(), self.visitors.deadline(), self.resume_at];
+        let due = due.into_iter().flatten().min();
         let timeout =
             due.map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
         let wants_keys = self.bridge.wants_keys();
@@ -188,7 +219,7 @@ impl Driver {
                 Err(_) => return false,
             },
             recv(keys) -> bytes => match bytes {
-                Ok(bytes) => self.input(Input::Keys(&bytes)),
+                Ok(bytes) => self.keys(&bytes),
                 // Nobody types any more; the agent goes on.
                 Err(_) => self.channels.keys = never(),
             },
@@ -229,6 +260,22 @@ impl Driver {
             let foreground = self.pty.in_foreground();
             self.input(Input::Tick { foreground });
             self.take_inputs();
+        }
+    }
+
+    /// What a person has typed, here or elsewhere.
+    fn keys(&mut self, keys: &[u8]) {
+        if SUSPENDS.iter().any(|key| keys.windows(key.len()).any(|typed| typed == *key)) {
+            self.resume_at = Some(now().plus(RESUME_MS));
+        }
+        self.input(Input::Keys(keys));
+    }
+
+    fn resume_if_due(&mut self) {
+        if self.resume_at.take_if(|at| *at <= now()).is_some()
+            && let Err(error) = self.pty.resume()
+        {
+            tracing::warn!("{error}");
         }
     }
 

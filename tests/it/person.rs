@@ -194,7 +194,9 @@ fn terminals_of_other_sizes_are_shown_as_much_as_fits() {
     let mut ann = ann(&sandbox);
     let small = attach(&sandbox, Size { rows: 8, cols: 30 }, &[]);
     let mut large = attach(&sandbox, Size { rows: 40, cols: 150 }, &[]);
-    large.wait_for_bytes("100x30");
+    large.wait_for(" attached to Ann; Ctrl-\\ leaves it running\n");
+    let narrow = attach(&sandbox, Size { rows: 24, cols: 80 }, &["--view"]);
+    narrow.wait_for(" looking at Ann; Ctrl-\\ leaves it running; only a part of 100x30 fits\n");
     large.press("seq 1 100; echo wide-{1..30}\r");
     ann.wait_for("wide-30\n$");
     large.wait_for("wide-30\n$");
@@ -231,6 +233,34 @@ fn what_a_full_screen_program_left_on_is_turned_off_again() {
     for reset in ["\u{1b}[?1049l", "\u{1b}[?2004l", "\u{1b}[?1000l", "\u{1b}[?25h"] {
         assert!(end.contains(reset), "{end:?}");
     }
+}
+
+/// As Claude Code and Gemini CLI do, which wait for a shell that isn't there.
+#[test]
+fn who_suspends_itself_goes_on() {
+    let sandbox = Sandbox::new();
+    let script =
+        "trap 'echo goes on' CONT; stty raw -echo; echo ready; while :; do sleep 0.05; done";
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
+    for (count, key) in (1..).zip(["\u{1a}", "\u{1b}[122;5u"]) {
+        ann.wait_for("ready");
+        ann.press(key);
+        ann.wait_until("it goes on", |shown| shown.matches("goes on").count() == count);
+    }
+}
+
+#[test]
+fn what_was_broken_off_stays_readable_above_what_comes_next() {
+    let sandbox = Sandbox::new();
+    let shows = "printf 'a\\nbox\\nits foot\\033[2A'; ";
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &format!("{shows} exit 3")]);
+    ann.wait_for("a\nbox\nits foot\nagent-relay: Ann ended with code 3\n");
+    assert_eq!(ann.finish(), 3);
+    // Who ends well is where it wants to be.
+    let wrap = env!("CARGO_BIN_EXE_agent-relay-wrap");
+    let script = "\"$0\" -n Bob -- sh -c \"$1\"; printf next";
+    let bob = Terminal::run(&sandbox, &["sh", "-c", script, wrap, shows]);
+    bob.wait_for("a       next\nbox\nits foot\n");
 }
 
 #[test]

@@ -95,13 +95,15 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     let id = deliver["id"].as_str().unwrap();
     let report = json!({"id": id, "state": "waiting", "why": "a dialog is open"});
     bob.ask("report", &report);
-    let status = out(&run(&sandbox, &["status", id], DONE));
+    // As its frame shows it.
+    let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("delivered: Bob has not acknowledged it"), "{status}");
     assert!(status.contains("waiting: a dialog is open"), "{status}");
     bob.acknowledge(&deliver);
     await_state(&sandbox, id, "acknowledged");
     let status = out(&run(&sandbox, &["status", id], DONE));
     assert!(status.contains("acknowledged, "), "{status}");
+    assert_eq!(out(&run(&sandbox, &["read", &id[..8]], DONE)), shown);
     for command in ["status", "read", "redeliver"] {
         let unknown = err(&run(&sandbox, &[command, "nobody's"], FAILED));
         assert_eq!(

@@ -89,6 +89,10 @@ impl Pty {
         locked(&self.master).process_group_leader().map(|group| group == self.pid)
     }
 
+    pub(crate) fn resume(&self) -> io::Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
     pub(crate) fn wait(&self) -> io::Result<i32> {
         loop {
             if let State::Ended(code) = *locked(&self.child) {

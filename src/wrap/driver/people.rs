@@ -40,7 +40,7 @@ impl Driver {
         while self.bridge.wants_keys()
             && let Some(keys) = self.visitors.take_keys()
         {
-            self.input(Input::Keys(&keys));
+            self.keys(&keys);
         }
         self.visitors.serve(now(), self.bridge.screen());
     }
