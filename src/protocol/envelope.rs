@@ -117,7 +117,8 @@ impl<'a> Envelope<'a> {
 pub fn stated_kind(json: &[u8]) -> Option<Kind> {
     let mut members = Members::default();
     let text = std::str::from_utf8(json).ok()?;
-    json::members(text, |key, value| members.set(key, value)).ok()?;
+    // What else is wrong with it was judged by whoever asks.
+    let _ = json::members(text, |key, value| members.set(key, value));
     members.kind.and_then(unquoted).and_then(|kind| Kind::parse(&kind))
 }
 
@@ -492,6 +493,9 @@ mod tests {
         assert!(read(&json(nested(126))).is_ok(), "128 with envelope and payload");
         violates(&json(nested(127)), ErrorCode::Invalid, Some("m-001"));
         violates(&json("[".repeat(100_000)), ErrorCode::Invalid, Some("m-001"));
+        let head = r#""v":1,"type":"PONG","id":"late","ts":1"#;
+        let late = format!(r#"{{"payload":{{"d":{}}},{head}}}"#, nested(1000));
+        violates(&late, ErrorCode::Invalid, Some("late"));
         violates(&nested(1000), ErrorCode::BadFrame, None);
         assert!(read(&json(format!("\"{}\"", "[".repeat(500)))).is_ok(), "in a string");
         let wide = format!("[{}]", vec!["{}"; 300].join(","));
@@ -518,6 +522,9 @@ mod tests {
         assert_eq!(stated_kind(br#"{"v":"x","type":"HELLO","id":7}"#), Some(Kind::Hello));
         assert_eq!(stated_kind(br#"{"v":1,"type":"hello"}"#), None);
         assert_eq!(stated_kind(br#"{"v":1,"id":"i"}"#), None);
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        let json = format!(r#"{{"payload":{{"d":{deep}}},"type":"HELLO"}}"#);
+        assert_eq!(stated_kind(json.as_bytes()), Some(Kind::Hello));
     }
 
     #[test]

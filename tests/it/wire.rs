@@ -359,6 +359,28 @@ fn the_first_frame_is_hello_or_resume() {
     }
 }
 
+/// Wherever in it the type stands.
+#[test]
+fn a_first_frame_that_nests_too_deep_is_invalid_if_it_is_a_hello() {
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let head = |kind: &str| format!(r#""v":1,"type":"{kind}","id":"x","ts":1"#);
+    let payload = format!(r#""payload":{{"agent":"Ann","d":{deep}}}"#);
+    beside_a_bystander(|sandbox| {
+        let mut raw = sandbox.connect();
+        for kind in ["HELLO", "RESUME"] {
+            for json in
+                [format!("{{{},{payload}}}", head(kind)), format!("{{{payload},{}}}", head(kind))]
+            {
+                raw.say_text(&json);
+                let error = raw.expect_code("ERROR", "INVALID")["payload"].take();
+                assert_eq!((&error["fatal"], &error["ref"]), (&json!(false), &json!("x")));
+            }
+        }
+        raw.hello("Ann");
+    });
+    first_is_fatal(&format!("{{{},{payload}}}", head("SEND")), "HANDSHAKE_REQUIRED");
+}
+
 #[test]
 fn a_name_that_cannot_be_had_is_fatal() {
     for name in ["", "a b", "-a", "@relay", "*", "operator", "ROOT", &"n".repeat(65)] {
