@@ -238,7 +238,8 @@ impl<'a> Members<'a> {
             "delivery" => (&mut self.delivery, "delivery"),
             _ => return false,
         };
-        if member.replace(value).is_some() {
+        if member.replace(value).is_some() && self.twice != Some("v") {
+            // A doubled `v` is told before all others.
             self.twice = Some(name);
         }
         true
@@ -273,8 +274,13 @@ impl<'a> Members<'a> {
         })
     }
 
+    /// Comes first: what else there is to an envelope depends on it.
     fn check_version(&self) -> Result<(), Violation> {
         let version = self.required("v", self.version)?;
+        // Of two, neither is what it states.
+        if self.twice == Some("v") {
+            return Err(self.invalid("`v` is given twice"));
+        }
         if version == "1" || version.parse() == Ok(VERSION as f64) {
             return Ok(());
         }
@@ -452,6 +458,21 @@ mod tests {
         );
         violates(r#"{"v":99}"#, ErrorCode::UnsupportedVersion, None);
         assert!(read(&GOOD.replace("\"v\":1", "\"v\":1.0")).is_ok());
+    }
+
+    #[test]
+    fn the_version_is_judged_first_and_is_stated_once() {
+        for rest in [r#""id":"x","id":"x""#, r#""type":7,"id":"x""#, r#""type":"SHOUT","id":"x""#] {
+            let json = format!(r#"{{"v":2,{rest}}}"#);
+            violates(&json, ErrorCode::UnsupportedVersion, Some("x"));
+        }
+        for versions in [r#""v":1,"v":2"#, r#""v":2,"v":1"#, r#""v":2,"id":"x","v":2"#] {
+            violates(
+                &format!(r#"{{{versions},"ts":1,"ts":1,"id":"x"}}"#),
+                ErrorCode::Invalid,
+                Some("x"),
+            );
+        }
     }
 
     #[test]

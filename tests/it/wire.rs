@@ -112,6 +112,19 @@ fn another_version_is_fatal() {
     );
 }
 
+/// Another version may have other members; but it is stated once.
+#[test]
+fn the_version_is_judged_before_the_other_members() {
+    for json in [r#"{"v":2,"type":"PONG","id":"x","id":"x"}"#, r#"{"v":2,"type":7}"#] {
+        is_fatal(&frame(json), "UNSUPPORTED_VERSION");
+    }
+    first_is_fatal(r#"{"v":2,"type":"HELLO","id":"x","to":7}"#, "UNSUPPORTED_VERSION");
+    for versions in [r#""v":1,"v":2"#, r#""v":2,"v":1"#, r#""v":2,"v":2"#] {
+        let json = format!(r#"{{{versions},"type":"PONG","id":"x","ts":1,"payload":{{}}}}"#);
+        is_invalid(&json, Some("x"));
+    }
+}
+
 #[test]
 fn good_frames_before_a_bad_one_are_answered_first() {
     beside_a_bystander(|sandbox| {
