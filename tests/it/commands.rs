@@ -518,6 +518,25 @@ fn the_demo_succeeds_and_leaves_nothing() {
     assert!(readme.contains(&out(&demo)), "README.md shows another conversation: {demo:?}");
 }
 
+/// Its daemon is its own, whoever it is that looks at it.
+#[test]
+fn the_demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
+    let sandbox = Sandbox::empty();
+    let temporary = sandbox.directory().join("t");
+    fs::create_dir(&temporary).unwrap();
+    let key = sandbox.directory().join("key");
+    platform::paths::write_private_file(&key, "0".repeat(64).as_bytes()).unwrap();
+    let mut demo = sandbox.command(["demo"]);
+    demo.env("AGENT_RELAY_AGENT", "Ann").env("AGENT_RELAY_KEY_FILE", &key);
+    for name in ["TMPDIR", "TEMP", "TMP"] {
+        demo.env(name, &temporary);
+    }
+    let demo = output(demo);
+    assert_eq!(demo.status.code(), Some(DONE), "{demo:?}");
+    assert!(out(&demo).ends_with("4 of 4 messages arrived, word for word\n"), "{demo:?}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "its daemon's directory is gone");
+}
+
 #[test]
 fn a_wrapped_commands_message_and_exit_code_come_through() {
     let sandbox = known(&["Bob"]);
