@@ -11,7 +11,7 @@ use crate::{
     protocol::{
         code::NackCode,
         name::{GUEST, Name},
-        payload::{IMPORTANCE_MAX, Nack},
+        payload::{IMPORTANCE_MAX, Nack, THREAD_BYTES_MAX},
         relay::{AgentRow, Agents, Page, Process, Status},
         typed,
     },
@@ -201,6 +201,13 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| "a whole number of messages, 1 at least".to_owned())
+}
+
+/// A label for a conversation.
+pub(super) fn label(text: &str) -> Result<String, String> {
+    let text = super::argv::text(text)?;
+    let is_short = text.len() <= THREAD_BYTES_MAX;
+    is_short.then_some(text).ok_or_else(|| format!("a label of at most {THREAD_BYTES_MAX} bytes"))
 }
 
 /// How urgent a message is.

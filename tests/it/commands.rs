@@ -411,6 +411,7 @@ fn other_peoples_text_cannot_act_on_the_terminal() {
 #[test]
 fn what_means_nothing_is_said_with_what_to_do() {
     let sandbox = Sandbox::empty();
+    let long = "t".repeat(257);
     for (line, words) in [
         (&["stauts"][..], "did you mean `agent-relay status`?"),
         (&["send", "Bob"], "no body"),
@@ -421,6 +422,7 @@ fn what_means_nothing_is_said_with_what_to_do() {
         (&["listen", "--as", "Bob", "--count", "0"], "--count '0': a whole number"),
         (&["send", "--importance", "101", "Bob", "y"], "a whole number from 0 to 100"),
         (&["ask", "--importance", "-1", "Bob", "y"], "a whole number from 0 to 100"),
+        (&["send", "--thread", &long, "Bob", "y"], "a label of at most 256 bytes"),
         (&["send", "--ttl", "1w", "Bob", "y"], "a bare number is seconds"),
         (&["send", "--ttl", "0s", "Bob", "y"], "--ttl '0s': no time at all is too short"),
         (&["history", "--limit", "0"], "--limit '0': a whole number of messages, 1 at least"),
