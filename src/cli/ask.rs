@@ -142,7 +142,7 @@ impl Aside {
                 let why = foreign_line(&why);
                 say(format_args!("messages sent at most once may be missing: {why}"));
             }
-            Event::Ended(ended) => return Err(Failure::failed(foreign_line(&ended.to_string()))),
+            Event::Ended(ended) => return Err(ended.into()),
             Event::State(_)
             | Event::Delivered(_)
             | Event::Accepted { .. }
