@@ -36,7 +36,7 @@ mod tap;
 mod up;
 mod wrapped;
 
-use crate::client::ClientError;
+use crate::client::{ClientError, Ended};
 use argh::{ArgsInfo, FromArgs, SubCommandInfo};
 use argv::Words;
 use print::{foreign_line, say};
@@ -301,7 +301,20 @@ impl From<ClientError> for Failure {
         match error {
             ClientError::NoDaemon { endpoint, .. } => Self::no_daemon(&endpoint),
             ClientError::TimedOut { .. } => Self::new(TIMED_OUT, foreign_line(&error.to_string())),
+            ClientError::Ended(ended) => ended.into(),
             error => Self::failed(foreign_line(&error.to_string())),
+        }
+    }
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        let words = foreign_line(&ended.to_string());
+        match ended {
+            Ended::GaveUp { absent: true, .. } => {
+                Self::failed(format!("{words}: start a daemon with `agent-relay up`"))
+            }
+            _ => Self::failed(words),
         }
     }
 }
@@ -370,6 +383,17 @@ mod tests {
         ] {
             assert_eq!(top(line).unwrap_err().words.as_deref(), Some(words));
         }
+    }
+
+    #[test]
+    fn who_gave_up_where_nobody_was_is_told_what_brings_one_back() {
+        let words = |absent| {
+            let why = "connect to /s: Connection refused".to_owned();
+            Failure::from(Ended::GaveUp { attempts: 10, why, absent }).words.unwrap_or_default()
+        };
+        let said = "gave up after 10 attempts: connect to /s: Connection refused";
+        assert_eq!(words(true), format!("{said}: start a daemon with `agent-relay up`"));
+        assert_eq!(words(false), said);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     protocol::{
         code::NackCode,
         name::{EVERYONE, RELAY},
-        payload::{Capabilities, Nack, Sync, Welcome},
+        payload::{Capabilities, Nack, Sync, THREAD_BYTES_MAX, Welcome},
         relay::{REQUEST, ReportRequest},
         secret::Secret,
     },
@@ -241,8 +241,7 @@ impl Client {
     /// didn't say so; the message itself may still arrive.
     pub fn ask(&self, mut message: Outgoing, timeout: Duration) -> Result<Answer, ClientError> {
         if message.to.as_deref().is_none_or(|to| to == EVERYONE) {
-            let why = "a question that is waited for goes to one agent: name it";
-            return Err(ClientError::Refused(Box::new(Nack::new("", NackCode::Invalid, why))));
+            return Err(invalid("a question that is waited for goes to one agent: name it"));
         }
         let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let ms = ms.clamp(1, Sync::TIMEOUT_MS_MAX);
@@ -334,6 +333,11 @@ impl Client {
 
     /// Gives a message its id and makes room for it.
     fn outgoing(&self, message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {
+        if message.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
+            let why =
+                format!("`thread` has more than {THREAD_BYTES_MAX} bytes: choose a shorter one");
+            return Err(invalid(why));
+        }
         let (id, weight) = (new_id()?, message.weight());
         self.account.open(weight)?;
         Ok((id.clone(), Input::Send(id, message, weight)))
@@ -398,6 +402,11 @@ fn asked(body: &str, data: Option<&RawValue>) -> Outgoing {
         data: data.map(ToOwned::to_owned),
         ..Outgoing::default()
     }
+}
+
+/// What the daemon is not even asked.
+fn invalid(why: impl Into<String>) -> ClientError {
+    ClientError::Refused(Box::new(Nack::new("", NackCode::Invalid, why)))
 }
 
 fn new_id() -> Result<SendId, ClientError> {

@@ -131,8 +131,8 @@ impl Recipe {
     /// Whether it asks its person something. What was typed and stands there may say the same.
     #[must_use]
     pub fn shows_dialog(&self, spot: &Spot) -> bool {
-        let asks = self.is_asking(spot)
-            || (self.line(spot).is_none() && spot.shows(&self.looks.dialog));
+        let asks =
+            self.is_asking(spot) || (self.line(spot).is_none() && spot.shows(&self.looks.dialog));
         asks && !self.holds_text(spot)
     }
 

@@ -40,6 +40,7 @@ fn no_enter_is_pressed_for_what_the_program_has_got_already() {
         5100 acknowledges 11111111-2222
         5100 reports 11111111-2222 Confirmed
     "#]].assert_eq(&play_transcribed(
+        "agent",
         r"
         0 prints \e[?2004h>\s
         0 owned 1

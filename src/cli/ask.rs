@@ -11,7 +11,7 @@ use crate::{
     protocol::{
         code::NackCode,
         name::{GUEST, Name},
-        payload::{IMPORTANCE_MAX, Nack},
+        payload::{IMPORTANCE_MAX, Nack, THREAD_BYTES_MAX},
         relay::{AgentRow, Agents, Page, Process, Status},
         typed,
     },
@@ -142,7 +142,7 @@ impl Aside {
                 let why = foreign_line(&why);
                 say(format_args!("messages sent at most once may be missing: {why}"));
             }
-            Event::Ended(ended) => return Err(Failure::failed(foreign_line(&ended.to_string()))),
+            Event::Ended(ended) => return Err(ended.into()),
             Event::State(_)
             | Event::Delivered(_)
             | Event::Accepted { .. }
@@ -201,6 +201,13 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| "a whole number of messages, 1 at least".to_owned())
+}
+
+/// A label for a conversation.
+pub(super) fn label(text: &str) -> Result<String, String> {
+    let text = super::argv::text(text)?;
+    let is_short = text.len() <= THREAD_BYTES_MAX;
+    is_short.then_some(text).ok_or_else(|| format!("a label of at most {THREAD_BYTES_MAX} bytes"))
 }
 
 /// How urgent a message is.

@@ -89,8 +89,7 @@ impl Demo {
         .map_err(Failure::because)?;
         let mut out = Out::new();
         self.tell(&mut out, "a daemon of its own is up")?;
-        let identity = Identity::Person(stage.place.home.clone());
-        let client = stage.place.join(&|endpoint| identity.settings(endpoint))?;
+        let client = stage.place.join(&|endpoint| stage.owner.settings(endpoint))?;
         ask(&client, "tap", None)?;
         self.tell(
             &mut out,
@@ -167,6 +166,8 @@ fn both_ended(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
 struct Stage {
     directory: PathBuf,
     place: Place,
+    /// Who runs it, whatever agent this process is a part of elsewhere.
+    owner: Identity,
     exe: PathBuf,
 }
 
@@ -180,7 +181,9 @@ impl Stage {
             home: Some(directory.join("home").display().to_string()),
         };
         let exe = env::current_exe().map_err(Failure::because)?;
-        let mut stage = Self { directory, place: asked.place()?, exe };
+        let place = asked.place()?;
+        let owner = Identity::Person(place.home.clone());
+        let mut stage = Self { directory, place, owner, exe };
         match launch::start(&mut stage.place) {
             Ok(_) => Ok(stage),
             Err(failure) => {
@@ -218,7 +221,7 @@ impl Stage {
     }
 
     fn clear(self) -> Result<(), Failure> {
-        down::stop(&self.place)?;
+        down::stop(&self.place, &self.owner)?;
         fs::remove_dir_all(&self.directory).map_err(|error| {
             Failure::failed(format!("{} stays: {error}", self.directory.display()))
         })

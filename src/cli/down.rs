@@ -44,7 +44,7 @@ struct Report<'a> {
 impl Down {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let place = asked.place()?;
-        let stopped = stop(&place)?.is_some();
+        let stopped = stop(&place, &Identity::of_process(&place.home)?)?.is_some();
         let mut out = Out::new();
         if self.json {
             out.json("down", &Report { home: &place.home, stopped })?;
@@ -62,20 +62,24 @@ pub(super) struct Stopped {
     pub(super) version: String,
 }
 
-/// Asks the daemon to stop and waits until it is gone. `None` where there was none.
-pub(super) fn stop(place: &Place) -> Result<Option<Stopped>, Failure> {
-    ask_to_go(place, None)
+/// Asks the daemon to stop, as this one, and waits until it is gone. `None` where there was none.
+pub(super) fn stop(place: &Place, identity: &Identity) -> Result<Option<Stopped>, Failure> {
+    ask_to_go(place, identity, None)
 }
 
 /// The same to a daemon that another one follows, which its clients are told.
 pub(super) fn make_room(place: &Place) -> Result<Option<Stopped>, Failure> {
     // One that doesn't know the reason stops all the same.
     let why = relay::Stop { reason: Some(UPGRADE.into()) };
-    ask_to_go(place, Some(&to_raw_value(&why).expect("it is a text")))
+    let why = to_raw_value(&why).expect("it is a text");
+    ask_to_go(place, &Identity::of_process(&place.home)?, Some(&why))
 }
 
-fn ask_to_go(place: &Place, why: Option<&RawValue>) -> Result<Option<Stopped>, Failure> {
-    let identity = Identity::of_process(&place.home)?;
+fn ask_to_go(
+    place: &Place,
+    identity: &Identity,
+    why: Option<&RawValue>,
+) -> Result<Option<Stopped>, Failure> {
     let client = match place.try_join(&|endpoint| identity.settings(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {

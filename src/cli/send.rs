@@ -2,7 +2,7 @@
 
 use super::{
     DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
-    ask::{Aside, agent_name, ask, importance, milliseconds, nearest},
+    ask::{Aside, agent_name, ask, importance, label, milliseconds, nearest},
     identity::{Identity, check_name, key_of, or_print},
     input,
     launch::join_or_start,
@@ -51,7 +51,7 @@ pub(super) struct Send {
     topic: Option<String>,
 
     /// a label for the conversation
-    #[argh(option, from_str_fn(argv::text))]
+    #[argh(option, from_str_fn(label))]
     thread: Option<String>,
 
     /// how long it may wait, such as 60s or 5m; a bare number is seconds

@@ -6,7 +6,7 @@ use crate::protocol::{
     deliver,
     envelope::{Envelope, Header, Kind},
     frame::Batch,
-    payload::{Ack, Busy, Fault, Heartbeat, Server, Spoken},
+    payload::{Ack, Busy, Fault, Heartbeat, Server, Spoken, THREAD_BYTES_MAX},
 };
 use std::{borrow::Cow, io};
 
@@ -274,6 +274,22 @@ fn too_much_is_refused_and_room_comes_back() {
         assert!(matches!(next(&client), Event::Accepted { .. }));
     }
     client.send(Outgoing::message("Bob", "x")).unwrap();
+}
+
+/// The daemon looks at no label, so whoever sends one does.
+#[test]
+fn a_label_that_is_too_long_is_not_sent() {
+    let (client, mut daemon, _daemons) = joined();
+    let labelled = |bytes: usize| Outgoing {
+        thread: Some("t".repeat(bytes)),
+        ..Outgoing::message("Bob", "x")
+    };
+    let refused = client.send(labelled(THREAD_BYTES_MAX + 1)).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(nack) if nack.code == "INVALID"));
+    let refused = client.ask(labelled(THREAD_BYTES_MAX + 1), WATCHDOG).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(nack) if nack.code == "INVALID"));
+    let longest = client.send(labelled(THREAD_BYTES_MAX)).unwrap();
+    assert_eq!(daemon.hear(Kind::Send).0, longest.0);
 }
 
 #[test]

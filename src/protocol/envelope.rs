@@ -117,7 +117,8 @@ impl<'a> Envelope<'a> {
 pub fn stated_kind(json: &[u8]) -> Option<Kind> {
     let mut members = Members::default();
     let text = std::str::from_utf8(json).ok()?;
-    json::members(text, |key, value| members.set(key, value)).ok()?;
+    // What else is wrong with it was judged by whoever asks.
+    let _ = json::members(text, |key, value| members.set(key, value));
     members.kind.and_then(unquoted).and_then(|kind| Kind::parse(&kind))
 }
 
@@ -237,7 +238,8 @@ impl<'a> Members<'a> {
             "delivery" => (&mut self.delivery, "delivery"),
             _ => return false,
         };
-        if member.replace(value).is_some() {
+        if member.replace(value).is_some() && self.twice != Some("v") {
+            // A doubled `v` is told before all others.
             self.twice = Some(name);
         }
         true
@@ -272,8 +274,13 @@ impl<'a> Members<'a> {
         })
     }
 
+    /// Comes first: what else there is to an envelope depends on it.
     fn check_version(&self) -> Result<(), Violation> {
         let version = self.required("v", self.version)?;
+        // Of two, neither is what it states.
+        if self.twice == Some("v") {
+            return Err(self.invalid("`v` is given twice"));
+        }
         if version == "1" || version.parse() == Ok(VERSION as f64) {
             return Ok(());
         }
@@ -454,6 +461,21 @@ mod tests {
     }
 
     #[test]
+    fn the_version_is_judged_first_and_is_stated_once() {
+        for rest in [r#""id":"x","id":"x""#, r#""type":7,"id":"x""#, r#""type":"SHOUT","id":"x""#] {
+            let json = format!(r#"{{"v":2,{rest}}}"#);
+            violates(&json, ErrorCode::UnsupportedVersion, Some("x"));
+        }
+        for versions in [r#""v":1,"v":2"#, r#""v":2,"v":1"#, r#""v":2,"id":"x","v":2"#] {
+            violates(
+                &format!(r#"{{{versions},"ts":1,"ts":1,"id":"x"}}"#),
+                ErrorCode::Invalid,
+                Some("x"),
+            );
+        }
+    }
+
+    #[test]
     fn a_member_missing_or_of_the_wrong_kind_is_invalid_and_names_the_id() {
         for (from, to) in [
             ("\"v\":1,", ""),
@@ -492,6 +514,9 @@ mod tests {
         assert!(read(&json(nested(126))).is_ok(), "128 with envelope and payload");
         violates(&json(nested(127)), ErrorCode::Invalid, Some("m-001"));
         violates(&json("[".repeat(100_000)), ErrorCode::Invalid, Some("m-001"));
+        let head = r#""v":1,"type":"PONG","id":"late","ts":1"#;
+        let late = format!(r#"{{"payload":{{"d":{}}},{head}}}"#, nested(1000));
+        violates(&late, ErrorCode::Invalid, Some("late"));
         violates(&nested(1000), ErrorCode::BadFrame, None);
         assert!(read(&json(format!("\"{}\"", "[".repeat(500)))).is_ok(), "in a string");
         let wide = format!("[{}]", vec!["{}"; 300].join(","));
@@ -518,6 +543,9 @@ mod tests {
         assert_eq!(stated_kind(br#"{"v":"x","type":"HELLO","id":7}"#), Some(Kind::Hello));
         assert_eq!(stated_kind(br#"{"v":1,"type":"hello"}"#), None);
         assert_eq!(stated_kind(br#"{"v":1,"id":"i"}"#), None);
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        let json = format!(r#"{{"payload":{{"d":{deep}}},"type":"HELLO"}}"#);
+        assert_eq!(stated_kind(json.as_bytes()), Some(Kind::Hello));
     }
 
     #[test]

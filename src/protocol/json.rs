@@ -18,12 +18,13 @@ const PIECE: usize = 32;
 /// Walks the object that `text` is, with nothing but white space around it.
 ///
 /// `found` gets each member: its key between the quotes, its value's text. Where the text turns out
-/// not to be JSON, the members before that were found.
+/// not to be JSON, the members before that were found; where a value only nests too deep to be judged,
+/// those behind it, too.
 pub(super) fn members<'a>(
     text: &'a str,
     mut found: impl FnMut(&'a str, &'a str),
 ) -> Result<(), NotJson> {
-    let mut scanner = Scanner { text, at: 0 };
+    let mut scanner = Scanner { text, at: 0, too_deep: None };
     scanner.blank();
     scanner.byte(b'{', "an object")?;
     scanner.blank();
@@ -45,12 +46,17 @@ pub(super) fn members<'a>(
         scanner.byte(b'}', "a comma or the object's end")?;
     }
     scanner.blank();
-    if scanner.at == text.len() { Ok(()) } else { scanner.expected("nothing after the object") }
+    if scanner.at < text.len() {
+        return scanner.expected("nothing after the object");
+    }
+    scanner.too_deep.map_or(Ok(()), Err)
 }
 
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
+    /// Where something nests too deep.
+    too_deep: Option<NotJson>,
 }
 
 impl<'a> Scanner<'a> {
@@ -71,15 +77,15 @@ impl<'a> Scanner<'a> {
         let mut depth = 0;
         loop {
             if let Some(is_object) = self.begin()? {
-                if depth == u128::BITS {
-                    return self.expected("less depth");
+                if depth < u128::BITS {
+                    objects = objects << 1 | u128::from(is_object);
+                    depth += 1;
+                    if is_object {
+                        self.key()?;
+                    }
+                    continue;
                 }
-                objects = objects << 1 | u128::from(is_object);
-                depth += 1;
-                if is_object {
-                    self.key()?;
-                }
-                continue;
+                self.skip_too_deep()?;
             }
             loop {
                 if depth == 0 {
@@ -104,6 +110,27 @@ impl<'a> Scanner<'a> {
                 depth -= 1;
             }
         }
+    }
+
+    /// The rest of an object or array, by its brackets alone.
+    #[cold]
+    fn skip_too_deep(&mut self) -> Result<(), NotJson> {
+        self.too_deep = Some(NotJson { at: self.at, expected: "less depth" });
+        let mut depth = 1_usize;
+        while depth > 0 {
+            match self.peek() {
+                Some(b'"') => {
+                    self.string()?;
+                    continue;
+                }
+                Some(b'{' | b'[') => depth += 1,
+                Some(b'}' | b']') => depth -= 1,
+                Some(_) => {}
+                None => return self.expected("an end"),
+            }
+            self.at += 1;
+        }
+        Ok(())
     }
 
     /// A whole value, or the beginning of an object (true) or an array (false) that isn't empty.
@@ -375,6 +402,26 @@ mod tests {
             |depth: usize| format!("{{\"k\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
         assert!(is_json_object(&nested(128)));
         assert!(!is_json_object(&nested(129)));
+    }
+
+    #[test]
+    fn what_is_too_deep_does_not_hide_what_stands_behind_it() {
+        let found = |json: &str| {
+            let mut keys = Vec::new();
+            let judged = members(json, |key, _| keys.push(key.to_owned()));
+            (keys.concat(), judged.map_err(|bad| bad.expected))
+        };
+        let (open, close) = ("[".repeat(500), "]".repeat(500));
+        let inner = r#"{"x":"]\"é"},é"#;
+        assert_eq!(
+            found(&format!(r#"{{"a":1,"b":{open}{inner}{close},"c":[{{}}]}} "#)),
+            ("abc".to_owned(), Err("less depth"))
+        );
+        assert_eq!(found(&format!(r#"{{"a":1,"b":{open}"#)), ("a".to_owned(), Err("an end")));
+        assert_eq!(
+            found(&format!(r#"{{"b":{open}{close},"c":}}"#)),
+            ("b".to_owned(), Err("a value"))
+        );
     }
 
     proptest! {

@@ -158,6 +158,9 @@ impl Sync {
 /// The longest `correlationId`, in bytes.
 pub const CORRELATION_ID_BYTES_MAX: usize = 256;
 
+/// The longest `thread` that this project's programs send, in bytes. The daemon looks at none.
+pub const THREAD_BYTES_MAX: usize = 256;
+
 /// ACK, in both directions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ack<'a> {

@@ -24,7 +24,7 @@ use agent_relay::{
         name::{NAME_BYTES_MAX, RELAY, RESERVED},
         payload::{
             Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, Fault, Heartbeat, Hello,
-            Nack, Resume, SendMeta, Spoken, Sync, SyncInfo, Welcome,
+            Nack, Resume, SendMeta, Spoken, Sync, SyncInfo, THREAD_BYTES_MAX, Welcome,
         },
         relay::{
             Agents, HistoryRequest, InboxRequest, MessageRequest, MessageRow, Messages, Page,
@@ -387,6 +387,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("id", ID_BYTES_MAX as u64),
         ("name", NAME_BYTES_MAX as u64),
         ("topic", TOPIC_BYTES_MAX as u64),
+        ("thread", THREAD_BYTES_MAX as u64),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }

@@ -112,6 +112,19 @@ fn another_version_is_fatal() {
     );
 }
 
+/// Another version may have other members; but it is stated once.
+#[test]
+fn the_version_is_judged_before_the_other_members() {
+    for json in [r#"{"v":2,"type":"PONG","id":"x","id":"x"}"#, r#"{"v":2,"type":7}"#] {
+        is_fatal(&frame(json), "UNSUPPORTED_VERSION");
+    }
+    first_is_fatal(r#"{"v":2,"type":"HELLO","id":"x","to":7}"#, "UNSUPPORTED_VERSION");
+    for versions in [r#""v":1,"v":2"#, r#""v":2,"v":1"#, r#""v":2,"v":2"#] {
+        let json = format!(r#"{{{versions},"type":"PONG","id":"x","ts":1,"payload":{{}}}}"#);
+        is_invalid(&json, Some("x"));
+    }
+}
+
 #[test]
 fn good_frames_before_a_bad_one_are_answered_first() {
     beside_a_bystander(|sandbox| {
@@ -357,6 +370,28 @@ fn the_first_frame_is_hello_or_resume() {
         let json = format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{}}}}"#);
         first_is_fatal(&json, "HANDSHAKE_REQUIRED");
     }
+}
+
+/// Wherever in it the type stands.
+#[test]
+fn a_first_frame_that_nests_too_deep_is_invalid_if_it_is_a_hello() {
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let head = |kind: &str| format!(r#""v":1,"type":"{kind}","id":"x","ts":1"#);
+    let payload = format!(r#""payload":{{"agent":"Ann","d":{deep}}}"#);
+    beside_a_bystander(|sandbox| {
+        let mut raw = sandbox.connect();
+        for kind in ["HELLO", "RESUME"] {
+            for json in
+                [format!("{{{},{payload}}}", head(kind)), format!("{{{payload},{}}}", head(kind))]
+            {
+                raw.say_text(&json);
+                let error = raw.expect_code("ERROR", "INVALID")["payload"].take();
+                assert_eq!((&error["fatal"], &error["ref"]), (&json!(false), &json!("x")));
+            }
+        }
+        raw.hello("Ann");
+    });
+    first_is_fatal(&format!("{{{},{payload}}}", head("SEND")), "HANDSHAKE_REQUIRED");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::{
 use platform::{
     endpoint::Endpoint,
     lock::Lock,
+    paths,
     process::spawn_detached,
     stop,
     terminal::{self, Input, Output, RawMode, Standard},
@@ -27,7 +28,9 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match (role, &arguments[..]) {
         ("daemon", [lock, endpoint]) => daemon(lock, endpoint),
+        ("rival", [lock, endpoint]) => rival(lock, endpoint),
         ("connect", [endpoint]) => connect(endpoint),
+        ("writable", [directory]) => writable(directory),
         ("greet", [endpoint]) => greet(endpoint),
         ("exit", [code]) => return ExitCode::from(code.parse::<u8>().unwrap()),
         ("surroundings", [variable, without]) => surroundings(variable, without),
@@ -60,9 +63,23 @@ fn daemon(lock: &str, endpoint: &str) {
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
 }
 
+/// The same at a sign, a byte.
+fn rival(lock: &str, endpoint: &str) {
+    say("ready");
+    io::stdin().read_exact(&mut [0]).unwrap();
+    daemon(lock, endpoint);
+}
+
 fn connect(endpoint: &str) {
     match Stream::connect(&parse(endpoint)) {
         Ok(_) => say("connected"),
+        Err(error) => say(&format!("{:?} {error}", error.kind())),
+    }
+}
+
+fn writable(directory: &str) {
+    match paths::check_writable(Path::new(directory)) {
+        Ok(()) => say("writable"),
         Err(error) => say(&format!("{:?} {error}", error.kind())),
     }
 }
