@@ -106,7 +106,8 @@ fn pid(client: &Client) -> Option<u32> {
     about(client).ok()?.map(|about| about.pid)
 }
 
-fn arguments(place: &Place) -> Vec<OsString> {
+/// What a daemon on its own is started with.
+pub(super) fn arguments(place: &Place) -> Vec<OsString> {
     let mut arguments =
         vec![AS_AGENT_RELAY.into(), "--home".into(), place.home.clone().into_os_string()];
     if let Some(endpoint) = &place.sources.option {
@@ -117,7 +118,7 @@ fn arguments(place: &Place) -> Vec<OsString> {
 }
 
 /// What the daemon said last, of what it said since the log was so long.
-fn last_line(log: &Path, start: u64) -> Option<String> {
+pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
     let text = said_since(log, start)?;
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(foreign_line(line.trim().trim_start_matches("agent-relay: ")))
