@@ -155,7 +155,7 @@ impl Install {
         let file = own_program()?;
         paths::check_unchangeable(&file).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
-        let program = Program { file, arguments: launch::arguments(&place) };
+        let program = Program { file, arguments: launch::arguments(&place, "--service") };
         make_room(&place)?;
         service::install(&program).map_err(Failure::because)?;
         let installed = wait_until_up(&mut place)?;

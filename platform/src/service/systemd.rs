@@ -20,8 +20,8 @@ pub(super) fn install(program: &Program) -> io::Result<PathBuf> {
     fs::write(&path, unit::write(program)).map_err(naming(format!("write {}", path.display())))?;
     systemctl(&["daemon-reload"])?;
     systemctl(&["enable", "--quiet", NAME])?;
-    // What was given up, and what runs by another definition.
-    systemctl(&["reset-failed", NAME]).ok();
+    forget_failures();
+    // Perhaps it runs, by the definition before.
     systemctl(&["restart", NAME])?;
     Ok(path)
 }
@@ -38,6 +38,7 @@ pub(super) fn uninstall() -> io::Result<bool> {
 }
 
 pub(super) fn start() -> io::Result<()> {
+    forget_failures();
     systemctl(&["start", NAME]).map(drop)
 }
 
@@ -60,6 +61,12 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         is_enabled: property(&shown, "UnitFileState") == "enabled",
         state: state(&shown),
     }))
+}
+
+/// After too many it would not be started again for some seconds.
+fn forget_failures() {
+    // Where there were none, it is not known yet, which is an error to systemd.
+    systemctl(&["reset-failed", NAME]).ok();
 }
 
 fn state(shown: &str) -> State {
