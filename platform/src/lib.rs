@@ -24,6 +24,8 @@ pub mod pty;
 #[cfg(windows)]
 #[path = "security/windows.rs"]
 mod security;
+#[cfg(unix)]
+pub mod service;
 pub mod stop;
 pub mod terminal;
 pub mod transport;
