@@ -4,7 +4,7 @@ use super::{
     DONE, Failure, VERSION,
     ask::{about, guest},
     down::{self, Stopped},
-    launch::start,
+    launch::{LOST, start},
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
@@ -69,7 +69,11 @@ impl Up {
                 say(format_args!("version {} was stopped", foreign_line(&old.version)));
             }
             log::begin(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
-            return foreground(place);
+            let ended = foreground(place);
+            return ended.map_err(|(failure, lost)| match self.detached && lost {
+                true => Failure { code: LOST, ..failure },
+                false => failure,
+            });
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => Ok(false),
@@ -122,8 +126,9 @@ fn without(old: Option<&Stopped>, failure: Failure) -> Failure {
     Failure::new(failure.code, format!("version {version} was stopped, and no daemon is up: {why}"))
 }
 
-fn foreground(place: Place) -> Result<i32, Failure> {
-    let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
+/// Runs the daemon; a failure comes with whether another one has this home.
+fn foreground(place: Place) -> Result<i32, (Failure, bool)> {
+    let failed = |error: &dyn Display| (Failure::failed(foreign_line(&error.to_string())), false);
     let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
         endpoint: endpoint.map_err(|error| failed(&error))?,
@@ -132,6 +137,7 @@ fn foreground(place: Place) -> Result<i32, Failure> {
         store_bytes_max: place.config.store_max_bytes,
         home: place.home,
     };
-    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
+    daemon::run(settings, |_| {})
+        .map_err(|error| (failed(&error).0, matches!(error, daemon::DaemonError::HomeInUse(_))))?;
     Ok(DONE)
 }
