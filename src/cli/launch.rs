@@ -22,6 +22,12 @@ use std::{
 /// How long a daemon may take until clients can connect.
 const START_MS: u64 = 15_000;
 
+/// With this code ends a daemon that was started on its own where another one has its home.
+pub(super) const LOST: i32 = 5;
+
+/// So long the other one may take from then on until clients can connect.
+const LOST_MS: u64 = 5000;
+
 /// Between two looks at whether it can be reached: nothing tells a stranger when a socket appears.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -54,6 +60,7 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
             .map_err(Failure::because)?;
     let deadline = clock::monotonic_ms() + START_MS;
     let mut is_another_up = false;
+    let mut lost_at = None;
     loop {
         place.look_again()?;
         match place.try_join(&|endpoint| Settings::guest(endpoint)) {
@@ -64,9 +71,15 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if daemon.exited().map_err(Failure::because)?.is_some() {
+        if let Some(code) = daemon.exited().map_err(Failure::because)? {
             if is_another_up {
                 return Ok(false);
+            }
+            // It may not listen yet.
+            let now = clock::monotonic_ms();
+            if code == LOST && now < *lost_at.get_or_insert(now) + LOST_MS {
+                thread::sleep(LOOK_AGAIN);
+                continue;
             }
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));

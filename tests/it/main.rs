@@ -37,6 +37,7 @@ mod sandbox;
 mod sessions;
 mod soak;
 mod stress;
+#[allow(dead_code, reason = "what only the real CLIs' tests need")]
 mod terminal;
 mod tidy;
 mod upgrade;
