@@ -239,6 +239,10 @@ pub struct Bridge {
     source: Source,
     line: Line,
     started: Option<Moment>,
+    /// Since when the line to type into is there, at the start.
+    free_since: Option<Moment>,
+    /// It was there for long enough: the program has begun.
+    settled: bool,
     printed_at: Option<Moment>,
     touched_at: Option<Moment>,
     submitted_at: Option<Moment>,
@@ -309,6 +313,19 @@ struct Injection {
     stage: Stage,
     /// The program asks something meanwhile, or does not take the text as it should: the person's keys pass.
     asked: bool,
+    /// What the person has done meanwhile.
+    hand: Hand,
+}
+
+/// What the person did to a program that was being typed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hand {
+    /// Nothing.
+    Off,
+    /// Keys were pressed.
+    Keys,
+    /// Enter was among them.
+    Enter,
 }
 
 #[derive(Debug)]
@@ -359,6 +376,8 @@ impl Bridge {
             source: Source::new(settings),
             line: Line::default(),
             started: None,
+            free_since: None,
+            settled: false,
             printed_at: None,
             touched_at: None,
             submitted_at: None,
@@ -451,7 +470,9 @@ impl Bridge {
     pub fn state(&self) -> State {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
         let why = match self.injection {
-            Some(_) => (self.unwritten() > 0).then_some(Obstacle::NotReading),
+            Some(_) if self.unwritten() > 0 => Some(Obstacle::NotReading),
+            Some(Injection { asked: true, .. }) => Some(Obstacle::Dialog),
+            Some(_) => None,
             None if self.state.held => Some(Obstacle::Held).filter(|_| waiting > 0),
             None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
         };
@@ -503,7 +524,7 @@ impl Bridge {
         // What is being typed is submitted before anything else is typed.
         match self.injection {
             Some(Injection { asked: false, .. }) => self.held_keys.extend_from_slice(bytes),
-            _ => self.write(bytes.to_vec(), out),
+            _ => self.pass_keys(bytes.to_vec(), out),
         }
     }
 
@@ -609,7 +630,7 @@ impl Bridge {
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }
-        self.submit_when_due(now, &spot, out);
+        self.submit_when_due(now, &spot, foreground, out);
         self.look_whether_it_left(now, &spot, foreground, out);
         self.inject_when_free(now, &spot, foreground, out);
     }

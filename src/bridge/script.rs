@@ -100,7 +100,11 @@ impl Stage {
     fn act(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.replace("\\e", "\x1b").replace("\\r", "\r").replace("\\n", "\n");
-        let rest = rest.replace("\\s", " ").replace("\\x7f", "\x7f").replace("\\x08", "\x08");
+        let rest = rest
+            .replace("\\s", " ")
+            .replace("\\x7f", "\x7f")
+            .replace("\\x15", "\x15")
+            .replace("\\x08", "\x08");
         match verb {
             "prints" => self.input(Input::Printed(rest.as_bytes())),
             "keys" => self.input(Input::Keys(rest.as_bytes())),
@@ -142,6 +146,7 @@ impl Stage {
                 self.input(Input::Recorded(File(file.parse().unwrap()), record));
             }
             "reports" => self.reports = true,
+            "settles" => self.bridge.settled = true,
             "holds" => self.input(Input::Held(true)),
             "releases" => self.input(Input::Held(false)),
             "connected" => self.input(Input::Connected(true)),

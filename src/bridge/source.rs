@@ -864,9 +864,9 @@ mod tests {
             ",
             expect![[r#"
                 20000 types who are you\r
-                35310 logs What you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.
-                35310 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.\n[/relay 789200]\e[201~
-                35460 types \r
+                35260 logs What you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.
+                35260 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.\n[/relay 789200]\e[201~
+                35410 types \r
                 37000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             "#]],
         );

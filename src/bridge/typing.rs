@@ -1,9 +1,9 @@
 //! When and how what waits for the agent is typed.
 
 use super::{
-    Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail, Output,
-    PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS, TAKING_UP_MS,
-    TYPED_MAX, TakingUp, WRITTEN_DOWN_MS,
+    Bridge, DRAWN_MAX, Hand, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail,
+    Output, PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS,
+    TAKING_UP_MS, TYPED_MAX, TakingUp, WRITTEN_DOWN_MS,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -23,6 +23,7 @@ impl Bridge {
             self.printed_at.map(|at| at.plus(self.recipe.quiet_ms)),
             self.submitted_at.map(|at| at.plus(self.recipe.quiet_ms)),
             self.touched_at.map(|at| at.plus(self.recipe.untouched_ms)),
+            self.free_since.filter(|_| !self.settled).map(|at| at.plus(self.recipe.start_ms)),
             self.retry_at,
         ];
         free.into_iter().flatten().max()
@@ -131,7 +132,11 @@ impl Bridge {
         if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
             return Err(Obstacle::Printing);
         }
-        let form = self.recipe.form(spot, known)?;
+        let form = self.recipe.form(spot, known);
+        if !self.settles(now, form.is_ok()) {
+            return Err(form.err().unwrap_or(Obstacle::Starting));
+        }
+        let form = form?;
         if self.takes_up(now) {
             return Err(Obstacle::Busy);
         }
@@ -146,6 +151,18 @@ impl Bridge {
             }
         }
         if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }
+    }
+
+    /// A program that begins may show its line before it asks something, whether it may be trusted for one: the
+    /// line has to have been there for a while once.
+    fn settles(&mut self, now: Moment, is_free: bool) -> bool {
+        if !self.settled && self.recipe.shows_composer() {
+            let since = self.free_since.or(self.printed_at).unwrap_or(now);
+            self.free_since = Some(since).filter(|_| is_free);
+            self.settled = is_free && now.since(since) >= self.recipe.start_ms;
+            return self.settled;
+        }
+        true
     }
 
     pub(super) fn has_stood_still(&self, now: Moment) -> bool {
@@ -177,7 +194,7 @@ impl Bridge {
         self.remember_drawn(hex.clone(), &item);
         self.write(bytes, out);
         let (until, stage) = (self.handed_out, Stage::Text);
-        self.injection = Some(Injection { item, hex, until, stage, asked: false });
+        self.injection = Some(Injection { item, hex, until, stage, asked: false, hand: Hand::Off });
         true
     }
 
@@ -221,7 +238,13 @@ impl Bridge {
         settled.min(since.plus(self.recipe.guard_ms_max))
     }
 
-    pub(super) fn submit_when_due(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
+    pub(super) fn submit_when_due(
+        &mut self,
+        now: Moment,
+        spot: &Spot,
+        foreground: Option<bool>,
+        out: &mut Vec<Output>,
+    ) {
         let Some(Injection { stage: Stage::Guard { typed, since }, .. }) = self.injection else {
             return;
         };
@@ -232,16 +255,50 @@ impl Bridge {
             return self.press_submit(1, out);
         }
         // An Enter would answer what the program asks meanwhile. Else it is late in showing the text, and what
-        // the person types would become a part of it.
+        // the person types would become a part of it; or the text is gone.
         let asks = self.recipe.shows_dialog(spot);
         let typed = if asks { now } else { typed };
-        if let Some(injection) = &mut self.injection {
+        let Some(injection) = &mut self.injection else { return };
+        injection.stage = Stage::Guard { typed, since: now };
+        if !asks {
             injection.asked = false;
-            injection.stage = Stage::Guard { typed, since: now };
+        } else if let (Item::Mail(mail), false) = (&injection.item, injection.asked) {
+            out.push(Output::Report(mail.id.clone(), Progress::Waiting(Obstacle::Dialog)));
         }
         if asks || now.since(typed) >= self.recipe.guard_ms_max {
             self.let_keys_through(out);
         }
+        if !asks && self.has_stood_still(now) && self.shows_empty_line(spot, foreground) {
+            self.gone(now, typed, spot, out);
+        }
+    }
+
+    /// The text does not stand where it was typed. The person may have sent it off, or erased it.
+    fn gone(&mut self, now: Moment, since: Moment, spot: &Spot, out: &mut Vec<Output>) {
+        let Some(Injection { hand, .. }) = self.injection else { return };
+        let patience_ms = match hand {
+            Hand::Enter if !self.writes_down => return self.submitted(now, out),
+            // It may be late to show it.
+            Hand::Keys if !self.writes_down => 2 * self.recipe.guard_ms_max,
+            // Its program may still show it, or write down that it was sent off, though perhaps not before it
+            // has done other things.
+            _ => WRITTEN_DOWN_MS,
+        };
+        if now.since(since) >= patience_ms && !self.recipe.looks_busy(spot) {
+            self.take_back(out);
+        }
+    }
+
+    /// What was typed is typed anew, in its turn.
+    fn take_back(&mut self, out: &mut Vec<Output>) {
+        match self.injection.take().map(|injection| injection.item) {
+            Some(Item::Mail(mail)) => out.push(Output::GiveBack(mail.id)),
+            Some(Item::Own) => {
+                out.push(Output::Log("the agent did not get the relay's words".into()))
+            }
+            None => {}
+        }
+        self.release_keys(out);
     }
 
     /// Sends off what stands in the line to type into, for the so manieth time.
@@ -278,7 +335,10 @@ impl Bridge {
         self.left_looked_at = Some(now);
         let waited_ms = now.since(since);
         if self.has_left(now, waited_ms, spot, foreground) {
-            return self.submitted(now, out);
+            return match self.injection {
+                Some(Injection { hand: Hand::Off, .. }) => self.submitted(now, out),
+                _ => self.gone(now, since, spot, out),
+            };
         }
         let stays = waited_ms >= LEAVING_MS && self.has_stood_still(now);
         if stays && presses < PRESSES_MAX {
@@ -298,11 +358,16 @@ impl Bridge {
         }
         let paints = |ms| self.printed_at.is_some_and(|at| now.since(at) < ms);
         let paints = paints(LEAVING_LOOK_MS) || (spot.synchronizing && paints(PICTURE_MS));
-        let form = self.recipe.form(spot, self.known(foreground));
-        let is_empty = matches!(form, Ok(_) | Err(Obstacle::Busy));
+        let is_empty = self.shows_empty_line(spot, foreground);
         let is_seen =
             is_empty || self.has_stood_still(now) || waited_ms >= self.recipe.guard_ms_max;
         (is_empty && !paints) || (waited_ms >= LEAVING_MS && is_seen)
+    }
+
+    /// Whether the line to type into is seen, with nothing in it.
+    fn shows_empty_line(&self, spot: &Spot, foreground: Option<bool>) -> bool {
+        let form = self.recipe.form(spot, self.known(foreground));
+        matches!(form, Ok(_) | Err(Obstacle::Busy))
     }
 
     /// The agent's program has written down that it got the text in this frame: no Enter is wanted any more, if
@@ -350,7 +415,19 @@ impl Bridge {
         if let Some(injection) = &mut self.injection {
             injection.asked = true;
         }
-        self.release_keys(out);
+        let held = std::mem::take(&mut self.held_keys);
+        if !held.is_empty() {
+            self.pass_keys(held, out);
+        }
+    }
+
+    /// The person's keys go to the program, beside what is being typed.
+    pub(super) fn pass_keys(&mut self, keys: Vec<u8>, out: &mut Vec<Output>) {
+        if let Some(injection) = &mut self.injection {
+            let enters = keys.contains(&b'\r') || injection.hand == Hand::Enter;
+            injection.hand = if enters { Hand::Enter } else { Hand::Keys };
+        }
+        self.write(keys, out);
     }
 
     fn release_keys(&mut self, out: &mut Vec<Output>) {
@@ -405,6 +482,7 @@ mod tests {
         check(
             "claude",
             r"
+            0 settles
             0 prints \e[?2004h❯\s
             50 keys go\r
             60 prints go\r\nDo you want to proceed?\r\n\s❯ 1. Yes\r\n\s\s\s2. No\r\n\sEsc to cancel
@@ -426,6 +504,7 @@ mod tests {
         check(
             "gemini",
             r"
+            0 settles
             0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
             2000 keys !
             2050 prints \e[2K\r\s!\s
@@ -448,6 +527,7 @@ mod tests {
         check(
             "gemini",
             r"
+            0 settles
             0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
             2000 keys x
             2050 prints \r\n12:00\e[1;4H
@@ -467,6 +547,7 @@ mod tests {
         check(
             "gemini",
             r"
+            0 settles
             0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
             2000 keys x\x7f
             2050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
@@ -481,6 +562,7 @@ mod tests {
     }
 
     const GEMINI: &str = r"
+        0 settles
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         900 reports
         1000 mail Bob: hello
@@ -540,7 +622,7 @@ mod tests {
             1010 {GEMINI_PASTED}
             1170 prints \e[2J\e[H
             1180 keys x
-            1300 records 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this
+            1300 records 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this\nhello\n[/relay 789200]
             9000 ends"
         );
         expect![[r#"
@@ -574,8 +656,7 @@ mod tests {
                 60000 ends"
             )
         };
-        let prompt =
-            "records 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this";
+        let prompt = r"records 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this\nhello\n[/relay 789200]";
         let work = r"prints (esc to cancel, 1s)\r\n\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G";
         let written = format!("8000 {prompt}\n8900 {work}\n9500 {GEMINI_EMPTY}");
         expect![[r#"
@@ -586,6 +667,7 @@ mod tests {
             3000 reports 22222222-3333 Waiting(Busy)
             8000 reports 11111111-2222 Confirmed
             9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
+            29700 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script(&written)));
         // It never is.
         expect![[r#"
@@ -595,6 +677,7 @@ mod tests {
             1220 acknowledges 11111111-2222
             3000 reports 22222222-3333 Waiting(Busy)
             21220 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
+            41320 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script("")));
     }
 
@@ -638,9 +721,10 @@ mod tests {
             "gemini",
             &format!("{GEMINI}\n1050 keys x\n9000 ends"),
             expect![[r#"
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
-            3100 types x
-        "#]],
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                3100 types x
+                5050 gives back 11111111-2222
+            "#]],
         );
         check(
             "gemini",
@@ -652,6 +736,7 @@ mod tests {
             ),
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1250 reports 11111111-2222 Waiting(Dialog)
                 1250 types 1
             "#]],
         );
@@ -684,7 +769,7 @@ mod tests {
             format!("{} prints {spinner}\n", 1000 + 50 * n)
         });
         let script = format!(
-            "0 prints \\e[?2004h❯\\s\n900 reports\n{}6000 prints \\e[2J\\e[H❯\\s\n9000 ends",
+            "0 settles\n0 prints \\e[?2004h❯\\s\n900 reports\n{}6000 prints \\e[2J\\e[H❯\\s\n9000 ends",
             spins
                 .enumerate()
                 .map(|(n, line)| match n {
@@ -697,9 +782,98 @@ mod tests {
             "claude",
             &script,
             expect![[r#"
-            3500 reports 11111111-2222 Waiting(Busy)
-            6100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
-        "#]],
+                3500 reports 11111111-2222 Waiting(Busy)
+                6100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    /// It shows its line first, and then asks whether the folder may be trusted.
+    #[test]
+    fn a_program_that_begins_is_not_typed_to_until_its_line_has_stayed() {
+        check(
+            "gemini",
+            r"
+            0 reports
+            0 mail Bob: hello
+            500 prints \s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            800 prints \e[?2004h
+            1000 prints \e[2J\e[HDo you trust this folder?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
+            5000 keys 1
+            5100 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            12000 ends
+            ",
+            expect![[r#"
+                2000 reports 11111111-2222 Waiting(Dialog)
+                5000 types 1
+                7100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_text_that_a_dialog_swallowed_or_the_person_erased_is_given_back() {
+        for keys in ["1\\r", "1", "\\x7f"] {
+            let script = format!(
+                r"
+                0 settles
+                0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+                900 reports
+                1000 mail Bob: hello
+                1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
+                4000 keys {keys}
+                4100 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+                90000 ends
+                "
+            );
+            let expected = match keys {
+                "1\\r" => expect![[r#"
+                    1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                    1200 reports 11111111-2222 Waiting(Dialog)
+                    4000 types 1\r
+                    4250 reports 11111111-2222 Injected
+                    4250 acknowledges 11111111-2222
+                "#]],
+                "1" => expect![[r#"
+                    1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                    1200 reports 11111111-2222 Waiting(Dialog)
+                    4000 types 1
+                    8150 gives back 11111111-2222
+                "#]],
+                _ => expect![[r#"
+                    1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                    1200 reports 11111111-2222 Waiting(Dialog)
+                    4000 types 
+                    8150 gives back 11111111-2222
+                "#]],
+            };
+            check("gemini", &script, expected);
+        }
+    }
+
+    #[test]
+    fn a_text_that_no_enter_sends_off_and_the_person_erases_is_given_back() {
+        check(
+            "gemini",
+            r"
+            0 settles
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            900 reports
+            1000 mail Bob: hello
+            1050 prints \e[2K\r\s>\s\s[/relay 789200]
+            6000 keys \x15
+            6050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            90000 ends
+            ",
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1200 types \r
+                1920 types \r
+                2640 types \r
+                3360 types \r
+                6000 types 
+                7360 gives back 11111111-2222
+            "#]],
         );
     }
 }
