@@ -825,9 +825,12 @@ mod tests {
             21320 prints ->relay:Bob <<<another>>>\r\n\r\n
             29000 ends
             ";
-        check(&format!("0 prints >\\s\n{script}"), expect![[r#"
+        check(
+            &format!("0 prints >\\s\n{script}"),
+            expect![[r#"
             20000 types ask another who it is\r
-        "#]]);
+        "#]],
+        );
         // Also where it is known which file is its own.
         let before = r"
             10000 keys who are you\r
@@ -836,10 +839,13 @@ mod tests {
             10030 records 0 reply me, for one
             11000 records 0 over
             ";
-        check(&format!("0 prints >\\s\n{before}\n{script}"), expect![[r#"
+        check(
+            &format!("0 prints >\\s\n{before}\n{script}"),
+            expect![[r#"
             10000 types who are you\r
             20000 types ask another who it is\r
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

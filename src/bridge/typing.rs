@@ -3,7 +3,7 @@
 use super::{
     Bridge, DRAWN_MAX, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail, Output,
     PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS, TAKING_UP_MS,
-    TYPED_MAX, TakingUp, WRITTEN_DOWN_MS,
+    TYPED_MAX, TakingUp, UNANSWERED_MS, WRITTEN_DOWN_MS,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -280,7 +280,9 @@ impl Bridge {
         if self.has_left(now, waited_ms, spot, foreground) {
             return self.submitted(now, out);
         }
-        let stays = waited_ms >= LEAVING_MS && self.has_stood_still(now);
+        // A program that has printed nothing since may not have come to it yet.
+        let patience_ms = if self.printed_at > Some(since) { LEAVING_MS } else { UNANSWERED_MS };
+        let stays = waited_ms >= patience_ms && self.has_stood_still(now);
         if stays && presses < PRESSES_MAX {
             self.press_submit(presses + 1, out);
         }
@@ -502,15 +504,17 @@ mod tests {
                 1010 {GEMINI_PASTED}
                 1170 prints \e[2K\r\e[A\e[2K
                 1260 prints \r\s\s\shello\r\n\s\s\s[/relay 789200]\r\n\s\s\s
-                1900 {GEMINI_EMPTY}
+                1890 prints \r\n\s\s\s
+                2650 {GEMINI_EMPTY}
                 9000 ends"
             ),
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
                 1880 types \r
-                1940 reports 11111111-2222 Injected
-                1940 acknowledges 11111111-2222
+                2600 types \r
+                2690 reports 11111111-2222 Injected
+                2690 acknowledges 11111111-2222
             "#]],
         );
         // The line is painted first, and then what stands in it.
@@ -528,8 +532,8 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
                 1880 types \r
-                2600 types \r
-                3320 types \r
+                4880 types \r
+                7880 types \r
             "#]],
         );
     }
@@ -608,10 +612,10 @@ mod tests {
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
-                1880 types \r
-                2600 types \r
-                2600 types x
-                3320 types \r
+                4160 types \r
+                7160 types \r
+                7160 types x
+                10160 types \r
             "#]],
         );
     }
@@ -670,10 +674,9 @@ mod tests {
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
-                1880 types \r
-                2000 reports 11111111-2222 Injected
-                2000 acknowledges 11111111-2222
-                2000 types x
+                1970 reports 11111111-2222 Injected
+                1970 acknowledges 11111111-2222
+                1970 types x
             "#]],
         );
     }
