@@ -53,6 +53,8 @@ const SEEN_MS: u64 = 10_000;
 /// programs take an Enter that follows a paste too soon for a part of it.
 const LEAVING_LOOK_MS: u64 = 30;
 const LEAVING_MS: u64 = 700;
+/// The same where the program shows nothing of the Enter.
+const UNANSWERED_MS: u64 = 3000;
 /// What was submitted is taken up within this time, or was already over.
 const TAKING_UP_MS: u64 = 3000;
 /// Where the program writes down what it is told, not before that, unless nothing is written for so long: one

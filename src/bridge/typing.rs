@@ -3,7 +3,7 @@
 use super::{
     Bridge, DRAWN_MAX, Hand, Injection, Item, LASTING_MS, LEAVING_LOOK_MS, LEAVING_MS, Mail,
     Output, PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS,
-    TAKING_UP_MS, TYPED_MAX, TakingUp, WRITTEN_DOWN_MS,
+    TAKING_UP_MS, TYPED_MAX, TakingUp, UNANSWERED_MS, WRITTEN_DOWN_MS,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
     recipe::{Obstacle, Spot},
@@ -340,7 +340,9 @@ impl Bridge {
                 _ => self.gone(now, since, spot, out),
             };
         }
-        let stays = waited_ms >= LEAVING_MS && self.has_stood_still(now);
+        // A program that has printed nothing since may not have come to it yet.
+        let patience_ms = if self.printed_at > Some(since) { LEAVING_MS } else { UNANSWERED_MS };
+        let stays = waited_ms >= patience_ms && self.has_stood_still(now);
         if stays && presses < PRESSES_MAX {
             self.press_submit(presses + 1, out);
         }
@@ -582,15 +584,17 @@ mod tests {
                 1010 {GEMINI_PASTED}
                 1170 prints \e[2K\r\e[A\e[2K
                 1260 prints \r\s\s\shello\r\n\s\s\s[/relay 789200]\r\n\s\s\s
-                1900 {GEMINI_EMPTY}
+                1890 prints \r\n\s\s\s
+                2650 {GEMINI_EMPTY}
                 9000 ends"
             ),
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
                 1880 types \r
-                1940 reports 11111111-2222 Injected
-                1940 acknowledges 11111111-2222
+                2600 types \r
+                2690 reports 11111111-2222 Injected
+                2690 acknowledges 11111111-2222
             "#]],
         );
         // The line is painted first, and then what stands in it.
@@ -608,8 +612,8 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
                 1880 types \r
-                2600 types \r
-                3320 types \r
+                4880 types \r
+                7880 types \r
             "#]],
         );
     }
@@ -689,10 +693,10 @@ mod tests {
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
-                1880 types \r
-                2600 types \r
-                2600 types x
-                3320 types \r
+                4160 types \r
+                7160 types \r
+                7160 types x
+                10160 types \r
             "#]],
         );
     }
@@ -753,10 +757,9 @@ mod tests {
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1160 types \r
-                1880 types \r
-                2000 reports 11111111-2222 Injected
-                2000 acknowledges 11111111-2222
-                2000 types x
+                1970 reports 11111111-2222 Injected
+                1970 acknowledges 11111111-2222
+                1970 types x
             "#]],
         );
     }
@@ -861,18 +864,18 @@ mod tests {
             900 reports
             1000 mail Bob: hello
             1050 prints \e[2K\r\s>\s\s[/relay 789200]
-            6000 keys \x15
-            6050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            11000 keys \x15
+            11050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
             90000 ends
             ",
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 types \r
-                1920 types \r
-                2640 types \r
-                3360 types \r
-                6000 types 
-                7360 gives back 11111111-2222
+                4200 types \r
+                7200 types \r
+                10200 types \r
+                11000 types 
+                14200 gives back 11111111-2222
             "#]],
         );
     }

@@ -260,8 +260,11 @@ impl Agent {
     }
 
     /// After an Enter that was to submit what stood in the composer.
+    #[track_caller]
     pub(crate) fn see_enter_taken(&mut self) {
-        if self.kind == Kind::Gemini && !self.takes_enter() {
+        let end = Instant::now() + WATCHDOG;
+        while self.kind == Kind::Gemini && !self.takes_enter() {
+            assert!(Instant::now() < end, "no Enter is taken:\n{}", self.terminal.text());
             self.terminal.press("\r");
         }
     }
@@ -269,7 +272,7 @@ impl Agent {
     /// Whether the Enter was taken for one: where the CLI was late with what was pasted, it is a part of that.
     fn takes_enter(&self) -> bool {
         let end = Instant::now() + GUARD * 8;
-        let signs = [" >   Type your message", "(esc to cancel, "];
+        let signs = [" >   Type your message", "(esc to cancel, ", self.kind.permission().0];
         while Instant::now() < end {
             let shown = self.terminal.text();
             if signs.iter().any(|sign| shown.contains(sign)) {

@@ -8,6 +8,9 @@ use crate::bridge::{
 /// Rows above the cursor that a recipe's words are looked for in; below it all are.
 const ROWS_ABOVE: usize = 10;
 
+/// Rows that are blank since as many Enters were taken for line breaks.
+const BLANK_ROWS: usize = 4;
+
 /// What of a screen a recipe looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
@@ -17,7 +20,7 @@ pub struct Spot {
     pub at: char,
     /// What follows on the cursor's row, but what is faint, and blanks at its ends.
     pub after: String,
-    /// The row above the cursor's.
+    /// The next row above the cursor's that is not blank, of some.
     pub above: String,
     /// The rows around the cursor.
     pub rows: Vec<String>,
@@ -58,7 +61,8 @@ impl Spot {
         let before = text(&row, cursor.column);
         let mut rows: Vec<_> = (0..screen.size().1).map(|index| screen.row(index).text).collect();
         let asking = dialog::is_asking(&rows, &before);
-        let above = cursor.row.checked_sub(1).and_then(|row| rows.get(row)).cloned();
+        let mut above = rows[..cursor.row.min(rows.len())].iter().rev().take(BLANK_ROWS + 1);
+        let above = above.find(|row| !row.trim().is_empty()).cloned();
         rows.drain(..cursor.row.saturating_sub(ROWS_ABOVE));
         let after = after(&row[cursor.column.min(row.len())..]);
         Self {
@@ -75,7 +79,7 @@ impl Spot {
         }
     }
 
-    /// Whether the last thing before the cursor is a bracket, on its row or on the one above. Some programs leave
+    /// Whether the last thing before the cursor is a bracket, on its row or above it. Some programs leave
     /// the cursor in the row's beginning, where it was before a paste, and draw one of their own.
     pub(super) fn follows_bracket(&self) -> bool {
         let ends = |row: &str| {
