@@ -54,7 +54,8 @@ impl Answers {
 }
 
 impl Router {
-    /// A delivery failed: whoever sent it is told, and who waits for its answer waits no longer.
+    /// A delivery failed: whoever sent it is told, and who waits for its answer waits no longer. Where a companion
+    /// has sent it and left, its agent is: a command ends once its message is taken.
     pub(super) fn report_failure(&mut self, message: &Message, code: NackCode, why: String) {
         let question = message.kept().and_then(|kept| self.close_question(kept.id));
         let client = question.as_ref().and_then(|question| question.client);
@@ -64,7 +65,8 @@ impl Router {
             ..Nack::new(message.send_id.as_str(), code, why)
         };
         let frame = self.frame_for_sender(Kind::Nack, None, &nack);
-        self.inform((message.from, message.by), client, frame);
+        let by = message.by.filter(|by| self.seat_of(*by).is_some());
+        self.inform((message.from, by), client, frame);
     }
 
     pub(super) fn frame_for_sender(

@@ -17,6 +17,7 @@ mod latency;
 #[path = "../model/mod.rs"]
 mod model;
 mod other;
+mod others;
 mod patience;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]

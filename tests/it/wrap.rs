@@ -384,6 +384,20 @@ fn the_agent_is_told_that_its_message_expired_and_its_user_can_have_it_redeliver
 }
 
 #[test]
+fn the_agent_is_told_what_became_of_what_a_command_of_its_own_sent() {
+    let sandbox = Sandbox::new();
+    sandbox.join("Bob").leave();
+    let mut ann = shell(&sandbox, "Ann");
+    let relay = env!("CARGO_BIN_EXE_agent-relay");
+    ann.press(&format!("'{relay}' send --ttl 1s Bob 'Your turn'\r"));
+    ann.wait_for("Bob is away");
+    is_told(
+        &ann,
+        "A message that you sent to Bob earlier was not delivered: its time to live ran out.",
+    );
+}
+
+#[test]
 fn the_agent_is_told_that_its_question_has_no_answer() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");

@@ -118,6 +118,11 @@ impl<'a, W: Write> Events<'a, W> {
         write!(self.0, "{:x}\r\n{event}\r\n", event.len())
     }
 
+    /// What some protocols have as their last event.
+    pub(super) fn send_done(&mut self) -> io::Result<()> {
+        self.0.write_all(b"e\r\ndata: [DONE]\n\n\r\n")
+    }
+
     pub(super) fn end(self) -> io::Result<()> {
         self.0.write_all(b"0\r\n\r\n")
     }

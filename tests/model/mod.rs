@@ -1,11 +1,12 @@
 //! A model on loopback that says what a test wants it to, and writes down what it is asked.
 //!
-//! [`Model`] speaks the three protocols that agents' CLIs speak to their models: Anthropic's Messages,
-//! OpenAI's Responses and Gemini's `generateContent`, each with replies in pieces as they are "thought".
+//! [`Model`] speaks the protocols that agents' CLIs speak to their models: Anthropic's Messages, OpenAI's
+//! Responses and Chat Completions, and Gemini's `generateContent`, each with replies in pieces as they are "thought".
 //! What a CLI asks beside the conversation (for a title, for how much it may still ask, which model is to
 //! answer) gets an answer that makes sense, and is kept apart.
 
 mod anthropic;
+mod chat;
 mod gemini;
 mod http;
 mod openai;
@@ -379,6 +380,8 @@ impl Shared {
             anthropic::answer(self, &body, to)
         } else if request.method == "POST" && path.ends_with("/responses") {
             openai::answer(self, &body, to)
+        } else if request.method == "POST" && path.ends_with("/chat/completions") {
+            chat::answer(self, &body, to)
         } else if let Some((_, method)) = path.rsplit_once(':') {
             gemini::answer(self, method, &body, to)
         } else {

@@ -35,6 +35,7 @@ pub(super) fn shell_call(request: &Value, command: &str) -> Option<(String, Valu
     });
     let known = [
         ("Bash", described.clone()),
+        ("bash", described.clone()),
         ("run_shell_command", described),
         ("exec_command", escalated),
     ];
@@ -48,7 +49,7 @@ pub(super) fn tools(request: &Value) -> Vec<String> {
     let tools = request["tools"].as_array().into_iter().flatten();
     let named = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
         Some(functions) => functions.iter().collect(),
-        None => vec![tool],
+        None => vec![tool.get("function").unwrap_or(tool)],
     });
     named.filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect()
 }

@@ -92,6 +92,28 @@ fn responses_are_streamed_in_pieces() {
 }
 
 #[test]
+fn chat_completions_are_streamed_in_pieces() {
+    let model = replying();
+    let tools = json!([{"type": "function", "function": {"name": "bash"}}]);
+    let request = json!({
+        "model": "m", "stream": true, "tools": tools,
+        "messages": [
+            {"role": "system", "content": "not the user's"},
+            {"role": "user", "content": [{"type": "text", "text": "Hello\nthere "}]},
+        ],
+    });
+    let answer = post(&model, "/v1/chat/completions", &request);
+    let answer = answer.strip_suffix("data: [DONE]\n\n").unwrap();
+    let events = events(answer);
+    assert_eq!(joined(&events, |event| &event["choices"][0]["delta"]["content"]), REPLY);
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "stop");
+    assert_eq!(model.asked(1)[0].prompt, "Hello\nthere ");
+    let beside = json!({"messages": [{"role": "user", "content": "a title"}]});
+    assert!(post(&model, "/v1/chat/completions", &beside).contains("\"Scripted\""));
+    assert_eq!(model.beside().len(), 1);
+}
+
+#[test]
 fn generated_content_is_streamed_in_pieces() {
     let model = replying();
     let user = |text| json!({"role": "user", "parts": [{"text": text}]});

@@ -187,6 +187,44 @@ fn a_companion_speaks_for_its_agent_and_hears_what_becomes_of_it() {
 }
 
 #[test]
+fn what_fails_when_its_companion_has_left_an_agent_hears_now_or_later() {
+    check(
+        r#"bob joins
+           ann joins {"companion_key":"k"}
+           com joins {"agent":"ann","mode":"companion","companion_key":"k"}
+           com>> Bob: one
+           com>> Bob: two
+           com goes
+           bob nacks d1
+           ann goes
+           bob nacks d2
+           ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}"#,
+        expect![[r#"
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            ann joins {"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann"}
+            com joins {"agent":"ann","mode":"companion","companion_key":"k"}
+                com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            com>> Bob: one
+                com < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            com>> Bob: two
+                com < ACK {"ack_id":"c2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+            com goes
+            bob nacks d1
+                ann < NACK {"ack_id":"c1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann goes
+            bob nacks d2
+            ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann","session_id":"s2"}
+                ann < NACK {"ack_id":"c2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        "#]],
+    );
+}
+
+#[test]
 fn a_companion_without_the_key_of_an_agent_is_nobody() {
     check(
         r#"ann joins {"companion_key":"k"}

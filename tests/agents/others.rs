@@ -1,0 +1,200 @@
+//! A CLI that writes no transcript: what its screen shows says when it may be told something.
+
+use crate::{
+    model::{Gate, Model, Reply},
+    other,
+    sandbox::{Sandbox, output, until},
+    terminal::Terminal,
+};
+use agent_relay::client::{Client, Outgoing, SendId, Settings};
+use platform::pty::Size;
+use serde_json::{Value, json};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    path::{self, Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+/// Beside the conversation it shows a column of its own where the screen is much wider.
+const SIZE: Size = Size { rows: 40, cols: 100 };
+
+/// So long it may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What stands in its empty line at first, in front of an example.
+const INVITATION: &str = "Ask anything…";
+
+/// opencode in the wrapper, as Ann, and Bob, who talks with it.
+struct Scene<'a> {
+    sandbox: &'a Sandbox,
+    project: PathBuf,
+    terminal: Terminal,
+    bob: Client,
+}
+
+impl<'a> Scene<'a> {
+    /// It has started, and rests.
+    fn new(sandbox: &'a Sandbox, model: &Model) -> Self {
+        let (person, project) =
+            (sandbox.directory().join("person"), sandbox.directory().join("project"));
+        let settings = person.join(".config/opencode/opencode.json");
+        fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        fs::create_dir_all(&project).unwrap();
+        fs::write(settings, opencode_settings(model)).unwrap();
+        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let words = ["run", "-n", "Ann", "--"].map(OsString::from);
+        let command = [relay.into_os_string()].into_iter().chain(words).chain([opencode()]);
+        let command: Vec<OsString> = command.collect();
+        let terminal = Terminal::start(&command, &environment(sandbox, &person), &project, SIZE);
+        let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
+        let scene = Self { sandbox, project, terminal, bob };
+        scene.terminal.wait_for(INVITATION);
+        scene
+    }
+
+    /// A person types this, and sends it off.
+    #[track_caller]
+    fn submit(&mut self, text: &str) {
+        self.terminal.press(text);
+        self.terminal.wait_for(&format!("┃  {text}"));
+        self.terminal.press("\r");
+    }
+
+    fn send(&self, body: &str) -> SendId {
+        self.bob.send(Outgoing::message("Ann", body)).unwrap()
+    }
+
+    /// How far a message has come, as an operator is told.
+    #[track_caller]
+    fn await_report(&self, id: &SendId, state: &str, why: &str) {
+        until(&format!("{id} is reported {state}: {why}\n{}", self.terminal.text()), || {
+            let status = output(self.sandbox.command(["status", &id.0, "--json"])).stdout;
+            let status: Value = serde_json::from_slice(&status).unwrap_or_default();
+            let reported = &status["reported"];
+            reported["state"] == state && reported["why"].as_str().unwrap_or_default().contains(why)
+        });
+    }
+}
+
+impl Drop for Scene<'_> {
+    /// Asked politely: the wrapper then ends what it wraps. A failure shows what it has written down.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let log =
+                self.sandbox.directory().join("person/.local/share/opencode/log/opencode.log");
+            eprintln!("{}", fs::read_to_string(log).unwrap_or_default());
+        }
+        self.terminal.pty.end(GRACE).ok();
+    }
+}
+
+/// What stands in a frame. It adds a blank to a text that is pasted.
+#[track_caller]
+fn framed(prompt: &str) -> &str {
+    other::framed(prompt.trim_end_matches(' '))
+}
+
+/// As `ci/agents` installs it.
+fn opencode() -> OsString {
+    let folder = env::var_os("AGENT_RELAY_AGENTS").expect("ci/agents says where the CLIs are");
+    let program = Path::new(&folder).join("node_modules/.bin/opencode");
+    assert!(program.exists(), "{} is not there: run ci/agents", program.display());
+    program.into_os_string()
+}
+
+/// Nothing of this machine's but where programs are; and nothing is fetched.
+fn environment(sandbox: &Sandbox, person: &Path) -> Vec<(OsString, Option<OsString>)> {
+    let taken = env::vars_os().map(|(name, _)| (name, None));
+    let (endpoint, home) = (sandbox.endpoint(), sandbox.home());
+    let set: [(&str, &OsStr); 11] = [
+        ("PATH", "/usr/local/bin:/usr/bin:/bin".as_ref()),
+        ("HOME", person.as_ref()),
+        ("TERM", "xterm-256color".as_ref()),
+        ("COLORTERM", "truecolor".as_ref()),
+        ("LANG", "C.UTF-8".as_ref()),
+        ("SHELL", "/bin/bash".as_ref()),
+        ("OPENCODE_DISABLE_AUTOUPDATE", "1".as_ref()),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1".as_ref()),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".as_ref()),
+        ("AGENT_RELAY_ENDPOINT", endpoint.as_text().as_ref()),
+        ("AGENT_RELAY_HOME", home.as_ref()),
+    ];
+    taken.chain(set.map(|(name, value)| (name.into(), Some(value.to_owned())))).collect()
+}
+
+fn opencode_settings(model: &Model) -> String {
+    let models = json!({"scripted": {
+        "name": "Scripted", "tool_call": true, "limit": {"context": 100_000, "output": 10_000},
+    }});
+    let options = json!({"baseURL": format!("{}/v1", model.url()), "apiKey": "opens nothing"});
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": models,
+    });
+    let settings = json!({
+        "autoupdate": false, "share": "disabled", "enabled_providers": ["scripted"],
+        "model": "scripted/scripted", "small_model": "scripted/scripted",
+        "provider": {"scripted": provider}, "permission": {"bash": "ask", "edit": "ask"},
+    });
+    settings.to_string()
+}
+
+#[test]
+fn opencode_hears_what_is_said_to_it() {
+    let model = Model::start(|_| Reply::new().says("Noted."));
+    let sandbox = Sandbox::new();
+    let scene = Scene::new(&sandbox, &model);
+    let long = format!("a long one\n\n{}\n\t- and\n\n!ls\n/exit", "word ".repeat(1000).trim_end());
+    let bodies = ["three\nlines\nof it", &*long, "the last"];
+    // It shows late that it is at work where the machine is: who speaks then is answered in the same turn.
+    for (count, body) in (1..).zip(bodies) {
+        scene.send(body);
+        let asked = model.asked(count);
+        assert_eq!(asked.len(), count, "each once");
+        assert_eq!(framed(&asked[count - 1].prompt), body);
+        scene.terminal.wait_for("Noted.");
+    }
+}
+
+#[test]
+fn opencode_is_left_alone_at_work_with_a_dialog_and_with_what_the_person_types() {
+    let gate = Gate::default();
+    let opened = gate.clone();
+    let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
+        ("Run it.", None) => Reply::new().says("I will run it.").runs("echo ran > made"),
+        ("Run it.", Some(_)) => Reply::new().says("Wait.\n\n").waits(&opened).says("It has run."),
+        _ => Reply::new().says("Noted."),
+    });
+    let sandbox = Sandbox::new();
+    let mut scene = Scene::new(&sandbox, &model);
+    scene.submit("Run it.");
+    scene.terminal.wait_for("△ Permission required");
+    let first = scene.send("1\nyes, do it");
+    scene.await_report(&first, "waiting", "asks something");
+    assert!(!scene.project.join("made").exists(), "it was answered");
+    scene.terminal.press("\r");
+    scene.terminal.wait_for("Wait.");
+    scene.await_report(&first, "waiting", "at work");
+    assert_eq!(model.asked(2).len(), 2);
+    gate.open();
+    assert_eq!(framed(&model.asked(3)[2].prompt), "1\nyes, do it");
+    scene.await_report(&first, "injected", "");
+    scene.terminal.wait_for("Noted.");
+    // A line that is half typed, and one that would be run.
+    for (number, (keys, why, undo)) in
+        [("half a line", "half typed", "\u{7f}".repeat(11)), ("!", "at work", "\u{7f}".to_owned())]
+            .into_iter()
+            .enumerate()
+    {
+        scene.terminal.press(keys);
+        scene.terminal.wait_for(if keys == "!" { "esc exit shell mode" } else { keys });
+        let id = scene.send(keys);
+        scene.await_report(&id, "waiting", why);
+        assert_eq!(model.asked(3 + number).len(), 3 + number, "it was asked too soon");
+        scene.terminal.press(&undo);
+        assert_eq!(framed(&model.asked(4 + number)[3 + number].prompt), keys);
+        scene.await_report(&id, "injected", "");
+    }
+}
