@@ -29,6 +29,7 @@ use crate::{
 };
 use acceptor::{Acceptor, Readers};
 use claim::Claim;
+pub use claim::locks_directory;
 use client::Surroundings;
 use core::{Core, Start};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};

@@ -107,6 +107,24 @@ pub fn check_unchangeable(path: &Path) -> io::Result<()> {
     imp::check_unchangeable(path)
 }
 
+/// Checks that this user can make files in a directory, as far as that shows without making one.
+///
+/// # Errors
+/// With a sentence, if it is not there, is no directory, or takes no files of this user's.
+pub fn check_writable(directory: &Path) -> io::Result<()> {
+    let shown = directory.display();
+    match fs::metadata(directory) {
+        Ok(metadata) if metadata.is_dir() => {
+            imp::check_writable(directory).map_err(naming(format!("{shown} can't be written to")))
+        }
+        Ok(_) => Err(refusal(io::ErrorKind::NotADirectory, format!("{shown} is not a directory"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(refusal(io::ErrorKind::NotFound, format!("there is no directory {shown}")))
+        }
+        Err(error) => Err(naming(shown)(error)),
+    }
+}
+
 fn make_with_parents(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()

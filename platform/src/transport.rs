@@ -58,6 +58,16 @@ impl Listener {
         imp::Listener::bind(endpoint).map(Self)
     }
 
+    /// Checks that this user could listen there, as far as that shows without doing so. Who listens there
+    /// now, and whose it is, is not looked at.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if something stands there that is not a listener's; and with a sentence, if the
+    /// directory of a socket is not there or takes no files.
+    pub fn check(endpoint: &Endpoint) -> io::Result<()> {
+        imp::check(endpoint)
+    }
+
     /// Waits for a connection. Only one thread may do so at a time.
     ///
     /// # Errors

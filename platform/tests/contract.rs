@@ -53,7 +53,7 @@ tests! {
         stop_ends_a_blocked_accept, a_stop_is_for_ever;
     listeners:
         nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
-        a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, a_removed_socket_is_noticed,
+        a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, where_nobody_can_listen_is_told, a_removed_socket_is_noticed,
         a_foreign_socket_is_left_alone, a_thousand_connections, endpoints_are_checked,
         the_clock_goes_forward;
     users:
@@ -63,7 +63,7 @@ tests! {
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
         private_files_are_private, private_files_are_replaced_whole,
         a_reader_keeps_what_it_opened, private_directories_are_private,
-        what_others_can_read_is_refused, what_others_can_change_is_refused, a_detached_process_holds_nothing_open,
+        what_takes_no_files_is_told, what_another_may_not_write_to_is_told, what_others_can_read_is_refused, what_others_can_change_is_refused, a_detached_process_holds_nothing_open,
         a_detached_process_leaves_its_session, as_many_files_as_the_system_allows;
     terminals:
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
@@ -83,6 +83,9 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("windows", "another_user_is_recognized", "a second account needs a password"),
     ("windows", "another_users_server_is_refused", "a second account needs a password"),
     ("windows", "another_users_endpoint_is_foreign", "a second account needs a password"),
+    ("unprivileged", "what_another_may_not_write_to_is_told", "only root can become another user"),
+    ("windows", "what_another_may_not_write_to_is_told", "a second account needs a password"),
+    ("windows", "where_nobody_can_listen_is_told", "a pipe's name is in no directory"),
     ("windows", "write_now_never_blocks", "a named pipe has no such write"),
     ("windows", "what_is_not_a_socket_is_left_alone", "a pipe's name is not a file's"),
     ("windows", "a_removed_socket_is_noticed", "a pipe's name cannot be removed"),

@@ -8,16 +8,17 @@ use super::{
     print::{Colour, Out, foreign_line},
 };
 use crate::{
-    client::{Client, ClientError, Settings},
+    client::{Client, ClientError, Ended, Settings},
     config::{self, Config, EndpointSources},
     daemon::{self, STORE_FILE},
-    protocol::relay::Process,
+    protocol::{code::ErrorCode, relay::Process},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{
     endpoint::Endpoint,
     paths,
     terminal::{self, Standard},
+    transport::Listener,
 };
 use serde::Serialize;
 use std::{env, fs, path::Path};
@@ -107,7 +108,8 @@ fn examine(asked: &Asked) -> Vec<Check> {
             return checks;
         }
     };
-    checks.push(home_directory(&home));
+    checks.push(directory("home", &home, "choose another with --home, or move it away"));
+    checks.push(locks());
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
     checks.push(policy(&home));
@@ -162,24 +164,33 @@ fn program() -> Check {
     }
 }
 
-fn home_directory(home: &Path) -> Check {
-    let id = "home";
-    if !home.exists() {
-        return Check::ok(id, format!("{} (made by the first start)", home.display()));
+/// A directory that is this user's alone and takes files, or that a start can make.
+fn directory(id: &'static str, path: &Path, remedy: &str) -> Check {
+    let there = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(path);
+    let (checked, note) = if there == path {
+        let is_private = paths::check_writable(path).and_then(|()| paths::check_private(path));
+        (is_private, "")
+    } else {
+        (paths::check_writable(there), " (made by the first start)")
+    };
+    match checked {
+        Ok(()) => Check::ok(id, format!("{}{note}", path.display())),
+        Err(error) => Check::fail(id, error.to_string(), remedy),
     }
-    if !home.is_dir() {
-        let detail = format!("{} is not a directory", home.display());
-        return Check::fail(id, detail, "choose another with --home, or move it away");
-    }
-    let is_readonly = home.metadata().is_ok_and(|metadata| metadata.permissions().readonly());
-    match paths::check_private(home) {
-        Ok(()) if is_readonly => Check::fail(
+}
+
+/// Every daemon has a lock there, whatever its home.
+fn locks() -> Check {
+    let id = "locks";
+    match daemon::locks_directory() {
+        Ok(path) => directory(
             id,
-            format!("{} can't be written to", home.display()),
-            "make it writable for yourself, or choose another with --home",
+            &path,
+            "mend that: every daemon of yours takes a lock in your default home, whatever its own is",
         ),
-        Ok(()) => Check::ok(id, home.display().to_string()),
-        Err(error) => Check::fail(id, error.to_string(), "or choose another with --home"),
+        Err(error) => {
+            Check::fail(id, error.to_string(), "mend that: every daemon has a lock there")
+        }
     }
 }
 
@@ -217,14 +228,18 @@ fn endpoint(sources: &EndpointSources) -> Check {
         EndpointSources { left: Some(_), .. } => "where the last daemon was",
         EndpointSources { .. } => "as usual",
     };
-    match Endpoint::parse(first.as_ref()).and_then(|endpoint| endpoint.is_foreign()) {
+    const REMEDY: &str = "choose another with --endpoint";
+    // Where the last daemon was is not where the next one will be.
+    let next = sources.asked_for().or_else(|| sources.defaults.first().map(String::as_str));
+    let judged = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
+        let is_foreign = endpoint.is_foreign()?;
+        let next = Endpoint::parse(next.unwrap_or(&first).as_ref())?;
+        if is_foreign { Ok(true) } else { Listener::check(&next).map(|()| false) }
+    });
+    match judged {
         Ok(false) => Check::ok(id, format!("{first} ({whence})")),
-        Ok(true) => Check::fail(
-            id,
-            format!("{first} ({whence}) belongs to another user"),
-            "choose another with --endpoint",
-        ),
-        Err(error) => Check::fail(id, error.to_string(), "choose another with --endpoint"),
+        Ok(true) => Check::fail(id, format!("{first} ({whence}) belongs to another user"), REMEDY),
+        Err(error) => Check::fail(id, error.to_string(), REMEDY),
     }
 }
 
@@ -255,7 +270,21 @@ fn daemon(place: &Place, joined: &Result<Client, ClientError>) -> Check {
                 Check::fail(id, detail, "make the home readable for yourself")
             }
         },
-        Err(error) => Check::fail(id, error.to_string(), "`agent-relay up --replace` starts anew"),
+        Err(error) => Check::fail(id, error.to_string(), remedy(error)),
+    }
+}
+
+/// What to do about something that can't be joined; `up --replace` couldn't either.
+fn remedy(error: &ClientError) -> &'static str {
+    let ClientError::Ended(Ended::Fault(fault)) = error else {
+        return "end what listens there, or move it away, or choose another with --endpoint";
+    };
+    match ErrorCode::parse(&fault.code) {
+        Some(ErrorCode::ShuttingDown) => "wait until it is gone: `agent-relay up` starts the next",
+        Some(ErrorCode::TooManyClients) => {
+            "end some of its clients, or raise max_clients in config.toml and start it anew"
+        }
+        _ => "what it says tells what to mend; daemon.log in its home may say more",
     }
 }
 

@@ -74,9 +74,13 @@ fn default_endpoint() -> io::Result<Endpoint> {
     if shared.is_foreign()? { Endpoint::per_user() } else { Ok(shared) }
 }
 
-/// Daemons with different homes meet here: the lock lies in the default home, whatever this one's is.
+/// Where daemons with different homes meet: it lies in the default home, whatever a daemon's own is.
+pub fn locks_directory() -> io::Result<PathBuf> {
+    Ok(paths::home()?.join("locks"))
+}
+
 fn lock_endpoint(endpoint: &Endpoint) -> Result<Lock, DaemonError> {
-    let locks = paths::home()?.join("locks");
+    let locks = locks_directory()?;
     paths::make_private_dir(&locks)?;
     let name = format!("{:016x}", fingerprint(endpoint.as_text()));
     Lock::take(&locks.join(name))?.ok_or_else(|| DaemonError::EndpointInUse(endpoint.clone()))

@@ -8,7 +8,8 @@ use platform::endpoint::Endpoint;
 use std::{
     fs,
     io::Write,
-    process::{Output, Stdio},
+    path::Path,
+    process::{Command, Output, Stdio},
     thread,
 };
 
@@ -196,19 +197,94 @@ fn the_doctor_says_what_it_finds_and_changes_nothing() {
     let ids: Vec<_> = said.iter().map(|check| check["id"].as_str().unwrap()).collect();
     assert_eq!(
         ids,
-        ["program", "home", "config", "policy", "endpoint", "daemon", "store", "terminal"]
+        ["program", "home", "locks", "config", "policy", "endpoint", "daemon", "store", "terminal"]
     );
     for check in &said {
         assert_eq!(check["schema"], "agent-relay.check/1");
         assert!(!check["detail"].as_str().unwrap().is_empty(), "{check}");
         assert_eq!(check["state"] == "ok", check.get("remedy").is_none(), "{check}");
     }
-    assert_eq!(said[5]["state"], "warn", "{said:?}");
+    assert_eq!(said[6]["state"], "warn", "{said:?}");
     assert_eq!(fs::read_dir(sandbox.directory()).unwrap().count(), 0, "nothing was made");
 
     let _detached = Detached(&sandbox);
     run(&sandbox, &["up"], DONE);
-    assert_eq!(lines(DONE)[5]["state"], "ok");
+    assert_eq!(lines(DONE)[6]["state"], "ok");
+}
+
+/// One check of the doctor's: its state, and what it says with the remedy.
+#[track_caller]
+fn check(mut doctor: Command, id: &str, code: i32) -> (String, String) {
+    doctor.args(["doctor", "--json"]);
+    let said = output(doctor);
+    assert_eq!(said.status.code(), Some(code), "{said:?}");
+    let said = out(&said);
+    let mut checks =
+        said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let check = checks.find(|check| check["id"] == id).expect(id);
+    let word = |name: &str| check[name].as_str().unwrap_or_default().to_owned();
+    (word("state"), format!("{} -- {}", word("detail"), word("remedy")))
+}
+
+#[test]
+fn the_doctor_finds_a_home_that_nobody_can_make() {
+    let sandbox = Sandbox::empty();
+    let file = sandbox.directory().join("file");
+    fs::write(&file, "").unwrap();
+    let below = |home: &Path| {
+        let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        command.arg("--endpoint").arg(sandbox.endpoint().as_text()).arg("--home").arg(home);
+        command
+    };
+    for home in [file.join("x"), file.join("x").join("y")] {
+        let (state, words) = check(below(&home), "home", FAILED);
+        assert_eq!(state, "fail");
+        assert!(words.contains("file is not a directory -- choose another"), "{words}");
+        let mut up = below(&home);
+        up.arg("up");
+        assert_eq!(output(up).status.code(), Some(FAILED));
+    }
+    // Wherever its home is, a daemon's lock on its endpoint lies in the default one.
+    let mut command = below(&sandbox.home());
+    for name in ["HOME", "LOCALAPPDATA", "XDG_STATE_HOME"] {
+        command.env(name, &file);
+    }
+    let (state, words) = check(command, "locks", FAILED);
+    assert_eq!(state, "fail");
+    assert!(words.contains("file is not a directory -- "), "{words}");
+    assert_eq!(fs::read_dir(sandbox.directory()).unwrap().count(), 1, "nothing was made");
+}
+
+#[test]
+fn an_endpoint_where_no_socket_can_be_is_told_with_what_to_do() {
+    let sandbox = Sandbox::empty();
+    let nowhere = sandbox.directory().join("nowhere").join("s");
+    let file = sandbox.directory().join("file");
+    fs::write(&file, "").unwrap();
+    let at = |endpoint: &Path| {
+        let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        command.arg("--endpoint").arg(endpoint).arg("--home").arg(sandbox.home());
+        command
+    };
+    let (state, words) = check(at(&nowhere), "endpoint", FAILED);
+    assert_eq!(state, "fail");
+    assert!(words.contains("there is no directory"), "{words}");
+    let (state, words) = check(at(&file), "endpoint", FAILED);
+    assert_eq!(state, "fail");
+    assert!(words.contains("is not a socket"), "{words}");
+    let (state, words) = check(at(&file), "daemon", FAILED);
+    assert_eq!(state, "fail");
+    assert!(words.contains("move it away") && !words.contains("--replace"), "{words}");
+    for line in [&["up"][..], &["send", "Bob", "x"]] {
+        let mut command = at(&nowhere);
+        command.args(line);
+        let failed = err(&output(command));
+        assert!(
+            failed.contains("there is no directory")
+                && failed.ends_with("choose another endpoint\n"),
+            "{failed}"
+        );
+    }
 }
 
 #[test]
@@ -283,12 +359,8 @@ fn the_doctor_looks_into_the_policy_and_the_store() {
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let (policy, store) = (sandbox.home().join("policy.toml"), sandbox.home().join("relay.db"));
     let check = |id: &str, sandbox: &Sandbox, code| {
-        let said = out(&run(sandbox, &["doctor", "--json"], code));
-        let mut checks =
-            said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let check = checks.find(|check| check["id"] == id).expect(id);
-        let word = |name: &str| check[name].as_str().unwrap_or_default().to_owned();
-        (word("state"), word("detail"))
+        let (state, words) = check(sandbox.command([""; 0]), id, code);
+        (state, words.split(" -- ").next().unwrap_or_default().to_owned())
     };
     platform::paths::write_private_file(&policy, b"[[rule]]\nallow = nope\n").unwrap();
     let (state, detail) = check("policy", &sandbox, FAILED);

@@ -1,10 +1,12 @@
 //! Unix: owner and mode.
 
 use std::{
+    ffi::CString,
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
-    io,
-    os::unix::fs::{
-        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    io, mem,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
 };
@@ -61,6 +63,27 @@ pub(crate) fn check_private(path: &Path) -> io::Result<()> {
 
 pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
     check(path, 0o022, "can be changed by other users", "go-w")
+}
+
+/// The system's own word, which knows of file systems that are read-only; and one of those that hold no
+/// files, such as /proc, has room for none.
+pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
+    let name = CString::new(directory.as_os_str().as_bytes())?;
+    let wanted = libc::W_OK | libc::X_OK;
+    // SAFETY: the name ends with a zero.
+    if unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), wanted, libc::AT_EACCESS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is made of numbers, for which zero is as good as any.
+    let mut system: libc::statvfs = unsafe { mem::zeroed() };
+    // SAFETY: as above; the other pointer is to a value of ours that outlives the call.
+    if unsafe { libc::statvfs(name.as_ptr(), &mut system) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if system.f_bfree == 0 {
+        return Err(refusal(io::ErrorKind::StorageFull, "its file system has no room"));
+    }
+    Ok(())
 }
 
 /// Whether the owner is trusted and the mode has none of `forbidden`; what it is then, and what `chmod` takes.

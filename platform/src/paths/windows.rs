@@ -1,9 +1,9 @@
 //! Windows: owner and access list.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io,
-    os::windows::io::FromRawHandle as _,
+    os::windows::{fs::OpenOptionsExt as _, io::FromRawHandle as _},
     path::{Path, PathBuf},
     ptr::null_mut,
 };
@@ -11,9 +11,9 @@ use std::{
 use windows_sys::Win32::{
     Foundation::{GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE},
     Storage::FileSystem::{
-        CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ATTRIBUTE_NORMAL,
-        FILE_CREATION_DISPOSITION, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE,
-        OPEN_ALWAYS,
+        CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ADD_FILE, FILE_ADD_SUBDIRECTORY,
+        FILE_ATTRIBUTE_NORMAL, FILE_CREATION_DISPOSITION, FILE_FLAG_BACKUP_SEMANTICS,
+        FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, OPEN_ALWAYS,
     },
 };
 
@@ -68,6 +68,13 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     open(path, OPEN_ALWAYS)
+}
+
+/// A handle with the rights that it takes; that flag is what opens a directory.
+pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.access_mode(FILE_ADD_FILE | FILE_ADD_SUBDIRECTORY);
+    options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(directory).map(drop)
 }
 
 pub(crate) fn check_private(path: &Path) -> io::Result<()> {

@@ -23,7 +23,7 @@ use interprocess::{
 use super::{Place, Written};
 use crate::{
     endpoint::Endpoint,
-    naming,
+    naming, paths,
     peer::{Peer, User},
     poll::Stop,
     refusal,
@@ -46,7 +46,9 @@ impl Listener {
     pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         clear_the_way(endpoint)?;
         let listening = || naming(format!("listen at {endpoint}"));
-        let AnyListener::UdSocket(socket) = listen(endpoint).map_err(listening())?;
+        let AnyListener::UdSocket(socket) = listen(endpoint)
+            .map_err(|error| homeless(endpoint).unwrap_or(error))
+            .map_err(listening())?;
         // Where accept gives up its wait to look for a stop, it must not wait inside the call.
         socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(listening())?;
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
@@ -180,6 +182,26 @@ impl Stream {
     }
 }
 
+/// Says why nobody can listen there, as far as that shows.
+pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
+    match look(endpoint)? {
+        Some(there) if !there.file_type().is_socket() => Err(no_socket(endpoint)),
+        _ => check_directory(endpoint),
+    }
+}
+
+/// The directory that a socket is to be made in.
+fn check_directory(endpoint: &Endpoint) -> io::Result<()> {
+    let directory = Path::new(endpoint.as_text()).parent();
+    directory.map_or(Ok(()), paths::check_writable)
+}
+
+/// What the directory has to do with it that a socket could not be made.
+fn homeless(endpoint: &Endpoint) -> Option<io::Error> {
+    let why = check_directory(endpoint).err()?;
+    Some(refusal(why.kind(), format!("{why}: choose another endpoint")))
+}
+
 /// Removes a socket of ours that nobody listens to any more, and refuses anything else.
 fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
     let Some(there) = look(endpoint)? else { return Ok(()) };
@@ -218,9 +240,14 @@ fn no_socket(endpoint: &Endpoint) -> io::Error {
 fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(endpoint.as_text()) {
         Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(naming(format!("look at {endpoint}"))(error)),
     }
+}
+
+/// A file where a directory should be has nothing in it.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Binds with mode 0600 from the first moment on.

@@ -15,7 +15,7 @@ use platform::{
 
 use crate::{
     scene::{Folder, role, start_daemon},
-    system::{self, Umask},
+    system::{self, AnotherUser, Umask},
 };
 
 pub(crate) fn a_lock_has_one_holder() {
@@ -119,6 +119,34 @@ pub(crate) fn private_directories_are_private() {
     assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
     let home = paths::home().unwrap();
     assert!(home.is_absolute() && home.ends_with("agent-relay"), "{}", home.display());
+}
+
+pub(crate) fn what_takes_no_files_is_told() {
+    let folder = Folder::new();
+    let (dir, file) = (folder.path("dir"), folder.path("file"));
+    paths::make_private_dir(&dir).unwrap();
+    fs::write(&file, "").unwrap();
+    paths::check_writable(&dir).unwrap();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    for (path, kind) in
+        [(&file, io::ErrorKind::NotADirectory), (&folder.path("nowhere"), io::ErrorKind::NotFound)]
+    {
+        let error = paths::check_writable(path).unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+}
+
+/// Another user's directory, which he may look into.
+pub(crate) fn what_another_may_not_write_to_is_told() {
+    let folder = Folder::new();
+    let another = AnotherUser::new(&folder);
+    let dir = folder.path("dir");
+    paths::make_private_dir(&dir).unwrap();
+    let said = another.play("writable", &[&dir]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.starts_with(&format!("{:?}", io::ErrorKind::PermissionDenied)), "{said}");
+    assert!(said.contains("can't be written to"), "{said}");
 }
 
 pub(crate) fn what_others_can_read_is_refused() {

@@ -107,6 +107,25 @@ pub(crate) fn what_is_not_a_socket_is_left_alone() {
     assert!(fs::metadata(&path).unwrap().is_dir());
 }
 
+pub(crate) fn where_nobody_can_listen_is_told() {
+    let folder = Folder::new();
+    Listener::check(&folder.endpoint()).unwrap();
+    let file = folder.path("file");
+    fs::write(&file, "").unwrap();
+    for (directory, words) in
+        [(folder.path("nowhere"), "there is no directory"), (file.clone(), "is not a directory")]
+    {
+        let endpoint = Endpoint::parse(directory.join("s").as_ref()).unwrap();
+        let checked = Listener::check(&endpoint).unwrap_err().to_string();
+        assert!(checked.contains(&format!("{}", directory.display())), "{checked}");
+        assert!(checked.contains(words), "{checked}");
+        let refused = Listener::bind(&endpoint).unwrap_err().to_string();
+        assert!(refused.ends_with(&format!("{checked}: choose another endpoint")), "{refused}");
+    }
+    let error = Listener::check(&Endpoint::parse(file.as_ref()).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+}
+
 pub(crate) fn a_removed_socket_is_noticed() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();

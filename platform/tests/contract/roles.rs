@@ -12,6 +12,7 @@ use std::{
 use platform::{
     endpoint::Endpoint,
     lock::Lock,
+    paths,
     process::spawn_detached,
     stop,
     terminal::{self, Input, Output, RawMode, Standard},
@@ -28,6 +29,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
     match (role, &arguments[..]) {
         ("daemon", [lock, endpoint]) => daemon(lock, endpoint),
         ("connect", [endpoint]) => connect(endpoint),
+        ("writable", [directory]) => writable(directory),
         ("greet", [endpoint]) => greet(endpoint),
         ("exit", [code]) => return ExitCode::from(code.parse::<u8>().unwrap()),
         ("surroundings", [variable, without]) => surroundings(variable, without),
@@ -63,6 +65,13 @@ fn daemon(lock: &str, endpoint: &str) {
 fn connect(endpoint: &str) {
     match Stream::connect(&parse(endpoint)) {
         Ok(_) => say("connected"),
+        Err(error) => say(&format!("{:?} {error}", error.kind())),
+    }
+}
+
+fn writable(directory: &str) {
+    match paths::check_writable(Path::new(directory)) {
+        Ok(()) => say("writable"),
         Err(error) => say(&format!("{:?} {error}", error.kind())),
     }
 }
