@@ -6,13 +6,10 @@ use serde_json::value::RawValue;
 use super::Message;
 use super::line::Start;
 use super::target::{Target, shown};
-use crate::protocol::{topic, typed};
+use crate::protocol::{payload::THREAD_BYTES_MAX, topic, typed};
 
 pub(super) const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
-
-/// A thread is at most as long as a topic.
-const THREAD_BYTES_MAX: usize = topic::TOPIC_BYTES_MAX;
 
 /// Where the JSON begins in a line that begins a block.
 pub(super) fn begins(line: &str) -> Option<usize> {
