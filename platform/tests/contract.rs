@@ -2,8 +2,8 @@
 //!
 //! The tests run one after the other, each in a thread of its own under a watchdog, since signals, the
 //! umask and the terminal belong to the whole process. What a system cannot show is in one table,
-//! [`NOT_SHOWN`], with the reason; it is printed in every run, so that nothing is left out in silence
-//! and a change can be noticed by comparing.
+//! [`NOT_SHOWN`], with the reason; it is printed in every run, so that nothing is left out in silence.
+//! Where `CI` is set it has to be what that system's list in `contract/` says, line for line.
 //!
 //! `cargo test -p platform --test contract -- NAME` runs the tests whose name contains NAME.
 #![allow(clippy::print_stdout, reason = "a test runner talks")]
@@ -101,6 +101,14 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("wine", "a_resize_reaches_the_command", "its pseudo console does not resize"),
 ];
 
+/// What is printed of that where CI runs: as root on Linux, as anybody on macOS.
+const AGREED: &[(&str, &str)] = &[
+    ("linux", include_str!("contract/linux.not-shown")),
+    ("macos", include_str!("contract/macos.not-shown")),
+    ("windows", include_str!("contract/windows.not-shown")),
+    ("wine", include_str!("contract/wine.not-shown")),
+];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     if let [play, role, arguments @ ..] = &arguments[..]
@@ -112,9 +120,10 @@ fn main() -> ExitCode {
     let wanted = wanted.unwrap_or_default();
     let here = system::here();
     println!("\ncontract on {}", here.join(", "));
-    let (mut passed, mut failed) = (0, Vec::new());
+    let (mut passed, mut failed, mut passed_over) = (0, Vec::new(), Vec::new());
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&wanted)) {
         if let Some(reason) = not_shown(&here, name) {
+            passed_over.push(format!("not shown: {name}: {reason}"));
             println!("not shown: {name}: {reason}");
         } else if run(name, *test) {
             println!("ok: {name}");
@@ -124,6 +133,9 @@ fn main() -> ExitCode {
             failed.push(*name);
         }
     }
+    if wanted.is_empty() && env::var_os("CI").is_some() && !is_agreed(&here, &passed_over) {
+        failed.push("what is not shown");
+    }
     println!("contract: {passed} passed, {} failed {}\n", failed.len(), failed.join(" "));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -131,6 +143,20 @@ fn main() -> ExitCode {
 fn not_shown(here: &[&str], test: &str) -> Option<&'static str> {
     let row = NOT_SHOWN.iter().find(|row| row.1 == test && here.contains(&row.0));
     row.map(|row| row.2)
+}
+
+/// Whether just that is passed over which the list of this system says; prints what is not so.
+fn is_agreed(here: &[&str], passed_over: &[String]) -> bool {
+    let lists = here.iter().rev().filter_map(|kind| AGREED.iter().find(|list| list.0 == *kind));
+    let (system, list) = lists.map(|list| (list.0, list.1)).next().unwrap();
+    let agreed: Vec<&str> = list.lines().collect();
+    for line in passed_over.iter().filter(|line| !agreed.contains(&line.as_str())) {
+        println!("FAILED: contract/{system}.not-shown does not say: {line}");
+    }
+    for line in agreed.iter().filter(|line| !passed_over.iter().any(|over| over == *line)) {
+        println!("FAILED: contract/{system}.not-shown alone says: {line}");
+    }
+    agreed == passed_over
 }
 
 /// Runs one test; a hanging one ends the run, since its thread cannot be ended.
