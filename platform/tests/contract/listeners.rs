@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{self, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     process::Stdio,
     sync::Barrier,
     thread,
@@ -17,7 +17,7 @@ use platform::{
 };
 
 use crate::{
-    scene::{Folder, first_line, read_exactly, role, start_daemon},
+    scene::{Folder, read_exactly, role, start_daemon},
     system,
 };
 
@@ -39,19 +39,27 @@ pub(crate) fn a_live_endpoint_is_refused() {
     assert!(!folder.endpoint().is_foreign().unwrap());
 }
 
-/// As daemons do: the lock first, then the endpoint; and some in processes of their own.
+/// As daemons do: the lock first, then the endpoint. A lock is its open file's own, so that threads fight
+/// for it as processes do, and closer to one another; a third are processes all the same.
 pub(crate) fn one_of_a_hundred_wins() {
+    const PROCESSES: usize = 33;
+    const THREADS: usize = 67;
     let folder = Folder::new();
     let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
-    let start = Barrier::new(96);
-    let mut others: Vec<_> = (0..4)
+    let mut others: Vec<_> = (0..PROCESSES)
         .map(|_| {
-            let mut other = role("daemon", &[&lock, endpoint.as_text().as_ref()]);
-            other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+            let mut other = role("rival", &[&lock, endpoint.as_text().as_ref()]);
+            let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let said = BufReader::new(other.stdout.take().unwrap()).lines();
+            (other, said.map(Result::unwrap))
         })
         .collect();
+    for (_, said) in &mut others {
+        assert_eq!(said.next().unwrap(), "ready");
+    }
+    let start = Barrier::new(THREADS + 1);
     let winners: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..96)
+        let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| {
                     start.wait();
@@ -60,15 +68,19 @@ pub(crate) fn one_of_a_hundred_wins() {
                 })
             })
             .collect();
+        start.wait();
+        for (other, _) in &mut others {
+            other.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+        }
         threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
     });
     let mut elsewhere = 0;
-    for other in &mut others {
-        elsewhere += usize::from(first_line(other) == "mine");
+    for (_, said) in &mut others {
+        elsewhere += usize::from(said.next().unwrap() == "mine");
     }
     assert_eq!(winners.len() + elsewhere, 1);
     assert!(Lock::is_held(&lock).unwrap());
-    for mut other in others {
+    for (mut other, _) in others {
         drop(other.stdin.take());
         assert!(other.wait().unwrap().success());
     }

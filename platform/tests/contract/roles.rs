@@ -28,6 +28,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match (role, &arguments[..]) {
         ("daemon", [lock, endpoint]) => daemon(lock, endpoint),
+        ("rival", [lock, endpoint]) => rival(lock, endpoint),
         ("connect", [endpoint]) => connect(endpoint),
         ("writable", [directory]) => writable(directory),
         ("greet", [endpoint]) => greet(endpoint),
@@ -60,6 +61,13 @@ fn daemon(lock: &str, endpoint: &str) {
     let listener = lock.as_ref().map(|_| Listener::bind(&parse(endpoint)).unwrap());
     say(if listener.is_some() { "mine" } else { "taken" });
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
+}
+
+/// The same at a sign, a byte.
+fn rival(lock: &str, endpoint: &str) {
+    say("ready");
+    io::stdin().read_exact(&mut [0]).unwrap();
+    daemon(lock, endpoint);
 }
 
 fn connect(endpoint: &str) {
