@@ -63,10 +63,11 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if daemon.exited().map_err(Failure::because)?.is_some() {
-            if is_another_up {
-                return Ok(false);
-            }
+        let has_ended = daemon.exited().map_err(Failure::because)?.is_some();
+        if has_ended && is_another_up {
+            return Ok(false);
+        }
+        if has_ended && !is_yet_to_listen(place)? {
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
         }
@@ -81,6 +82,15 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Whether a daemon has this home that can't be reached yet: one that was faster than ours, which is gone
+/// again. One that runs elsewhere is there for good.
+fn is_yet_to_listen(place: &Place) -> Result<bool, Failure> {
+    let tried = place.sources.candidates();
+    let elsewhere = place.sources.left.as_deref().filter(|left| !tried.contains(left));
+    let runs_elsewhere = elsewhere.is_some_and(|at| Client::join(Settings::guest(at)).is_ok());
+    Ok(place.is_locked()? && !runs_elsewhere)
 }
 
 /// This program, to be run again.
