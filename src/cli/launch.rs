@@ -22,12 +22,6 @@ use std::{
 /// How long a daemon may take until clients can connect.
 const START_MS: u64 = 15_000;
 
-/// With this code ends a daemon that was started on its own where another one has its home.
-pub(super) const LOST: i32 = 5;
-
-/// So long the other one may take from then on until clients can connect.
-const LOST_MS: u64 = 5000;
-
 /// Between two looks at whether it can be reached: nothing tells a stranger when a socket appears.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -60,7 +54,6 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
             .map_err(Failure::because)?;
     let deadline = clock::monotonic_ms() + START_MS;
     let mut is_another_up = false;
-    let mut lost_at = None;
     loop {
         place.look_again()?;
         match place.try_join(&|endpoint| Settings::guest(endpoint)) {
@@ -71,16 +64,11 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if let Some(code) = daemon.exited().map_err(Failure::because)? {
-            if is_another_up {
-                return Ok(false);
-            }
-            // It may not listen yet.
-            let now = clock::monotonic_ms();
-            if code == LOST && now < *lost_at.get_or_insert(now) + LOST_MS {
-                thread::sleep(LOOK_AGAIN);
-                continue;
-            }
+        let has_ended = daemon.exited().map_err(Failure::because)?.is_some();
+        if has_ended && is_another_up {
+            return Ok(false);
+        }
+        if has_ended && !is_yet_to_listen(place)? {
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
         }
@@ -95,6 +83,15 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
         }
         thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Whether a daemon has this home that can't be reached yet: one that was faster than ours, which is gone
+/// again. One that runs elsewhere is there for good.
+fn is_yet_to_listen(place: &Place) -> Result<bool, Failure> {
+    let tried = place.sources.candidates();
+    let elsewhere = place.sources.left.as_deref().filter(|left| !tried.contains(left));
+    let runs_elsewhere = elsewhere.is_some_and(|at| Client::join(Settings::guest(at)).is_ok());
+    Ok(place.is_locked()? && !runs_elsewhere)
 }
 
 /// This program, to be run again.

@@ -4,7 +4,7 @@ use super::{
     DONE, Failure, VERSION,
     ask::{about, guest},
     down::{self, Stopped},
-    launch::{LOST, make_home, start},
+    launch::{make_home, start},
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
@@ -76,11 +76,7 @@ impl Up {
                 say(format_args!("version {} was stopped", foreign_line(&old.version)));
             }
             log::begin(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
-            let ended = foreground(place);
-            return ended.map_err(|(failure, lost)| match self.detached && lost {
-                true => Failure { code: LOST, ..failure },
-                false => failure,
-            });
+            return foreground(place);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => Ok(false),
@@ -140,17 +136,15 @@ fn serve(asked: &Asked) -> Result<i32, Failure> {
     let log = home.join(log::FILE);
     paths::open_private_file(&log).map_err(Failure::because)?;
     log::begin(Some(&log))?;
-    let ended = asked.place().and_then(|place| foreground(place).map_err(|(failure, _)| failure));
-    ended.inspect_err(|failure| {
+    asked.place().and_then(foreground).inspect_err(|failure| {
         if let Some(words) = &failure.words {
             tracing::error!("{words}");
         }
     })
 }
 
-/// Runs the daemon; a failure comes with whether another one has this home.
-fn foreground(place: Place) -> Result<i32, (Failure, bool)> {
-    let failed = |error: &dyn Display| (Failure::failed(foreign_line(&error.to_string())), false);
+fn foreground(place: Place) -> Result<i32, Failure> {
+    let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
     let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
         endpoint: endpoint.map_err(|error| failed(&error))?,
@@ -159,7 +153,6 @@ fn foreground(place: Place) -> Result<i32, (Failure, bool)> {
         store_bytes_max: place.config.store_max_bytes,
         home: place.home,
     };
-    daemon::run(settings, |_| {})
-        .map_err(|error| (failed(&error).0, matches!(error, daemon::DaemonError::HomeInUse(_))))?;
+    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
     Ok(DONE)
 }

@@ -13,6 +13,7 @@ mod commands;
 mod corpus;
 mod crash;
 mod document;
+mod elsewhere;
 mod everywhere;
 mod faults;
 mod gaps;

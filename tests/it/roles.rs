@@ -102,7 +102,7 @@ fn a_keyed_name_is_for_who_has_its_key() {
 }
 
 /// A directory that another user can work in, with the program in it.
-fn open_to_others(sandbox: &Sandbox) -> PathBuf {
+pub(crate) fn open_to_others(sandbox: &Sandbox) -> PathBuf {
     let directory = sandbox.directory().join("others");
     let relay = directory.join("agent-relay");
     fs::create_dir(&directory).unwrap();

@@ -164,13 +164,14 @@ impl Drop for Sandbox {
 }
 
 /// A daemon's process, and a thread that keeps what it says.
-struct Daemon {
+pub(crate) struct Daemon {
     process: Child,
     log: Option<thread::JoinHandle<String>>,
 }
 
 impl Daemon {
-    fn start(mut command: Command) -> Self {
+    /// Starts it in the foreground and waits until it listens.
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let err = process.stderr.take().unwrap();
         let (ready, is_ready) = mpsc::channel();

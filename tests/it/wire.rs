@@ -304,6 +304,21 @@ fn values_that_are_not_allowed_are_refused() {
     is_refused(json!({"to": "Bystander", "payload_meta": {"requires_ack": "yes"}}), "INVALID");
     is_refused(json!({"to": "Bystander", "payload_meta": {"ttl_ms": -5}}), "INVALID");
     is_refused(json!({"to": "Bystander", "payload_meta": {"sync": 1}}), "INVALID");
+    for word in [String::new(), "c".repeat(257)] {
+        let meta = json!({"sync": {"correlationId": word}});
+        is_refused(json!({"to": "Bystander", "payload_meta": meta}), "INVALID");
+    }
+}
+
+#[test]
+fn a_question_may_be_called_by_256_bytes() {
+    beside_a_bystander(|sandbox| {
+        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+        let word = "c".repeat(256);
+        ann.send("Bob", "Well?", json!({"sync": {"correlationId": word}}));
+        ann.expect("ACK");
+        assert_eq!(bob.expect("DELIVER")["payload_meta"]["sync"]["correlationId"], word);
+    });
 }
 
 #[test]

@@ -1,0 +1,166 @@
+//! Where a daemon listens whose endpoint is somebody else's: at the one with its user's name in it.
+//!
+//! That one is a path of the user's own in /tmp. So that no daemon of anybody's is met there, each test is
+//! a user whom the system doesn't know, which only root can become.
+
+use crate::{
+    commands::out,
+    roles::open_to_others,
+    sandbox::{Daemon, Sandbox, not_tried, output, until},
+};
+use platform::{
+    endpoint::Endpoint,
+    lock::Lock,
+    transport::{Listener, Place},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+/// A user, with a home and a daemon of his own.
+struct User<'a> {
+    id: u32,
+    sandbox: &'a Sandbox,
+    /// Where he may work, with the program in it.
+    directory: &'a Path,
+    daemon: Option<Daemon>,
+}
+
+impl<'a> User<'a> {
+    /// The tests' own numbers begin here; processes that run at once have others.
+    fn new(number: u32, sandbox: &'a Sandbox, directory: &'a Path) -> Self {
+        let id = 10_000 + std::process::id() % 10_000 * 4 + number;
+        Self { id, sandbox, directory, daemon: None }
+    }
+
+    /// Whether this process can become others.
+    fn can_be(&self) -> bool {
+        let mut id = self.program("id");
+        id.arg("-u");
+        id.output().is_ok_and(|said| said.stdout == format!("{}\n", self.id).as_bytes())
+    }
+
+    fn program(&self, program: &str) -> Command {
+        let mut command = self.sandbox.program("setpriv");
+        command.arg(format!("--reuid={}", self.id)).arg(format!("--regid={}", self.id));
+        command.args(["--clear-groups", program]).current_dir(self.directory);
+        for name in ["HOME", "XDG_STATE_HOME"] {
+            command.env(name, self.home());
+        }
+        command
+    }
+
+    fn relay(&self, line: &[&str]) -> Command {
+        let mut command = self.program("./agent-relay");
+        command.arg("--home").arg(self.home().join("relay")).args(line);
+        command
+    }
+
+    fn home(&self) -> PathBuf {
+        self.directory.join(self.id.to_string())
+    }
+
+    fn start(&mut self, line: &[&str]) {
+        self.daemon = Some(Daemon::start(self.relay(line)));
+    }
+
+    /// The endpoint with his name in it.
+    fn own(&self) -> String {
+        format!("/tmp/agent-relay-{}.sock", self.id)
+    }
+
+    /// What his commands are told that name no endpoint.
+    fn status(&self) -> Value {
+        let said = output(self.relay(&["status", "--json"]));
+        serde_json::from_slice(&said.stdout).unwrap_or_default()
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        // It returns once the daemon is gone, and with it its socket.
+        if self.daemon.is_some() {
+            let stopped = output(self.relay(&["down"]));
+            assert!(stopped.status.success() || thread::panicking(), "{stopped:?}");
+        }
+    }
+}
+
+/// The default endpoint is one for the whole machine: tests of other checkouts wait.
+struct Turn {
+    _lock: Lock,
+    path: PathBuf,
+}
+
+impl Turn {
+    fn await_it() -> Self {
+        let path = std::env::temp_dir().join("agent-relay-test.lock");
+        let mut taken = None;
+        until("nobody else tests the default endpoint", || {
+            let lock = Lock::take(&path).unwrap();
+            taken = lock.filter(|lock| lock.is_current().unwrap());
+            taken.is_some()
+        });
+        Self { _lock: taken.unwrap(), path }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        fs::remove_file(&self.path).unwrap();
+    }
+}
+
+/// A path that somebody took is left to him, and the daemon goes on where its commands find it.
+#[test]
+fn a_daemon_whose_path_was_taken_moves_to_the_one_with_its_users_name() {
+    let sandbox = Sandbox::empty();
+    let directory = open_to_others(&sandbox);
+    let mut user = User::new(0, &sandbox, &directory);
+    if !user.can_be() {
+        return not_tried("only root, with setpriv, can become another user");
+    }
+    let first = Endpoint::inside(&directory, "relay").unwrap();
+    user.start(&["--endpoint", first.as_text(), "up", "--foreground"]);
+    assert_eq!(user.status()["endpoint"], first.as_text());
+    fs::remove_file(first.as_text()).unwrap();
+    let taken = Listener::bind(&first).unwrap();
+    until("the daemon has moved", || user.status()["endpoint"] == user.own());
+    let status = user.status();
+    let process = &status["status"]["daemon"];
+    assert_eq!(
+        (&process["endpoint"], &process["left"]),
+        (&user.own().into(), &first.as_text().into())
+    );
+    let said = out(&output(user.relay(&["status"])));
+    assert!(said.contains(first.as_text()), "a person is told as well: {said}");
+    assert_eq!(taken.place().unwrap(), Place::Mine);
+}
+
+/// The one that everybody would use is another user's.
+#[test]
+fn where_the_default_is_anothers_a_daemon_takes_the_one_with_its_users_name() {
+    let sandbox = Sandbox::empty();
+    let directory = open_to_others(&sandbox);
+    let _turn = Turn::await_it();
+    let (mut other, mut user) =
+        (User::new(1, &sandbox, &directory), User::new(2, &sandbox, &directory));
+    if !user.can_be() {
+        return not_tried("only root, with setpriv, can become another user");
+    }
+    if !fs::exists(Endpoint::shared().as_text()).unwrap() {
+        other.start(&["up", "--foreground"]);
+        assert_eq!(other.status()["endpoint"], Endpoint::shared().as_text());
+    }
+    user.start(&["up", "--foreground"]);
+    let status = user.status();
+    assert_eq!(status["endpoint"], user.own());
+    assert_eq!(status["status"]["daemon"].get("left"), None, "it never was elsewhere");
+    // Commands find it there, too, where nothing says where it is.
+    fs::remove_file(user.home().join("relay").join("endpoint")).unwrap();
+    assert_eq!(user.status()["endpoint"], user.own());
+}
