@@ -18,6 +18,7 @@ use platform::{clock, process};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::{
+    collections::HashMap,
     env,
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Read},
@@ -45,7 +46,7 @@ const FOLLOWED_MAX: usize = 32;
 
 /// Read at a time, in bytes; and of a file's first line.
 const READ_BYTES: usize = 64 << 10;
-const HEAD_BYTES_MAX: u64 = 256 << 10;
+const HEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// What the thread tells.
 pub(super) enum Told {
@@ -103,8 +104,8 @@ struct Search {
     started: SystemTime,
     started_ms: u64,
     followed: Vec<Followed>,
-    /// Files that were looked at and are of other directories.
-    foreign: Vec<PathBuf>,
+    /// Files whose first lines were looked at.
+    whose: HashMap<PathBuf, Whose>,
     searched_ms: Option<u64>,
     buffer: Vec<u8>,
 }
@@ -117,6 +118,17 @@ struct Followed {
     offset: u64,
     reader: Reader,
     is_own: bool,
+}
+
+/// Who leads the conversation that a file has, as its first line says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// An agent in the command's directory.
+    Here,
+    /// One in another.
+    Elsewhere,
+    /// One that the agent has started itself.
+    Subagent,
 }
 
 /// There is nobody left to tell.
@@ -133,7 +145,7 @@ impl Search {
             started: SystemTime::now(),
             started_ms: clock::unix_ms(),
             followed: Vec::new(),
-            foreign: Vec::new(),
+            whose: HashMap::new(),
             searched_ms: None,
             buffer: vec![0; READ_BYTES],
         })
@@ -229,14 +241,17 @@ impl Search {
     }
 
     /// Codex has its file open, but where a daemon of its own writes it; and not every system tells.
-    fn codex_has_open(&self) -> Vec<PathBuf> {
+    fn codex_has_open(&mut self) -> Vec<PathBuf> {
+        let mut family = process::family(self.pid).into_iter();
         let open = |pid| {
-            let files = process::open_files(pid)?.into_iter();
-            let found = files.filter(|path| path.starts_with(&self.home) && is_transcript(path));
-            Some(found.collect()).filter(|found: &Vec<_>| !found.is_empty())
+            let mut files = process::open_files(pid)?;
+            files.retain(|path| path.starts_with(&self.home) && is_transcript(path));
+            // Its subagents' files it has open, too.
+            files.retain(|path| self.whose(path).is_some_and(|whose| whose != Whose::Subagent));
+            Some(files).filter(|files| !files.is_empty())
         };
         // One further away is a tool's of the agent.
-        process::family(self.pid).into_iter().find_map(open).unwrap_or_default()
+        family.find_map(open).unwrap_or_default()
     }
 
     /// Files of this directory that go on since the command began.
@@ -259,28 +274,28 @@ impl Search {
             is_transcript(path) && changed.is_ok_and(|changed| changed >= self.started)
         };
         let all: Vec<PathBuf> = all.filter(goes_on).collect();
-        all.into_iter().filter(|path| self.is_here(path)).collect()
+        all.into_iter().filter(|path| self.whose(path) == Some(Whose::Here)).collect()
     }
 
-    /// Whether a file is of a conversation in the command's directory, as its first line says.
-    fn is_here(&mut self, path: &Path) -> bool {
-        if self.followed.iter().any(|followed| followed.path == path) {
-            return true;
+    /// Nobody knows as long as its first line isn't written.
+    fn whose(&mut self, path: &Path) -> Option<Whose> {
+        if let Some(whose) = self.whose.get(path) {
+            return Some(*whose);
         }
-        if self.foreign.iter().any(|foreign| foreign == path) {
-            return false;
-        }
-        let Some(head) = first_line(path) else { return false };
+        let head = first_line(path)?;
         let is_here = match self.format {
             Format::Claude | Format::Codex => directory_in(&head).is_some_and(|directory| {
                 fs::canonicalize(directory).is_ok_and(|directory| directory == self.directory)
             }),
             Format::Gemini => head.contains(&hash_of(&self.directory)),
         };
-        if !is_here {
-            self.foreign.push(path.to_owned());
-        }
-        is_here
+        let whose = match (self.format.is_of_subagent(&head), is_here) {
+            (true, _) => Whose::Subagent,
+            (false, true) => Whose::Here,
+            (false, false) => Whose::Elsewhere,
+        };
+        self.whose.insert(path.to_owned(), whose);
+        Some(whose)
     }
 }
 
@@ -383,3 +398,6 @@ fn hash_of(directory: &Path) -> String {
     let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,6 +93,31 @@ fn gemini_cli() {
 }
 
 #[test]
+fn a_file_says_at_its_beginning_that_it_is_of_a_subagent() {
+    let codex = |source: &str| {
+        format!(
+            r#"{{"timestamp":"t","type":"session_meta","payload":{{"id":"01","cwd":"/p"{source}}}}}"#
+        )
+    };
+    let spawned = r#","source":{"subagent":{"thread_spawn":{"parent_thread_id":"00","depth":1}}}"#;
+    for (format, head, expected) in [
+        (Format::Codex, &*codex(spawned), true),
+        (Format::Codex, &codex(r#","source":{"subagent":"review"}"#), true),
+        (Format::Codex, &codex(r#","source":{"internal":"memory_consolidation"}"#), true),
+        (Format::Codex, &codex(r#","source":"cli","thread_source":"user""#), false),
+        (Format::Codex, &codex(r#","source":{"custom":"mine"}"#), false),
+        (Format::Codex, &codex(""), false),
+        (Format::Codex, "subagent", false),
+        (Format::Gemini, r#"{"sessionId":"f1","projectHash":"91","kind":"subagent"}"#, true),
+        (Format::Gemini, r#"{"sessionId":"f1","projectHash":"91","kind":"main"}"#, false),
+        (Format::Gemini, r#"{"sessionId":"f1","projectHash":"91"}"#, false),
+        (Format::Claude, r#"{"type":"mode","kind":"subagent"}"#, false),
+    ] {
+        assert_eq!(format.is_of_subagent(head), expected, "{format:?}: {head}");
+    }
+}
+
+#[test]
 fn a_line_that_is_too_long_is_passed_over() {
     let (mut reader, mut out) = (Reader::new(Format::Gemini, SINCE.to_owned()), Vec::new());
     let line = |id: u8| {

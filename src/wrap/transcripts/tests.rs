@@ -1,0 +1,78 @@
+//! Which files are read, where nothing but files and this process are.
+
+use super::*;
+use std::process::id;
+
+const SINCE: SystemTime = SystemTime::UNIX_EPOCH;
+
+/// A program's home, and a directory that its agents work in. They go with this value.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let root = env::temp_dir().join(format!("ar-transcripts-{}-{name}", id()));
+        fs::create_dir_all(root.join("here")).unwrap();
+        Self(fs::canonicalize(root).unwrap())
+    }
+
+    fn search(&self, format: Format) -> Search {
+        Search {
+            format,
+            pid: id(),
+            home: self.0.clone(),
+            directory: self.0.join("here"),
+            started: SINCE,
+            started_ms: 0,
+            followed: Vec::new(),
+            whose: HashMap::new(),
+            searched_ms: None,
+            buffer: vec![0; READ_BYTES],
+        }
+    }
+
+    /// Makes a file of Codex's.
+    fn rollout(&self, name: &str, meta: &str) -> PathBuf {
+        let here = self.0.join("here");
+        let head = format!("{{\"payload\":{{\"cwd\":{here:?},{meta}}}}}\n");
+        self.write(&format!("sessions/2026/11/20/{name}.jsonl"), &head)
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[test]
+fn subagents_of_codex_are_not_read() {
+    let home = Home::new("codex");
+    let own = home.rollout("own", "\"source\":\"cli\"");
+    let spawned = home.rollout("spawned", "\"source\":{\"subagent\":{\"thread_spawn\":{}}}");
+    let _open = [&own, &spawned].map(|path| File::open(path).unwrap());
+    let mut search = home.search(Format::Codex);
+    assert_eq!(search.candidates(), [own.clone()]);
+    // Not every system tells.
+    if process::open_files(id()).is_some() {
+        assert_eq!(search.codex_has_open(), [own]);
+    }
+}
+
+#[test]
+fn subagents_of_gemini_cli_are_not_read() {
+    let home = Home::new("gemini");
+    let head = |kind| {
+        let hash = hash_of(&home.0.join("here"));
+        format!("{{\"projectHash\":\"{hash}\",\"kind\":\"{kind}\"}}\n")
+    };
+    let own = home.write("tmp/here/chats/session-1.jsonl", &head("main"));
+    home.write("tmp/here/chats/session-2.jsonl", &head("subagent"));
+    assert_eq!(home.search(Format::Gemini).candidates(), [own]);
+}
