@@ -45,6 +45,8 @@ fn claude_code() {
 {"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:04.000Z"}
 {"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]},"interruptedMessageId":"msg","timestamp":"2026-11-20T12:00:05.000Z"}
 {"type":"user","isCompactSummary":true,"message":{"role":"user","content":"This session is continued"},"timestamp":"2026-11-20T12:00:05.000Z"}
+{"isSidechain":false,"forkedFrom":{"sessionId":"s","messageUuid":"a1"},"message":{"content":[{"text":"Said\n```\nso","type":"text"}],"role":"assistant"},"type":"assistant","uuid":"a1","timestamp":"2026-11-20T12:00:06.000Z"}
+{"forkedFrom":{"sessionId":"s","messageUuid":"t1"},"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:06.000Z"}
 not JSON at all
 {"type":"assistant","message":{"content":[{"text":"half a li"#,
         &["prompt Hello \"there\"", "reply Said\n```\nso", "over", "over"],
