@@ -24,7 +24,7 @@ use std::{
     io::{self, BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     thread::JoinHandle,
-    time::{Duration, SystemTime},
+    time::{Duration, UNIX_EPOCH},
 };
 
 /// From one look to the next at least; so often after something was printed; and else.
@@ -39,6 +39,10 @@ const SOON_MS: u64 = 2000;
 /// it may begin another conversation.
 const SEARCH_MS: u64 = 250;
 const SEARCH_AGAIN_MS: u64 = 1000;
+
+/// When a file was changed may be said by a coarser clock, or in whole seconds. What counts of it says its
+/// own time.
+const CHANGED_MS: u64 = 2000;
 
 /// Records that wait for the driver, and files that are followed.
 const RECORDS_MAX: usize = 256;
@@ -68,12 +72,18 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Follows what the command with this process id writes from now on.
-    pub(super) fn start(format: Format, pid: u32) -> io::Result<Self> {
+    /// Follows what the command with this process id writes in this directory, or this process's, since
+    /// then: before it began.
+    pub(super) fn start(
+        format: Format,
+        pid: u32,
+        directory: Option<&Path>,
+        since_ms: u64,
+    ) -> io::Result<Self> {
         let (wake, woken) = bounded(1);
         let (alive, ended) = bounded(0);
         let (teller, told) = bounded(RECORDS_MAX);
-        let mut search = Search::new(format, pid)?;
+        let mut search = Search::new(format, pid, directory, since_ms)?;
         let thread = spawn("transcript", move || {
             search.follow(&woken, &ended, &teller);
         })?;
@@ -101,7 +111,6 @@ struct Search {
     home: PathBuf,
     /// Where the command runs.
     directory: PathBuf,
-    started: SystemTime,
     started_ms: u64,
     followed: Vec<Followed>,
     /// Files whose first lines were looked at.
@@ -135,15 +144,19 @@ enum Whose {
 struct Unheard;
 
 impl Search {
-    fn new(format: Format, pid: u32) -> io::Result<Self> {
-        let directory = env::current_dir().and_then(fs::canonicalize)?;
+    fn new(
+        format: Format,
+        pid: u32,
+        directory: Option<&Path>,
+        started_ms: u64,
+    ) -> io::Result<Self> {
+        let directory = directory.map_or_else(env::current_dir, |path| Ok(path.to_owned()));
         Ok(Self {
             format,
             pid,
             home: home(format)?,
-            directory,
-            started: SystemTime::now(),
-            started_ms: clock::unix_ms(),
+            directory: directory.and_then(fs::canonicalize)?,
+            started_ms,
             followed: Vec::new(),
             whose: HashMap::new(),
             searched_ms: None,
@@ -269,9 +282,10 @@ impl Search {
             }
         };
         let all = places.iter().flat_map(|place| entries(place));
+        let since = UNIX_EPOCH + Duration::from_millis(self.started_ms.saturating_sub(CHANGED_MS));
         let goes_on = |path: &PathBuf| {
             let changed = fs::metadata(path).and_then(|data| data.modified());
-            is_transcript(path) && changed.is_ok_and(|changed| changed >= self.started)
+            is_transcript(path) && changed.is_ok_and(|changed| changed >= since)
         };
         let all: Vec<PathBuf> = all.filter(goes_on).collect();
         all.into_iter().filter(|path| self.whose(path) == Some(Whose::Here)).collect()

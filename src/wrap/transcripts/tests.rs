@@ -3,8 +3,6 @@
 use super::*;
 use std::process::id;
 
-const SINCE: SystemTime = SystemTime::UNIX_EPOCH;
-
 /// A program's home, and a directory that its agents work in. They go with this value.
 struct Home(PathBuf);
 
@@ -16,18 +14,9 @@ impl Home {
     }
 
     fn search(&self, format: Format) -> Search {
-        Search {
-            format,
-            pid: id(),
-            home: self.0.clone(),
-            directory: self.0.join("here"),
-            started: SINCE,
-            started_ms: 0,
-            followed: Vec::new(),
-            whose: HashMap::new(),
-            searched_ms: None,
-            buffer: vec![0; READ_BYTES],
-        }
+        let here = self.0.join("here");
+        let search = Search::new(format, id(), Some(&here), clock::unix_ms()).unwrap();
+        Search { home: self.0.clone(), ..search }
     }
 
     /// Makes a file of Codex's.
