@@ -38,7 +38,7 @@ const GRACE_GONE: Duration = Duration::from_millis(600);
 /// And when we are asked to stop.
 const GRACE_STOP: Duration = Duration::from_millis(2500);
 
-/// How long the command's last messages may take to be accepted after its end.
+/// How long the command's last messages may take to be read, and then to be accepted, after its end.
 const LAST_WORDS_MS: u64 = 2000;
 
 /// A message that can't be typed any more comes again after this time at the earliest.
@@ -251,13 +251,10 @@ impl Driver {
     fn read_to_the_end(&mut self) {
         let Some(follower) = self.follower.take() else { return };
         self.recorded = never();
-        let (told, thread) = follower.finish();
-        for told in told {
+        follower.finish(LAST_WORDS_MS, |told| {
             self.told(told);
             self.take_inputs();
-        }
-        // A panic of its was reported by the panic hook; what it did ends all the same.
-        drop(thread.join());
+        });
     }
 
     fn take_inputs(&mut self) {

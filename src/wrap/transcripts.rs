@@ -14,7 +14,7 @@ use crate::{
     protocol::calendar,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use platform::{clock, process};
+use platform::{clock, paths::open_file_of_others, process};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -96,10 +96,23 @@ impl Follower {
         let _ = self.wake.try_send(());
     }
 
-    /// The command has ended: `told` gets what it wrote last, and closes.
-    pub(super) fn finish(self) -> (Receiver<Told>, JoinHandle<()>) {
+    /// The command has ended: tells what it wrote last, as far as that is found in this time. A file that
+    /// can't be read to its end keeps nobody from going.
+    pub(super) fn finish(self, at_most_ms: u64, mut tell: impl FnMut(Told)) {
         drop((self.wake, self.alive));
-        (self.told, self.thread)
+        let until = clock::monotonic_ms() + at_most_ms;
+        loop {
+            let left = until.saturating_sub(clock::monotonic_ms());
+            match self.told.recv_timeout(Duration::from_millis(left)) {
+                Ok(told) if left > 0 => tell(told),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                    return tracing::warn!("what the command wrote last is not read to its end");
+                }
+            }
+        }
+        // A panic of its was reported by the panic hook; what it did ends all the same.
+        drop(self.thread.join());
     }
 }
 
@@ -237,7 +250,8 @@ impl Search {
         }
         let session = |pid: u32| {
             let path = self.home.join("sessions").join(format!("{pid}.json"));
-            let process: Process = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            let file = open_file_of_others(&path).ok()?.take(HEAD_BYTES_MAX);
+            let process: Process = serde_json::from_reader(BufReader::new(file)).ok()?;
             // A process that was killed leaves its file, and another may have its number now.
             if process.started_at < self.started_ms {
                 return None;
@@ -348,7 +362,7 @@ impl Followed {
         if self.file.is_some() {
             self.reader.restart();
         }
-        let mut file = File::open(&self.path)?;
+        let mut file = open_file_of_others(&self.path)?;
         let count = file.read(buffer)?;
         (self.file, self.offset) = (Some(file), count as u64);
         Ok(count)
@@ -389,7 +403,7 @@ fn directories(directory: &Path) -> Vec<PathBuf> {
 /// A file's first line, once it is whole.
 fn first_line(path: &Path) -> Option<String> {
     let mut line = String::new();
-    let file = File::open(path).ok()?.take(HEAD_BYTES_MAX);
+    let file = open_file_of_others(path).ok()?.take(HEAD_BYTES_MAX);
     BufReader::new(file).read_line(&mut line).ok()?;
     line.ends_with('\n').then_some(line)
 }

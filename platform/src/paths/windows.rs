@@ -70,6 +70,11 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     open(path, OPEN_ALWAYS)
 }
 
+/// Pipes have no names in directories.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 pub(crate) fn check_private(path: &Path) -> io::Result<()> {
     let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));

@@ -65,3 +65,32 @@ fn subagents_of_gemini_cli_are_not_read() {
     home.write("tmp/here/chats/session-2.jsonl", &head("subagent"));
     assert_eq!(home.search(Format::Gemini).candidates(), [own]);
 }
+
+/// A file that has no end, or can't be read.
+#[test]
+fn the_end_is_not_waited_for_for_ever() {
+    for talks in [true, false] {
+        let (wake, _woken) = bounded(1);
+        let (alive, _ended) = bounded(0);
+        let (teller, told) = bounded(RECORDS_MAX);
+        let (stop, stopped) = bounded::<()>(0);
+        let thread = spawn("transcript", move || {
+            while talks && teller.send(Told::Recorded(Number(0), Record::TurnOver)).is_ok() {}
+            drop(stopped.recv());
+            drop(teller);
+        });
+        let follower = Follower { wake, alive, told, thread: thread.unwrap() };
+        let mut heard = 0;
+        follower.finish(50, |_| heard += 1);
+        assert_eq!(heard > 0, talks);
+        drop(stop);
+    }
+}
+
+#[test]
+fn what_is_no_file_is_not_read() {
+    let home = Home::new("none");
+    fs::create_dir_all(home.0.join("sessions/2026/11/20/directory.jsonl")).unwrap();
+    let own = home.rollout("own", "\"source\":\"cli\"");
+    assert_eq!(home.search(Format::Codex).candidates(), [own]);
+}
