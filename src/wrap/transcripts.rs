@@ -126,6 +126,10 @@ struct Search {
     directory: PathBuf,
     started_ms: u64,
     followed: Vec<Followed>,
+    /// How many files there were so far.
+    numbers: u32,
+    /// Files of the command's that are followed no longer, and since when.
+    left: HashMap<PathBuf, u64>,
     /// Files whose first lines were looked at.
     whose: HashMap<PathBuf, Whose>,
     searched_ms: Option<u64>,
@@ -171,6 +175,8 @@ impl Search {
             directory: directory.and_then(fs::canonicalize)?,
             started_ms,
             followed: Vec::new(),
+            numbers: 0,
+            left: HashMap::new(),
             whose: HashMap::new(),
             searched_ms: None,
             buffer: vec![0; READ_BYTES],
@@ -230,14 +236,26 @@ impl Search {
             return if is_news { teller.send(owned).map_err(|_| Unheard) } else { Ok(()) };
         }
         if self.followed.len() == FOLLOWED_MAX {
-            self.followed.remove(0);
+            self.leave_one();
         }
-        let number = self.followed.last().map_or(0, |last| last.number.0 + 1);
-        let number = Number(number);
+        let number = Number(self.numbers);
+        self.numbers += 1;
         tracing::info!("reading {}", path.display());
-        let reader = Reader::new(self.format, calendar::utc(self.started_ms));
+        let since_ms = self.left.get(&path).copied().unwrap_or(self.started_ms);
+        let reader = Reader::new(self.format, calendar::utc(since_ms));
         self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
         if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
+    }
+
+    /// Makes room for another file: a stranger's, if there is one. If the command's own is found again, only
+    /// what it gets from now on is news.
+    fn leave_one(&mut self) {
+        let stranger = self.followed.iter().position(|followed| !followed.is_own);
+        let left = self.followed.remove(stranger.unwrap_or(0));
+        tracing::info!("no longer reading {}", left.path.display());
+        if left.is_own {
+            self.left.insert(left.path, clock::unix_ms());
+        }
     }
 
     /// Claude Code writes a file for each of its processes, named by the process, with its session.

@@ -94,3 +94,47 @@ fn what_is_no_file_is_not_read() {
     let own = home.rollout("own", "\"source\":\"cli\"");
     assert_eq!(home.search(Format::Codex).candidates(), [own]);
 }
+
+#[test]
+fn room_is_made_at_a_strangers_cost_and_nothing_is_read_twice() {
+    let home = Home::new("room");
+    let (teller, told) = bounded(RECORDS_MAX);
+    let mut search = home.search(Format::Gemini);
+    search.started_ms -= 1000;
+    let own = home.0.join("own.jsonl");
+    let said = |word: &str, at_ms| {
+        let at = calendar::utc(at_ms);
+        format!(
+            "{{\"id\":\"{word}\",\"timestamp\":\"{at}\",\"type\":\"gemini\",\"content\":\"{word}\"}}\n"
+        )
+    };
+    let once = said("once", search.started_ms);
+    fs::write(&own, &once).unwrap();
+    assert!(search.add(own.clone(), true, &teller).is_ok());
+    let others = |search: &mut Search, count, is_own| {
+        for number in 0..count {
+            let path = home.0.join(format!("{count}-{number}.jsonl"));
+            assert!(search.add(path, is_own, &teller).is_ok());
+        }
+    };
+    others(&mut search, FOLLOWED_MAX + 1, false);
+    assert_eq!(search.followed.len(), FOLLOWED_MAX);
+    assert_eq!(search.followed[0].path, own);
+    let mut numbers: Vec<_> = search.followed.iter().map(|followed| followed.number.0).collect();
+    numbers.dedup();
+    assert_eq!(numbers.len(), FOLLOWED_MAX);
+    search.followed.truncate(1);
+    let mut buffer = [0; 1024];
+    assert!(search.followed[0].read(&mut buffer, &teller).is_ok());
+    others(&mut search, FOLLOWED_MAX, true);
+    assert!(search.followed.iter().all(|followed| followed.path != own));
+    assert!(search.add(own.clone(), true, &teller).is_ok());
+    fs::write(&own, once + &said("again", search.left[&own])).unwrap();
+    assert!(search.followed.last_mut().unwrap().read(&mut buffer, &teller).is_ok());
+    drop(teller);
+    let replies = told.iter().filter_map(|told| match told {
+        Told::Recorded(_, Record::Reply(text)) => Some(text),
+        _ => None,
+    });
+    assert_eq!(replies.collect::<Vec<_>>(), ["once", "again"]);
+}
