@@ -76,7 +76,7 @@ fn the_end_is_not_waited_for_for_ever() {
         let (stop, stopped) = bounded::<()>(0);
         let thread = spawn("transcript", move || {
             while talks && teller.send(Told::Recorded(Number(0), Record::TurnOver)).is_ok() {}
-            drop(stopped.recv());
+            assert!(stopped.recv().is_err());
             drop(teller);
         });
         let follower = Follower { wake, alive, told, thread: thread.unwrap() };
