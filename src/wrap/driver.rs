@@ -11,7 +11,7 @@ use super::{
     visitors::Visitors,
 };
 use crate::{
-    bridge::{self, Bridge, Cause, Input, Number, Output, Progress, Refusal, Said},
+    bridge::{self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said},
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
 };
@@ -23,9 +23,10 @@ use platform::{
     terminal,
 };
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io::{self, Write},
     mem,
+    path::PathBuf,
     time::Duration,
 };
 
@@ -95,6 +96,8 @@ pub(super) struct Driver {
     /// Reads the transcript, where the command writes one.
     follower: Option<Follower>,
     recorded: Receiver<Told>,
+    /// The files that it reads.
+    transcripts: BTreeMap<File, PathBuf>,
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
@@ -135,6 +138,7 @@ impl Driver {
             questions: Questions::default(),
             recorded: follower.as_ref().map_or_else(never, |follower| follower.told.clone()),
             follower,
+            transcripts: BTreeMap::new(),
             inputs,
             out: Vec::new(),
             visitors,
@@ -241,10 +245,12 @@ impl Driver {
     }
 
     fn told(&mut self, told: Told) {
-        self.input(match told {
-            Told::Owned(file) => Input::Owned(file),
-            Told::Recorded(file, record) => Input::Recorded(file, record),
-        });
+        match told {
+            Told::Found(file, path) => drop(self.transcripts.insert(file, path)),
+            Told::Left(file) => drop(self.transcripts.remove(&file)),
+            Told::Owned(file) => self.input(Input::Owned(file)),
+            Told::Recorded(file, record) => self.input(Input::Recorded(file, record)),
+        }
     }
 
     /// The transcript has the command's last words, too.

@@ -54,6 +54,10 @@ const HEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// What the thread tells.
 pub(super) enum Told {
+    /// This file is read from now on.
+    Found(Number, PathBuf),
+    /// And this one no longer.
+    Left(Number),
     /// This file is the command's.
     Owned(Number),
     /// A file that may be the command's goes on.
@@ -236,26 +240,28 @@ impl Search {
             return if is_news { teller.send(owned).map_err(|_| Unheard) } else { Ok(()) };
         }
         if self.followed.len() == FOLLOWED_MAX {
-            self.leave_one();
+            self.leave_one(teller)?;
         }
         let number = Number(self.numbers);
         self.numbers += 1;
         tracing::info!("reading {}", path.display());
         let since_ms = self.left.get(&path).copied().unwrap_or(self.started_ms);
         let reader = Reader::new(self.format, calendar::utc(since_ms));
+        teller.send(Told::Found(number, path.clone())).map_err(|_| Unheard)?;
         self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
         if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
     }
 
     /// Makes room for another file: a stranger's, if there is one. If the command's own is found again, only
     /// what it gets from now on is news.
-    fn leave_one(&mut self) {
+    fn leave_one(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
         let stranger = self.followed.iter().position(|followed| !followed.is_own);
         let left = self.followed.remove(stranger.unwrap_or(0));
         tracing::info!("no longer reading {}", left.path.display());
         if left.is_own {
             self.left.insert(left.path, clock::unix_ms());
         }
+        teller.send(Told::Left(left.number)).map_err(|_| Unheard)
     }
 
     /// Claude Code writes a file for each of its processes, named by the process, with its session.
