@@ -25,6 +25,7 @@ mod relay;
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
 mod silence;
+mod spawned;
 mod talk;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
