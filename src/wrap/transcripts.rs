@@ -50,7 +50,7 @@ const FOLLOWED_MAX: usize = 32;
 
 /// Read at a time, in bytes; and of a file's first line.
 const READ_BYTES: usize = 64 << 10;
-const HEAD_BYTES_MAX: u64 = 4 << 20;
+const HEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// What the thread tells.
 pub(super) enum Told {
