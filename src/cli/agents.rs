@@ -139,8 +139,8 @@ fn remark(name: &str, source: Option<&Source>) -> Option<String> {
     let Some(Source::Missing { since }) = source else { return None };
     let (name, looked) = (foreign_line(name), duration(clock::unix_ms().saturating_sub(*since)));
     Some(format!(
-        "note: what {name} says is not sent until the transcript of its program is found, which is looked for \
-         since {looked} and is often made with the first prompt; `run --grid` reads the screen instead"
+        "note: nothing that {name} says is sent so far: the transcript of its program, which is often made with \
+         the first prompt, was not found in {looked}; `run --grid` reads the screen instead"
     ))
 }
 
@@ -163,7 +163,10 @@ mod tests {
             [None, None, None]
         );
         let told = remark_of(Some(&missing)).unwrap();
-        assert!(told.starts_with("note: what Ann says is not sent until the transcript"), "{told}");
+        assert!(
+            told.starts_with("note: nothing that Ann says is sent so far: the transcript"),
+            "{told}"
+        );
         assert!(told.contains("`run --grid`"), "{told}");
     }
 }
