@@ -98,10 +98,12 @@ fn is_not_taken_for_a_message(kind: Kind) {
 /// What is submitted too soon is put together with what comes next.
 #[track_caller]
 fn submit(model: &Model, agent: &mut Agent, text: &str) {
-    let answers = model.answered(0).len();
+    let questions = model.asked(0).len();
     agent.wait_until_idle();
     agent.submit(text);
-    agent.while_running(|| model.answered(answers + 1));
+    agent.while_running(|| model.asked(questions + 1));
+    // Codex shows no sign of it as long as text comes.
+    agent.stand_still();
 }
 
 fn answer(asked: &Asked) -> Reply {

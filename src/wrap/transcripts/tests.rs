@@ -1,7 +1,7 @@
 //! Which files are read, where nothing but files and this process are.
 
 use super::*;
-use std::process::id;
+use std::{process::id, slice};
 
 /// A program's home, and a directory that its agents work in. They go with this value.
 struct Home(PathBuf);
@@ -47,7 +47,7 @@ fn subagents_of_codex_are_not_read() {
     let spawned = home.rollout("spawned", "\"source\":{\"subagent\":{\"thread_spawn\":{}}}");
     let _open = [&own, &spawned].map(|path| File::open(path).unwrap());
     let mut search = home.search(Format::Codex);
-    assert_eq!(search.candidates(), [own.clone()]);
+    assert_eq!(search.candidates(), slice::from_ref(&own));
     // Not every system tells.
     if process::open_files(id()).is_some() {
         assert_eq!(search.codex_has_open(), [own]);
