@@ -232,6 +232,17 @@ pub struct State {
     pub held: bool,
 }
 
+/// Where what the agent says is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Off its screen.
+    OnScreen,
+    /// In this file.
+    In(File),
+    /// Its transcript is not found so far.
+    Nowhere,
+}
+
 /// The machine.
 pub struct Bridge {
     recipe: Recipe,
@@ -465,6 +476,12 @@ impl Bridge {
     #[must_use]
     pub fn screen(&self) -> &screen::Screen {
         self.extractor.screen()
+    }
+
+    /// Where what the agent says is read.
+    #[must_use]
+    pub fn read_from(&self) -> Heard {
+        self.source.read_from()
     }
 
     /// How it stands.

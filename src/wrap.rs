@@ -36,7 +36,7 @@ use crate::{
 use driver::{Beside, Driver, Signals};
 use key_file::KeyFile;
 use platform::{
-    process,
+    clock, process,
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
 };
@@ -185,11 +185,12 @@ fn run_joined(
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let env = environment(client.name(), &settings.endpoint, key_file.path(), settings.attached);
-    let pty = Pty::spawn(&settings.command, &env, settings.directory.as_deref(), size)
-        .map_err(WrapError::Command)?;
+    let since_ms = clock::unix_ms();
+    let directory = settings.directory.as_deref();
+    let pty = Pty::spawn(&settings.command, &env, directory, size).map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
-    let follower = transcript.map(|format| Follower::start(format, pty.pid())).transpose();
-    let follower = follower.map_err(WrapError::Terminal)?;
+    let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
+    let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
     let visitors = Visitors::expect(door, size, !settings.attached).map_err(WrapError::Terminal)?;
     let beside = Beside { visitors, command: words, follower };
     let driver = Driver::start(pty, ends, &signals, client, &bridge, beside);

@@ -63,6 +63,19 @@ pub fn open_private_file(path: &Path) -> io::Result<File> {
     imp::open_file(path).map_err(naming(format!("open {}", path.display())))
 }
 
+/// Opens a file for reading that somebody else may have put there, and nothing that is none: who opens a
+/// pipe waits for its other end.
+///
+/// # Errors
+/// If it can't be opened, or is no file.
+pub fn open_file_of_others(path: &Path) -> io::Result<File> {
+    let file = imp::open_without_waiting(path).map_err(naming(path.display()))?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(refusal(io::ErrorKind::InvalidInput, format!("{} is no file", path.display())))
+}
+
 /// Puts `bytes` into a file that only this user can read or write, all or nothing: a reader sees the
 /// old content or the new, and so does whoever looks after a crash.
 ///

@@ -9,7 +9,7 @@
 //! until they differ, or one of them has a frame.
 
 use super::{
-    Bridge, File, Output, Progress, Settings,
+    Bridge, File, Heard, Output, Progress, Settings,
     extract::{Extracted, Prose},
     inject::holds_frame,
     screen::Screen,
@@ -126,6 +126,14 @@ impl Source {
 
     pub(super) fn reads_screen(&self) -> bool {
         self.grid
+    }
+
+    /// Where the agent is heard now: in the last file that turned out to be the child's.
+    pub(super) fn read_from(&self) -> Heard {
+        let files = self.transcripts.as_ref().filter(|_| !self.grid).map(|it| &it.files);
+        let Some(files) = files else { return Heard::OnScreen };
+        let own = files.iter().rev().find(|candidate| candidate.is_own);
+        own.map_or(Heard::Nowhere, |own| Heard::In(own.file))
     }
 
     /// Whether the transcript says that the agent is at work; as long as none is known to be the child's,

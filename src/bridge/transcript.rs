@@ -45,6 +45,20 @@ pub enum Record {
     TurnOver,
 }
 
+impl Format {
+    /// Whether a file that begins with this line has the conversation of an agent that the program's own
+    /// agent has started: what is said there is not said in its name.
+    #[must_use]
+    pub fn is_of_subagent(self, head: &str) -> bool {
+        match self {
+            // Its lines say so themselves.
+            Self::Claude => false,
+            Self::Codex => codex::is_of_subagent(head),
+            Self::Gemini => gemini::is_of_subagent(head),
+        }
+    }
+}
+
 /// Reads one file.
 #[derive(Debug)]
 pub struct Reader {

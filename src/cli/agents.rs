@@ -3,12 +3,29 @@
 use super::{
     DONE, Failure,
     ask::{each_agent, join},
+    identity::agent_around,
     place::Asked,
     print::{Out, duration, foreign_line},
+    run::RUN,
 };
-use crate::protocol::relay::AgentRow;
+use crate::{
+    protocol::{
+        control::{Answer, Request, Source},
+        relay::AgentRow,
+    },
+    wrap::visit::{self, Visit},
+};
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;
+use serde::Serialize;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How long all wrappers together may take to say where they read what their agents say.
+const ANSWERS_MS: u64 = 2000;
 
 /// List the agents that the daemon knows, here or away.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -28,24 +45,71 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let client = join(asked)?;
+        let wrappers = Wrappers::new(asked);
         let mut out = Out::new();
-        let mut rows = Vec::new();
+        let (mut rows, mut remarks) = (Vec::new(), Vec::new());
         each_agent(&client, |agent| {
+            let source = wrappers.source(&agent);
             if self.json {
-                return out.json("agent", &agent);
+                return out.json("agent", &Listed { agent, source });
             }
-            rows.push(row(&agent));
+            rows.push(row(&agent, source.as_ref()));
+            remarks.extend(remark(&agent.name, source.as_ref()));
             Ok(())
         })?;
         if !self.json {
             let nobody = "nobody has been here yet: `agent-relay run -n NAME -- CMD` brings one";
-            out.table(&["NAME", "STATE", "WAITING", "IN FLIGHT", "TOPICS"], rows, nobody)?;
+            let heading = ["NAME", "STATE", "WAITING", "IN FLIGHT", "TOPICS", "READ FROM"];
+            out.table(&heading, rows, nobody)?;
         }
+        remarks.into_iter().try_for_each(|remark| out.line(remark))?;
         Ok(DONE)
     }
 }
 
-fn row(agent: &AgentRow<'_>) -> Vec<String> {
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    agent: AgentRow<'a>,
+    /// Where what it says is read, if it is wrapped here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<Source>,
+}
+
+/// The wrappers that run here, as far as a person may ask them.
+struct Wrappers {
+    run_directory: PathBuf,
+    names: HashSet<String>,
+    until_ms: u64,
+}
+
+impl Wrappers {
+    fn new(asked: &Asked) -> Self {
+        // Where there is no home, none runs in it.
+        let run_directory = asked.home().map(|home| home.join(RUN)).unwrap_or_default();
+        let names = match agent_around() {
+            None => visit::names(&run_directory).into_iter().collect(),
+            Some(_) => HashSet::new(),
+        };
+        Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
+    }
+
+    /// Where what this agent says is read. One that isn't wrapped here has no such place, and one whose
+    /// wrapper does not answer has an unknown one.
+    fn source(&self, agent: &AgentRow<'_>) -> Option<Source> {
+        if !agent.here || !self.names.contains(&*agent.name) {
+            return None;
+        }
+        let left = self.until_ms.saturating_sub(clock::monotonic_ms());
+        let visit = Visit::to(&self.run_directory, &agent.name).ok()?;
+        match visit.ask(&Request::State, Duration::from_millis(left)).ok()? {
+            Answer::State(state) => state.source,
+            _ => None,
+        }
+    }
+}
+
+fn row(agent: &AgentRow<'_>, source: Option<&Source>) -> Vec<String> {
     let state = if agent.here { "here" } else { "away" };
     let since = clock::unix_ms().saturating_sub(agent.since);
     vec![
@@ -54,5 +118,55 @@ fn row(agent: &AgentRow<'_>) -> Vec<String> {
         agent.queued.to_string(),
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),
+        read_from(source),
     ]
+}
+
+fn read_from(source: Option<&Source>) -> String {
+    match source {
+        Some(Source::Screen) => "its screen".to_owned(),
+        Some(Source::Transcript { path }) => {
+            let name = Path::new(path).file_name().unwrap_or_default();
+            foreign_line(&name.to_string_lossy())
+        }
+        Some(Source::Missing { .. }) => "nothing yet".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// What a person has to know, and do, where nobody reads what an agent says.
+fn remark(name: &str, source: Option<&Source>) -> Option<String> {
+    let Some(Source::Missing { since }) = source else { return None };
+    let (name, looked) = (foreign_line(name), duration(clock::unix_ms().saturating_sub(*since)));
+    Some(format!(
+        "note: nothing that {name} says is sent so far: the transcript of its program, which is often made with \
+         the first prompt, was not found in {looked}; `run --grid` reads the screen instead"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_read_nowhere_is_remarked_on() {
+        let missing = Source::Missing { since: clock::unix_ms() };
+        let path = "/home/me/.codex/sessions/rollout-1.jsonl".to_owned();
+        let found = Source::Transcript { path };
+        assert_eq!(read_from(Some(&found)), "rollout-1.jsonl");
+        assert_eq!(read_from(Some(&Source::Screen)), "its screen");
+        assert_eq!(read_from(None), "");
+        assert_eq!(read_from(Some(&missing)), "nothing yet");
+        let remark_of = |source| remark("Ann", source);
+        assert_eq!(
+            [remark_of(Some(&found)), remark_of(Some(&Source::Screen)), remark_of(None)],
+            [None, None, None]
+        );
+        let told = remark_of(Some(&missing)).unwrap();
+        assert!(
+            told.starts_with("note: nothing that Ann says is sent so far: the transcript"),
+            "{told}"
+        );
+        assert!(told.contains("`run --grid`"), "{told}");
+    }
 }

@@ -108,6 +108,27 @@ pub struct State {
     pub attached: usize,
     /// When the command began, in milliseconds since 1970.
     pub since: u64,
+    /// Where what the agent says is read. An older wrapper doesn't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+/// Where what an agent says is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "lowercase")]
+pub enum Source {
+    /// Off its screen.
+    Screen,
+    /// In the transcript that its program writes.
+    Transcript {
+        /// Which file that is.
+        path: String,
+    },
+    /// Nowhere: its program's transcript is not found so far.
+    Missing {
+        /// Since when it is looked for, in milliseconds since 1970.
+        since: u64,
+    },
 }
 
 /// How a command ended.
@@ -250,6 +271,20 @@ mod tests {
     #[test]
     fn answers_are_one_object_each() {
         let state = State { name: "Ann".into(), command: vec!["cat".into()], ..State::default() };
+        for (source, json) in [
+            (Source::Screen, r#"{"from":"screen"}"#),
+            (Source::Transcript { path: "/t".into() }, r#"{"from":"transcript","path":"/t"}"#),
+            (Source::Missing { since: 5 }, r#"{"from":"missing","since":5}"#),
+        ] {
+            is_said(
+                &Answer::State(State { source: Some(source), ..State::default() }),
+                &format!(
+                    "{{\"type\":\"STATE\",\"name\":\"\",\"command\":[],\"pid\":0,\"wrapper_pid\":0,\
+                     \"waiting\":0,\"held\":false,\"connected\":false,\"attached\":0,\"since\":0,\
+                     \"source\":{json}}}"
+                ),
+            );
+        }
         is_said(
             &Answer::State(State { why: Some("held".into()), held: true, waiting: 3, ..state }),
             "{\"type\":\"STATE\",\"name\":\"Ann\",\"command\":[\"cat\"],\"pid\":0,\"wrapper_pid\":0,\

@@ -11,7 +11,7 @@ use super::{
     visitors::Visitors,
 };
 use crate::{
-    bridge::{self, Bridge, Cause, Input, Number, Output, Progress, Refusal, Said},
+    bridge::{self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said},
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
 };
@@ -23,9 +23,10 @@ use platform::{
     terminal,
 };
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io::{self, Write},
     mem,
+    path::PathBuf,
     time::Duration,
 };
 
@@ -38,7 +39,7 @@ const GRACE_GONE: Duration = Duration::from_millis(600);
 /// And when we are asked to stop.
 const GRACE_STOP: Duration = Duration::from_millis(2500);
 
-/// How long the command's last messages may take to be accepted after its end.
+/// How long the command's last messages may take to be read, and then to be accepted, after its end.
 const LAST_WORDS_MS: u64 = 2000;
 
 /// A message that can't be typed any more comes again after this time at the earliest.
@@ -101,6 +102,8 @@ pub(super) struct Driver {
     /// Reads the transcript, where the command writes one.
     follower: Option<Follower>,
     recorded: Receiver<Told>,
+    /// The files that it reads.
+    transcripts: BTreeMap<File, PathBuf>,
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
@@ -143,6 +146,7 @@ impl Driver {
             questions: Questions::default(),
             recorded: follower.as_ref().map_or_else(never, |follower| follower.told.clone()),
             follower,
+            transcripts: BTreeMap::new(),
             inputs,
             out: Vec::new(),
             visitors,
@@ -288,24 +292,23 @@ impl Driver {
     }
 
     fn told(&mut self, told: Told) {
-        self.input(match told {
-            Told::Owned(file) => Input::Owned(file),
-            Told::Recorded(file, record) => Input::Recorded(file, record),
-            Told::Searched(at) => Input::Searched(at),
-        });
+        match told {
+            Told::Found(file, path) => drop(self.transcripts.insert(file, path)),
+            Told::Left(file) => drop(self.transcripts.remove(&file)),
+            Told::Owned(file) => self.input(Input::Owned(file)),
+            Told::Recorded(file, record) => self.input(Input::Recorded(file, record)),
+            Told::Searched(at) => self.input(Input::Searched(at)),
+        }
     }
 
     /// The transcript has the command's last words, too.
     fn read_to_the_end(&mut self) {
         let Some(follower) = self.follower.take() else { return };
         self.recorded = never();
-        let (told, thread) = follower.finish();
-        for told in told {
+        follower.finish(LAST_WORDS_MS, |told| {
             self.told(told);
             self.take_inputs();
-        }
-        // A panic of its was reported by the panic hook; what it did ends all the same.
-        drop(thread.join());
+        });
     }
 
     fn take_inputs(&mut self) {

@@ -14,16 +14,17 @@ use crate::{
     protocol::{Moment, calendar},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use platform::{clock, process};
+use platform::{clock, paths::open_file_of_others, process};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::{
+    collections::HashMap,
     env,
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     thread::JoinHandle,
-    time::{Duration, SystemTime},
+    time::{Duration, UNIX_EPOCH},
 };
 
 /// From one look to the next at least; so often after something was printed; and else.
@@ -39,16 +40,24 @@ const SOON_MS: u64 = 2000;
 const SEARCH_MS: u64 = 250;
 const SEARCH_AGAIN_MS: u64 = 1000;
 
+/// When a file was changed may be said by a coarser clock, or in whole seconds. What counts of it says its
+/// own time.
+const CHANGED_MS: u64 = 2000;
+
 /// Records that wait for the driver, and files that are followed.
 const RECORDS_MAX: usize = 256;
 const FOLLOWED_MAX: usize = 32;
 
 /// Read at a time, in bytes; and of a file's first line.
 const READ_BYTES: usize = 64 << 10;
-const HEAD_BYTES_MAX: u64 = 256 << 10;
+const HEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// What the thread tells.
 pub(super) enum Told {
+    /// This file is read from now on.
+    Found(Number, PathBuf),
+    /// And this one no longer.
+    Left(Number),
     /// This file is the command's.
     Owned(Number),
     /// A file that may be the command's goes on.
@@ -69,12 +78,18 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Follows what the command with this process id writes from now on.
-    pub(super) fn start(format: Format, pid: u32) -> io::Result<Self> {
+    /// Follows what the command with this process id writes in this directory, or this process's, since
+    /// then: before it began.
+    pub(super) fn start(
+        format: Format,
+        pid: u32,
+        directory: Option<&Path>,
+        since_ms: u64,
+    ) -> io::Result<Self> {
         let (wake, woken) = bounded(1);
         let (alive, ended) = bounded(0);
         let (teller, told) = bounded(RECORDS_MAX);
-        let mut search = Search::new(format, pid)?;
+        let mut search = Search::new(format, pid, directory, since_ms)?;
         let thread = spawn("transcript", move || {
             search.follow(&woken, &ended, &teller);
         })?;
@@ -87,10 +102,23 @@ impl Follower {
         let _ = self.wake.try_send(());
     }
 
-    /// The command has ended: `told` gets what it wrote last, and closes.
-    pub(super) fn finish(self) -> (Receiver<Told>, JoinHandle<()>) {
+    /// The command has ended: tells what it wrote last, as far as that is found in this time. A file that
+    /// can't be read to its end keeps nobody from going.
+    pub(super) fn finish(self, at_most_ms: u64, mut tell: impl FnMut(Told)) {
         drop((self.wake, self.alive));
-        (self.told, self.thread)
+        let until = clock::monotonic_ms() + at_most_ms;
+        loop {
+            let left = until.saturating_sub(clock::monotonic_ms());
+            match self.told.recv_timeout(Duration::from_millis(left)) {
+                Ok(told) if left > 0 => tell(told),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                    return tracing::warn!("what the command wrote last is not read to its end");
+                }
+            }
+        }
+        // A panic of its was reported by the panic hook; what it did ends all the same.
+        drop(self.thread.join());
     }
 }
 
@@ -102,11 +130,14 @@ struct Search {
     home: PathBuf,
     /// Where the command runs.
     directory: PathBuf,
-    started: SystemTime,
     started_ms: u64,
     followed: Vec<Followed>,
-    /// Files that were looked at and are of other directories.
-    foreign: Vec<PathBuf>,
+    /// How many files there were so far.
+    numbers: u32,
+    /// Files of the command's that are followed no longer, and since when.
+    left: HashMap<PathBuf, u64>,
+    /// Files whose first lines were looked at.
+    whose: HashMap<PathBuf, Whose>,
     searched_ms: Option<u64>,
     buffer: Vec<u8>,
 }
@@ -121,21 +152,38 @@ struct Followed {
     is_own: bool,
 }
 
+/// Who leads the conversation that a file has, as its first line says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// An agent in the command's directory.
+    Here,
+    /// One in another.
+    Elsewhere,
+    /// One that the agent has started itself.
+    Subagent,
+}
+
 /// There is nobody left to tell.
 struct Unheard;
 
 impl Search {
-    fn new(format: Format, pid: u32) -> io::Result<Self> {
-        let directory = env::current_dir().and_then(fs::canonicalize)?;
+    fn new(
+        format: Format,
+        pid: u32,
+        directory: Option<&Path>,
+        started_ms: u64,
+    ) -> io::Result<Self> {
+        let directory = directory.map_or_else(env::current_dir, |path| Ok(path.to_owned()));
         Ok(Self {
             format,
             pid,
             home: home(format)?,
-            directory,
-            started: SystemTime::now(),
-            started_ms: clock::unix_ms(),
+            directory: directory.and_then(fs::canonicalize)?,
+            started_ms,
             followed: Vec::new(),
-            foreign: Vec::new(),
+            numbers: 0,
+            left: HashMap::new(),
+            whose: HashMap::new(),
             searched_ms: None,
             buffer: vec![0; READ_BYTES],
         })
@@ -198,14 +246,28 @@ impl Search {
             return if is_news { teller.send(owned).map_err(|_| Unheard) } else { Ok(()) };
         }
         if self.followed.len() == FOLLOWED_MAX {
-            self.followed.remove(0);
+            self.leave_one(teller)?;
         }
-        let number = self.followed.last().map_or(0, |last| last.number.0 + 1);
-        let number = Number(number);
+        let number = Number(self.numbers);
+        self.numbers += 1;
         tracing::info!("reading {}", path.display());
-        let reader = Reader::new(self.format, calendar::utc(self.started_ms));
+        let since_ms = self.left.get(&path).copied().unwrap_or(self.started_ms);
+        let reader = Reader::new(self.format, calendar::utc(since_ms));
+        teller.send(Told::Found(number, path.clone())).map_err(|_| Unheard)?;
         self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
         if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
+    }
+
+    /// Makes room for another file: a stranger's, if there is one. If the command's own is found again, only
+    /// what it gets from now on is news.
+    fn leave_one(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
+        let stranger = self.followed.iter().position(|followed| !followed.is_own);
+        let left = self.followed.remove(stranger.unwrap_or(0));
+        tracing::info!("no longer reading {}", left.path.display());
+        if left.is_own {
+            self.left.insert(left.path, clock::unix_ms());
+        }
+        teller.send(Told::Left(left.number)).map_err(|_| Unheard)
     }
 
     /// Claude Code writes a file for each of its processes, named by the process, with its session.
@@ -218,7 +280,8 @@ impl Search {
         }
         let session = |pid: u32| {
             let path = self.home.join("sessions").join(format!("{pid}.json"));
-            let process: Process = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            let file = open_file_of_others(&path).ok()?.take(HEAD_BYTES_MAX);
+            let process: Process = serde_json::from_reader(BufReader::new(file)).ok()?;
             // A process that was killed leaves its file, and another may have its number now.
             if process.started_at < self.started_ms {
                 return None;
@@ -235,14 +298,17 @@ impl Search {
     }
 
     /// Codex has its file open, but where a daemon of its own writes it; and not every system tells.
-    fn codex_has_open(&self) -> Vec<PathBuf> {
+    fn codex_has_open(&mut self) -> Vec<PathBuf> {
+        let mut family = process::family(self.pid).into_iter();
         let open = |pid| {
-            let files = process::open_files(pid)?.into_iter();
-            let found = files.filter(|path| path.starts_with(&self.home) && is_transcript(path));
-            Some(found.collect()).filter(|found: &Vec<_>| !found.is_empty())
+            let mut files = process::open_files(pid)?;
+            files.retain(|path| path.starts_with(&self.home) && is_transcript(path));
+            // Its subagents' files it has open, too.
+            files.retain(|path| self.whose(path).is_some_and(|whose| whose != Whose::Subagent));
+            Some(files).filter(|files| !files.is_empty())
         };
         // One further away is a tool's of the agent.
-        process::family(self.pid).into_iter().find_map(open).unwrap_or_default()
+        family.find_map(open).unwrap_or_default()
     }
 
     /// Files of this directory that go on since the command began.
@@ -260,33 +326,34 @@ impl Search {
             }
         };
         let all = places.iter().flat_map(|place| entries(place));
+        let since = UNIX_EPOCH + Duration::from_millis(self.started_ms.saturating_sub(CHANGED_MS));
         let goes_on = |path: &PathBuf| {
             let changed = fs::metadata(path).and_then(|data| data.modified());
-            is_transcript(path) && changed.is_ok_and(|changed| changed >= self.started)
+            is_transcript(path) && changed.is_ok_and(|changed| changed >= since)
         };
         let all: Vec<PathBuf> = all.filter(goes_on).collect();
-        all.into_iter().filter(|path| self.is_here(path)).collect()
+        all.into_iter().filter(|path| self.whose(path) == Some(Whose::Here)).collect()
     }
 
-    /// Whether a file is of a conversation in the command's directory, as its first line says.
-    fn is_here(&mut self, path: &Path) -> bool {
-        if self.followed.iter().any(|followed| followed.path == path) {
-            return true;
+    /// Nobody knows as long as its first line isn't written.
+    fn whose(&mut self, path: &Path) -> Option<Whose> {
+        if let Some(whose) = self.whose.get(path) {
+            return Some(*whose);
         }
-        if self.foreign.iter().any(|foreign| foreign == path) {
-            return false;
-        }
-        let Some(head) = first_line(path) else { return false };
+        let head = first_line(path)?;
         let is_here = match self.format {
             Format::Claude | Format::Codex => directory_in(&head).is_some_and(|directory| {
                 fs::canonicalize(directory).is_ok_and(|directory| directory == self.directory)
             }),
             Format::Gemini => head.contains(&hash_of(&self.directory)),
         };
-        if !is_here {
-            self.foreign.push(path.to_owned());
-        }
-        is_here
+        let whose = match (self.format.is_of_subagent(&head), is_here) {
+            (true, _) => Whose::Subagent,
+            (false, true) => Whose::Here,
+            (false, false) => Whose::Elsewhere,
+        };
+        self.whose.insert(path.to_owned(), whose);
+        Some(whose)
     }
 }
 
@@ -325,7 +392,7 @@ impl Followed {
         if self.file.is_some() {
             self.reader.restart();
         }
-        let mut file = File::open(&self.path)?;
+        let mut file = open_file_of_others(&self.path)?;
         let count = file.read(buffer)?;
         (self.file, self.offset) = (Some(file), count as u64);
         Ok(count)
@@ -366,7 +433,7 @@ fn directories(directory: &Path) -> Vec<PathBuf> {
 /// A file's first line, once it is whole.
 fn first_line(path: &Path) -> Option<String> {
     let mut line = String::new();
-    let file = File::open(path).ok()?.take(HEAD_BYTES_MAX);
+    let file = open_file_of_others(path).ok()?.take(HEAD_BYTES_MAX);
     BufReader::new(file).read_line(&mut line).ok()?;
     line.ends_with('\n').then_some(line)
 }
@@ -389,3 +456,6 @@ fn hash_of(directory: &Path) -> String {
     let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

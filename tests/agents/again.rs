@@ -2,11 +2,12 @@
 //! once, and what was said before the wrapper began never.
 
 use crate::{
-    agent::Kind,
+    agent::{Agent, Kind},
     model::{Gate, Model, Reply},
     other::{Other, ann, says_to},
-    sandbox::Sandbox,
+    sandbox::{Sandbox, until},
 };
+use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
@@ -73,6 +74,82 @@ fn goes_on_in_a_new_conversation(kind: Kind) {
     assert_eq!(household.transcripts().len(), 2);
 }
 
+/// What a CLI takes out of one conversation into another.
+fn says_nothing_again_in_a_branch(kind: Kind, command: &str) {
+    let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (household, mut agent) = ann(&sandbox, kind, &model, 100);
+    for word in ["the first word", "the second word"] {
+        agent.wait_until_idle();
+        agent.submit(word);
+        assert_eq!(bob.hear_text(&agent), word);
+    }
+    for branches in 1..=2 {
+        agent.wait_until_idle();
+        agent.enter_command(command);
+        let made = || household.transcripts().len() == branches + 1;
+        agent.while_running(|| until("the branch is there", made));
+        agent.stand_still();
+        agent.wait_until_idle();
+        let word = format!("a word in branch {branches}");
+        agent.submit(&word);
+        assert_eq!(bob.hear_text(&agent), word);
+        agent.wait_until_idle();
+        bob.send("Ann", "And?");
+        assert!(bob.hear_text(&agent).contains("And?"));
+    }
+}
+
+/// What is taken back and asked in other words.
+fn says_nothing_again_that_was_taken_back(kind: Kind) {
+    let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (_household, mut agent) = ann(&sandbox, kind, &model, 100);
+    for word in ["the first word", "the second word"] {
+        agent.wait_until_idle();
+        agent.submit(word);
+        assert_eq!(bob.hear_text(&agent), word);
+    }
+    agent.wait_until_idle();
+    take_back(&mut agent);
+    let restored = |screen: &Screen| screen.row(screen.cursor().row).text.contains("second word");
+    agent.terminal.wait_until_screen("the prompt that was taken back", restored);
+    agent.stand_still();
+    agent.terminal.press(" anew");
+    agent.terminal.wait_for("the second word anew");
+    agent.stand_still();
+    agent.terminal.press("\r");
+    assert_eq!(bob.hear_text(&agent), "the second word anew");
+    agent.wait_until_idle();
+    bob.send("Ann", "And?");
+    assert!(bob.hear_text(&agent).contains("And?"));
+}
+
+/// What was said last, and its answer.
+fn take_back(agent: &mut Agent) {
+    let steps: &[_] = match agent.kind {
+        Kind::Claude => {
+            &[("(current)", "\x1b[A"), ("❯ the second word", "\r"), ("Restore conversation", "\r")]
+        }
+        Kind::Codex => &[("↵ rewind", "\r")],
+        Kind::Gemini => &[
+            ("● Stay at current", "\x1b[A"),
+            ("● the second word", "\r"),
+            ("Confirm Rewind", "\r"),
+        ],
+    };
+    if agent.kind == Kind::Codex {
+        agent.terminal.press("\x1b");
+        agent.stand_still();
+        agent.terminal.press("\x1b");
+    } else {
+        agent.enter_command("/rewind");
+    }
+    for (shown, key) in steps {
+        agent.answer(shown, key);
+    }
+}
+
 /// What was cut off is not finished by what comes after it, and nothing said before comes again.
 fn says_nothing_twice_that_was_cut_off(kind: Kind) {
     let model = Model::start(|asked| match &*asked.prompt {
@@ -118,6 +195,16 @@ fn says_nothing_twice_that_was_cut_off(kind: Kind) {
     assert_eq!(heard, ["the second word", "the third word"]);
 }
 
+#[test]
+fn claude_says_nothing_again_in_a_branch() {
+    says_nothing_again_in_a_branch(Kind::Claude, "/branch");
+}
+
+#[test]
+fn codex_says_nothing_again_in_a_branch() {
+    says_nothing_again_in_a_branch(Kind::Codex, "/fork");
+}
+
 macro_rules! each_kind {
     ($($name:ident: $play:ident($kind:ident);)*) => {
         $(
@@ -136,6 +223,9 @@ each_kind! {
     claude_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Claude);
     codex_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Codex);
     gemini_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Gemini);
+    claude_says_nothing_again_that_was_taken_back: says_nothing_again_that_was_taken_back(Claude);
+    codex_says_nothing_again_that_was_taken_back: says_nothing_again_that_was_taken_back(Codex);
+    gemini_says_nothing_again_that_was_taken_back: says_nothing_again_that_was_taken_back(Gemini);
     claude_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Claude);
     codex_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Codex);
     gemini_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Gemini);

@@ -2,7 +2,7 @@
 
 use crate::{
     model::Model,
-    sandbox::{Sandbox, WATCHDOG, until},
+    sandbox::{Sandbox, WATCHDOG, output, until},
     terminal::Terminal,
 };
 use agent_relay::bridge::screen::Screen;
@@ -141,10 +141,33 @@ impl<'a> Household<'a> {
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 
-    fn run(&self, mut command: Vec<OsString>, size: Size, arguments: &[&str]) -> Agent {
+    /// Starts the CLI in the background, and gives what shows it. `stop` ends it.
+    #[track_caller]
+    pub(crate) fn spawn(&self, name: &str, size: Size) -> Agent {
+        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let mut spawn = Command::new(&relay);
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => spawn.env(name, value),
+                None => spawn.env_remove(name),
+            };
+        }
+        spawn.current_dir(self.project()).args(["spawn", name, "--"]).arg(self.cli());
+        let spawned = output(spawn);
+        assert!(spawned.status.success(), "{spawned:?}");
+        let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
+        let terminal = Terminal::start(&attach, &self.env, &self.project(), size);
+        Agent { kind: self.kind, terminal }
+    }
+
+    fn cli(&self) -> OsString {
         let cli = installed().join("node_modules/.bin").join(self.kind.name());
         assert!(cli.exists(), "{} is not there: run ci/agents", cli.display());
-        command.push(cli.into_os_string());
+        cli.into_os_string()
+    }
+
+    fn run(&self, mut command: Vec<OsString>, size: Size, arguments: &[&str]) -> Agent {
+        command.push(self.cli());
         command.extend(arguments.iter().map(OsString::from));
         let terminal = Terminal::start(&command, &self.env, &self.project(), size);
         Agent { kind: self.kind, terminal }

@@ -29,6 +29,7 @@ mod relay;
 mod sandbox;
 mod shown;
 mod silence;
+mod spawned;
 mod talk;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]

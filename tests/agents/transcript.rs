@@ -46,6 +46,27 @@ impl Household<'_> {
         }
     }
 
+    /// Whether any file of the program's has these words, also where an agent of the agent's own said them.
+    pub(crate) fn has_written(&self, words: &str) -> bool {
+        let folder = match self.kind {
+            Kind::Claude => ".claude/projects",
+            Kind::Codex => ".codex/sessions",
+            Kind::Gemini => ".gemini/tmp",
+        };
+        let mut paths = vec![self.person().join(folder)];
+        while let Some(path) = paths.pop() {
+            paths.extend(entries(&path));
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let mut lines = text.lines().filter(|line| line.contains(words));
+            if lines.any(|line| {
+                [r#""role":"assistant""#, r#""type":"gemini""#].iter().any(|who| line.contains(who))
+            }) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Whether exactly this was said, once, in exactly one transcript.
     pub(crate) fn has_said(&self, who: Who, what: &str) -> bool {
         let files = self.transcripts();

@@ -17,7 +17,8 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
         let reply = shared.converse(turn, request);
         reply.play(shared, request, |step| {
             let id = format!("{input}_{}", output.len());
-            output.push(item(&mut events, &id, output.len(), step)?);
+            let namespace = namespace(request, &step);
+            output.push(item(&mut events, &id, output.len(), step, namespace)?);
             Ok(())
         })?;
     } else {
@@ -27,12 +28,8 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             true => shape::fitting(format).to_string(),
             false => said,
         };
-        output.push(item(
-            &mut events,
-            "0_0",
-            0,
-            Step::Text { text: &text, pieces: Pieces::whole(&text) },
-        )?);
+        let step = Step::Text { text: &text, pieces: Pieces::whole(&text) };
+        output.push(item(&mut events, "0_0", 0, step, None)?);
     }
     let usage = json!({
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 0},
@@ -47,14 +44,25 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     events.end()
 }
 
+/// Which of the offered groups of tools has the one that is called.
+fn namespace<'a>(request: &'a Value, step: &Step<'_>) -> Option<&'a str> {
+    let Step::Call { tool, .. } = step else { return None };
+    let offered = |tools: &'a Value| tools.as_array().into_iter().flatten();
+    let has = |group: &Value| {
+        group["tools"].as_array().is_some_and(|tools| tools.iter().any(|it| it["name"] == *tool))
+    };
+    offered(&request["tools"]).find(|group| has(group))?["name"].as_str()
+}
+
 /// Sends one item of the output, and gives it as it is in the end.
 fn item<W: Write>(
     events: &mut http::Events<'_, W>,
     id: &str,
     index: usize,
     step: Step<'_>,
+    namespace: Option<&str>,
 ) -> io::Result<Value> {
-    let item = match step {
+    let mut item = match step {
         Step::Text { text, pieces } => {
             let id = format!("msg_{id}");
             let message = |content: Value| json!({"type": "message", "id": id, "role": "assistant", "content": content});
@@ -69,6 +77,9 @@ fn item<W: Write>(
             "name": tool, "arguments": input.to_string(),
         }),
     };
+    if let Some(namespace) = namespace {
+        item["namespace"] = json!(namespace);
+    }
     events
         .send(&json!({"type": "response.output_item.done", "output_index": index, "item": item}))?;
     Ok(item)

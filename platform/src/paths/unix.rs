@@ -57,6 +57,10 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
 pub(crate) fn check_private(path: &Path) -> io::Result<()> {
     check(path, 0o077, "is open to other users", "go=")
 }
@@ -113,4 +117,27 @@ fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::paths::open_file_of_others;
+    use std::{ffi::CString, fs, io::Read as _, os::unix::ffi::OsStrExt as _};
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let directory = std::env::temp_dir().join(format!("ar-pipe-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let (pipe, file) = (directory.join("pipe"), directory.join("file"));
+        let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name ends with a zero.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        fs::write(&file, "words").unwrap();
+        let refused = open_file_of_others(&pipe).unwrap_err().to_string();
+        assert_eq!(refused, format!("{} is no file", pipe.display()));
+        let mut words = String::new();
+        open_file_of_others(&file).unwrap().read_to_string(&mut words).unwrap();
+        assert_eq!(words, "words");
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -77,6 +77,11 @@ pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(directory).map(drop)
 }
 
+/// Pipes have no names in directories.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 pub(crate) fn check_private(path: &Path) -> io::Result<()> {
     let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));

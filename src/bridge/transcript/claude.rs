@@ -21,6 +21,9 @@ struct Line<'a> {
     is_api_error_message: bool,
     #[serde(default)]
     is_compact_summary: bool,
+    /// It is a copy of another conversation's, which the person took this one out of.
+    #[serde(default)]
+    forked_from: Option<&'a RawValue>,
     /// Which message the person cut off.
     #[serde(default)]
     interrupted_message_id: Option<&'a RawValue>,
@@ -36,7 +39,9 @@ struct Message<'a> {
 
 pub(super) fn read(line: &str, out: &mut Vec<Record>) {
     let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return };
-    if line.is_sidechain || line.is_meta || line.is_api_error_message || line.is_compact_summary {
+    let is_anothers = line.is_sidechain || line.forked_from.is_some();
+    let is_no_word = line.is_meta || line.is_api_error_message || line.is_compact_summary;
+    if is_anothers || is_no_word {
         return;
     }
     match (line.kind, line.subtype, line.message) {

@@ -59,3 +59,29 @@ pub(super) fn read(line: &str, prompted: bool, out: &mut Vec<Record>) -> bool {
     }
     prompted
 }
+
+/// Who has begun a conversation is a word, such as `cli`, or what an agent began it for.
+pub(super) fn is_of_subagent(head: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow)]
+        payload: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow)]
+        source: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    struct Source<'a> {
+        #[serde(borrow, default)]
+        subagent: Option<&'a RawValue>,
+        /// What Codex does for itself.
+        #[serde(borrow, default)]
+        internal: Option<&'a RawValue>,
+    }
+    // Older versions don't say it, and have no such agents.
+    let Ok(Head { payload }) = serde_json::from_str(head) else { return false };
+    let source = serde_json::from_str::<Source<'_>>(payload.source.get());
+    source.is_ok_and(|source| source.subagent.or(source.internal).is_some())
+}

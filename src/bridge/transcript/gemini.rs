@@ -29,3 +29,11 @@ pub(super) fn read(line: &str, seen: &mut Seen, out: &mut Vec<Record>) {
         _ => {}
     }
 }
+
+pub(super) fn is_of_subagent(head: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        kind: &'a str,
+    }
+    serde_json::from_str::<Head<'_>>(head).is_ok_and(|head| head.kind == "subagent")
+}

@@ -45,6 +45,8 @@ fn claude_code() {
 {"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:04.000Z"}
 {"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]},"interruptedMessageId":"msg","timestamp":"2026-11-20T12:00:05.000Z"}
 {"type":"user","isCompactSummary":true,"message":{"role":"user","content":"This session is continued"},"timestamp":"2026-11-20T12:00:05.000Z"}
+{"isSidechain":false,"forkedFrom":{"sessionId":"s","messageUuid":"a1"},"message":{"content":[{"text":"Said\n```\nso","type":"text"}],"role":"assistant"},"type":"assistant","uuid":"a1","timestamp":"2026-11-20T12:00:06.000Z"}
+{"forkedFrom":{"sessionId":"s","messageUuid":"t1"},"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:06.000Z"}
 not JSON at all
 {"type":"assistant","message":{"content":[{"text":"half a li"#,
         &["prompt Hello \"there\"", "reply Said\n```\nso", "over", "over"],
@@ -90,6 +92,31 @@ fn gemini_cli() {
 "#,
         &["prompt Hello there", "reply Said so", "reply And this"],
     );
+}
+
+#[test]
+fn a_file_says_at_its_beginning_that_it_is_of_a_subagent() {
+    let codex = |source: &str| {
+        format!(
+            r#"{{"timestamp":"t","type":"session_meta","payload":{{"id":"01","cwd":"/p"{source}}}}}"#
+        )
+    };
+    let spawned = r#","source":{"subagent":{"thread_spawn":{"parent_thread_id":"00","depth":1}}}"#;
+    for (format, head, expected) in [
+        (Format::Codex, &*codex(spawned), true),
+        (Format::Codex, &codex(r#","source":{"subagent":"review"}"#), true),
+        (Format::Codex, &codex(r#","source":{"internal":"memory_consolidation"}"#), true),
+        (Format::Codex, &codex(r#","source":"cli","thread_source":"user""#), false),
+        (Format::Codex, &codex(r#","source":{"custom":"mine"}"#), false),
+        (Format::Codex, &codex(""), false),
+        (Format::Codex, "subagent", false),
+        (Format::Gemini, r#"{"sessionId":"f1","projectHash":"91","kind":"subagent"}"#, true),
+        (Format::Gemini, r#"{"sessionId":"f1","projectHash":"91","kind":"main"}"#, false),
+        (Format::Gemini, r#"{"sessionId":"f1","projectHash":"91"}"#, false),
+        (Format::Claude, r#"{"type":"mode","kind":"subagent"}"#, false),
+    ] {
+        assert_eq!(format.is_of_subagent(head), expected, "{format:?}: {head}");
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use super::{super::visitors::Order, super::visits::Call, super::visits::VisitorId};
 use super::{Driver, GRACE_STOP, now};
-use crate::{bridge::Input, protocol::control};
+use crate::{
+    bridge::{Heard, Input},
+    protocol::control,
+};
 use platform::{clock, pty::Pty};
 use std::{process, time::Duration};
 
@@ -53,9 +56,23 @@ impl Driver {
             held: state.held,
             connected: state.connected,
             attached: self.visitors.attached(),
+            source: Some(self.source()),
             ..self.about.clone()
         };
         self.visitors.tell(id, told);
+    }
+
+    fn source(&self) -> control::Source {
+        match self.bridge.read_from() {
+            Heard::OnScreen => control::Source::Screen,
+            Heard::In(file) => {
+                // One that was left for others keeps no name.
+                let path = self.transcripts.get(&file);
+                let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+                control::Source::Transcript { path }
+            }
+            Heard::Nowhere => control::Source::Missing { since: self.about.since },
+        }
     }
 
     /// The command is gone: everybody is told how it ended.
