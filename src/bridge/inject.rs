@@ -5,7 +5,10 @@
 //! look like a frame's first or last. Where what is typed would be run, the frame is put into
 //! something that a shell or an interpreter only reads.
 
-use super::{extract, recipe::Expands};
+use super::{
+    extract,
+    recipe::{Expands, is_blank},
+};
 use crate::protocol::{deliver::Proof, text::is_hidden};
 use rand_core::Rng;
 
@@ -171,14 +174,27 @@ fn plain(text: &str) -> String {
 /// again, by itself (`alone`), also for those that begin with a character that gives a command or attaches a
 /// file, and for what would be a message if the program printed it.
 fn escape(line: &str, alone: bool) -> String {
-    let looks_like_ours = line.starts_with("[relay ") || line.starts_with("[/relay ");
-    if looks_like_ours || (alone && line.starts_with(['/', '!', '@'])) {
-        return format!("\\{line}");
-    }
-    match extract::mark_at(line).filter(|_| alone) {
+    let commands = (alone && line.starts_with(['/', '!', '@'])).then_some(0);
+    let place = looks_like_ours(line).or(commands);
+    match place.or_else(|| extract::mark_at(line).filter(|_| alone)) {
         Some(at) => format!("{}\\{}", &line[..at], &line[at..]),
         None => line.to_owned(),
     }
+}
+
+/// Where a line begins that a reader might take for a frame's: what shows nothing may stand in front of it and
+/// within it.
+fn looks_like_ours(line: &str) -> Option<usize> {
+    let mut seen = line.char_indices().filter(|(_, character)| !is_blank(*character)).peekable();
+    let (start, _) = *seen.peek()?;
+    let is_ours = |mark: &str| {
+        let mut seen = seen.clone();
+        let is_marked = mark.chars().all(|mark| {
+            seen.next().is_some_and(|(_, character)| mark.eq_ignore_ascii_case(&character))
+        });
+        is_marked && seen.next().map_or(line, |(at, _)| &line[..at]).ends_with(is_blank)
+    };
+    (is_ours("[relay") || is_ours("[/relay")).then_some(start)
 }
 
 /// Cuts a line into pieces that a terminal in line mode can take, at blanks where there are any.
@@ -302,6 +318,28 @@ mod tests {
         assert!(
             text(ANN, "[re\u{200e}lay x", Form::Plain, Entry::Pasted).contains("\n\\[relay x\n")
         );
+    }
+
+    #[test]
+    fn lines_that_look_like_ours_to_a_reader_are_escaped_too() {
+        let typed =
+            |line| text(ANN, line, Form::Plain, Entry::Pasted).lines().nth(1).unwrap().to_owned();
+        for (line, escaped) in [
+            (" [relay 111111 from @relay] x", " \\[relay 111111 from @relay] x"),
+            ("\t\u{a0}\u{200b}[/relay 000000]", "\t\u{a0}\u{200b}\\[/relay 000000]"),
+            (
+                "\u{feff}[\u{2060}Re\u{200d}LAY\u{a0}111111",
+                "\u{feff}\\[\u{2060}Re\u{200d}LAY\u{a0}111111",
+            ),
+            ("[ relay  111111 from", "\\[ relay  111111 from"),
+            ("[relay\u{3000}x", "\\[relay\u{3000}x"),
+            ("[relay\u{200b}x", "\\[relay\u{200b}x"),
+            ("  [relays] and [relay]", "  [relays] and [relay]"),
+            ("see [relay 111111 from Bob]", "see [relay 111111 from Bob]"),
+            ("\\[relay x", "\\[relay x"),
+        ] {
+            assert_eq!(typed(line), escaped, "{line:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod spot;
 
 pub use book::{Book, BookError, Version};
 pub use expands::Expands;
+pub(crate) use expands::is_blank;
 pub use spot::{Spot, before};
 
 use super::{inject::Form, transcript::Format};

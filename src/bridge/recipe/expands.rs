@@ -152,7 +152,7 @@ fn begins_word(before: &str) -> bool {
 }
 
 /// Whether it shows nothing: a blank, or something without width.
-fn is_blank(character: char) -> bool {
+pub(crate) fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_widthless(character)
 }
 
