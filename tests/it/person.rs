@@ -405,6 +405,27 @@ fn what_is_held_is_typed_once_when_it_is_released() {
 /// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.
 #[test]
 fn what_an_attached_person_has_half_typed_is_not_typed_into() {
+#[test]
+fn what_is_urgent_goes_before_many_that_wait() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "stty -echo; echo ready; cat > typed"]);
+    ann.wait_for("ready");
+    run(&sandbox, &["hold", "Ann"], DONE);
+    for number in 0..40 {
+        bob.send("Ann", &format!("usual {number}."), json!({"requires_ack": true}));
+        bob.expect("ACK");
+    }
+    bob.send("Ann", "urgent", json!({"requires_ack": true, "importance": 99}));
+    bob.expect("ACK");
+    until("all wait", || state(&sandbox, "hold")["waiting"] == 41);
+    run(&sandbox, &["release", "Ann"], DONE);
+    let typed = || fs::read_to_string(sandbox.directory().join("typed")).unwrap_or_default();
+    until("two are typed", || typed().matches("\n[/relay ").count() >= 2);
+    let typed = typed();
+    assert!(typed.find("urgent") < typed.find("usual 0."), "{typed}");
+}
+
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = ann(&sandbox);
