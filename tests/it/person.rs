@@ -318,6 +318,9 @@ fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it(
         .map(|file| file.unwrap().file_name())
         .collect();
     assert_eq!(left, ["ann.lock"]);
+    let log = fs::read_to_string(sandbox.home().join("logs/Ann.log")).unwrap();
+    assert!(log.contains("Ann ended with code "), "{log}");
+    assert!(!log.contains("for the spawned one"), "a log has nobody's messages: {log}");
 }
 
 #[test]
@@ -402,9 +405,6 @@ fn what_is_held_is_typed_once_when_it_is_released() {
     assert_eq!((text.matches("first").count(), text.matches("second").count()), (1, 1), "{text}");
 }
 
-/// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.
-#[test]
-fn what_an_attached_person_has_half_typed_is_not_typed_into() {
 #[test]
 fn what_is_urgent_goes_before_many_that_wait() {
     let sandbox = Sandbox::new();
@@ -426,6 +426,9 @@ fn what_is_urgent_goes_before_many_that_wait() {
     assert!(typed.find("urgent") < typed.find("usual 0."), "{typed}");
 }
 
+/// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.
+#[test]
+fn what_an_attached_person_has_half_typed_is_not_typed_into() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = ann(&sandbox);
