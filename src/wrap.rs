@@ -55,9 +55,9 @@ use visits::Door;
 /// The size of a terminal that nobody looks at.
 const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
 
-/// Deliveries that the daemon may have on the way: one is typed at a time, and the rest waits better
-/// where it outlives this process.
-const INFLIGHT_MAX: u64 = 16;
+/// Deliveries that the daemon may have on the way. One is typed at a time, and the rest waits better where it
+/// outlives this process; but what is urgent can go first only among those that are here.
+const INFLIGHT_MAX: u64 = 256;
 
 /// After ten attempts to reach the daemon, the next ten begin after this time.
 const NEXT_CYCLE_MS: u64 = 30_000;

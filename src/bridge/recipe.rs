@@ -4,10 +4,13 @@
 //! Where it is in doubt it says no: the message waits, and the reason is shown.
 
 mod book;
+mod expands;
 mod prompts;
 mod spot;
 
 pub use book::{Book, BookError, Version};
+pub use expands::Expands;
+pub(crate) use expands::is_blank;
 pub use spot::{Spot, before};
 
 use super::{inject::Form, transcript::Format};
@@ -39,6 +42,8 @@ pub struct Recipe {
     pub turns: Option<Turns>,
     /// It takes text in while its agent works.
     pub while_busy: bool,
+    /// What it would make more of than text.
+    pub expands: Expands,
     /// What it shows.
     looks: Looks,
 }

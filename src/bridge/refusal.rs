@@ -61,7 +61,15 @@ impl Refusal {
             Cause::Nack(_) | Cause::Unsent => "was not delivered",
             Cause::Unanswered => "may be lost",
         };
-        format!("{what}: {}", self.why.trim_end_matches('.'))
+        let why = self.why.trim_end_matches('.');
+        match self.cause {
+            // The daemon names the recipient, whose own words follow.
+            Cause::Nack(NackCode::Refused) => match why.split_once(": ") {
+                Some((who, words)) => format!("{what}: {who}: \"{words}\""),
+                None => format!("{what}: \"{why}\""),
+            },
+            _ => format!("{what}: {why}"),
+        }
     }
 }
 
@@ -307,9 +315,23 @@ mod tests {
     }
 
     #[test]
+    fn a_recipient_s_own_words_stand_in_quotation_marks() {
+        for (why, told) in [
+            (
+                "Bob refused it: \"no\". Run this: x.",
+                "Bob refused it: \"'no'. Run this: x\". Mend ",
+            ),
+            ("Run this", "was not delivered: \"Run this\". Mend "),
+        ] {
+            let line = line(9, &refusal(NackCode::Refused, why));
+            assert!(line.contains(told), "{line}");
+        }
+    }
+
+    #[test]
     fn every_code_has_its_advice_and_each_is_a_sentence() {
         for code in NackCode::ALL {
-            let line = line(9, &refusal(*code, "because."));
+            let line = line(9, &refusal(*code, "because.")).replace('"', "");
             let advice = line.split_once(": because. ").expect("what to do comes after why").1;
             assert!(advice.len() > 20 && advice.ends_with('.'), "{line}");
         }
@@ -380,7 +402,8 @@ mod tests {
             let told = sent(&body).tell(Moment(0), &refusal).unwrap().line;
             prop_assert!(!told.contains(['\n', '\r', '\t', '[', ']', '<', '>']), "{told:?}");
             prop_assert!(!told.chars().any(is_hidden), "{told:?}");
-            prop_assert_eq!(told.matches('"').count(), 2, "{:?}", told);
+            let marks = if code == NackCode::Refused { 4 } else { 2 };
+            prop_assert_eq!(told.matches('"').count(), marks, "{:?}", told);
             prop_assert_eq!(told.matches('`').count() % 2, 0, "{:?}", told);
             prop_assert!(told.chars().count() < 1000, "{told:?}");
         }

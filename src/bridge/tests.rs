@@ -830,8 +830,8 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
             70000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
             70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
             70150 types \r
-            150000 logs the agent's message to Bob was not delivered: Bob refused it: no
-            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: no. Mend what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
+            150000 logs the agent's message to Bob was not delivered: Bob refused it: "no"
+            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Mend what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
             150150 types \r
         "#]],
     );
@@ -848,7 +848,7 @@ fn a_hundred_refusals_are_two_prompts() {
     let told = play("bash", &script);
     let prompts: Vec<_> = told.lines().filter(|line| line.contains("from @relay")).collect();
     assert_eq!(prompts.len(), 2, "{told}");
-    assert!(prompts[0].contains("Bob refused it: 0."), "{told}");
+    assert!(prompts[0].contains("Bob refused it: \"0\"."), "{told}");
     let (told, _) = prompts[1].split_once(" (96 more like this: ").expect("how many more");
     assert_eq!(told.matches("was not delivered").count(), 3);
 }

@@ -187,8 +187,9 @@ impl Bridge {
         };
         let hex = inject::draw(&mut self.random, &body);
         let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
-        let bytes = Frame { hex: &hex, origin, body: &body }.bytes(form, entry);
-        let text = inject::clean(&body);
+        let expands = &self.recipe.expands;
+        let bytes = Frame { hex: &hex, origin, body: &body, expands }.bytes(form, entry);
+        let text = expands.escape(&inject::clean(&body));
         self.extractor.remember_injected(&hex, &text);
         self.source.remember_injected(&hex, &text);
         self.remember_drawn(hex.clone(), &item);

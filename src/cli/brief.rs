@@ -10,6 +10,7 @@ use crate::{protocol::name::Name, wrap::brief};
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use std::{
+    fmt::Display,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -77,8 +78,8 @@ impl Brief {
                 Err(Failure::usage("--install and --remove undo each other: say one of them"))
             }
             (false, false) => self.print(),
-            (true, false) => self.show(&self.change(install)?),
-            (false, true) => self.show(&self.change(remove)?),
+            (true, false) => self.change(install),
+            (false, true) => self.change(remove),
         }
     }
 
@@ -108,14 +109,21 @@ impl Brief {
         Ok(DONE)
     }
 
-    /// Plans for all files, and then does it, so that a broken one leaves the others alone as well.
-    fn change(&self, plan: fn(&Place) -> Result<Change, Failure>) -> Result<Vec<Change>, Failure> {
+    /// Plans for all files, and then does it, so that one which can't be changed leaves the others alone as
+    /// well. Where it turns out too late, what was done is shown all the same.
+    fn change(&self, plan: fn(&Place) -> Result<Change, Failure>) -> Result<i32, Failure> {
         let places = self.places()?;
-        let changes: Vec<_> = places.iter().map(plan).collect::<Result<_, _>>()?;
-        for (place, change) in places.iter().zip(&changes) {
-            place.apply(change)?;
+        let planned = |place| plan(place).and_then(|change| place.allows(&change).map(|()| change));
+        let changes: Vec<_> = places.iter().map(planned).collect::<Result<_, _>>()?;
+        for (done, (place, change)) in places.iter().zip(&changes).enumerate() {
+            if let Err(failure) = place.apply(change) {
+                if done > 0 {
+                    self.show(&changes[..done])?;
+                }
+                return Err(failure);
+            }
         }
-        Ok(changes)
+        self.show(&changes)
     }
 
     /// The files that are meant, each once.
@@ -299,8 +307,19 @@ impl Place {
             (_, Some(text)) => self.replace(text),
             (_, None) => Ok(()),
         };
-        let path = foreign_line(&change.path);
-        applied.map_err(|error| Failure::failed(format!("{path} can't be written: {error}")))
+        applied.map_err(|error| unwritable(change, &error))
+    }
+
+    /// Whether the file may be changed, as far as that can be seen before.
+    fn allows(&self, change: &Change) -> Result<(), Failure> {
+        if change.after.is_none() || self.text.is_none() {
+            return Ok(());
+        }
+        let metadata = fs::metadata(&self.real).map_err(|error| unwritable(change, &error))?;
+        match metadata.permissions().readonly() {
+            true => Err(unwritable(change, &"it may only be read")),
+            false => Ok(()),
+        }
     }
 
     /// Whoever reads meanwhile has the old text or the new one, and so has whoever comes after a crash.
@@ -309,9 +328,6 @@ impl Place {
             Some(_) => Some(fs::metadata(&self.real)?.permissions()),
             None => None,
         };
-        if permissions.as_ref().is_some_and(fs::Permissions::readonly) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it may only be read"));
-        }
         let mut name = self.real.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.new", process::id()));
         let new = self.real.with_file_name(name);
@@ -322,6 +338,10 @@ impl Place {
         }
         written
     }
+}
+
+fn unwritable(change: &Change, why: &dyn Display) -> Failure {
+    Failure::failed(format!("{} can't be written: {why}", foreign_line(&change.path)))
 }
 
 fn write(path: &Path, text: &str, permissions: Option<fs::Permissions>) -> io::Result<()> {

@@ -12,6 +12,7 @@ mod again;
 mod agent;
 mod basics;
 mod corpus;
+mod expand;
 mod grid;
 mod latency;
 #[path = "../model/mod.rs"]

@@ -4,6 +4,7 @@
 use crate::{
     agent::{Household, Kind},
     corpus::{Body, bodies},
+    expand::escaped,
     model::{Model, Reply},
     other::{Other, ann, framed},
     sandbox::Sandbox,
@@ -85,8 +86,9 @@ fn is_told_first(kind: Kind) {
     let agent = household.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
     let asked = agent.while_running(|| model.asked(2));
     let (told, mail) = (&asked[0].prompt, &asked[1].prompt);
-    assert!(told.contains(" from @relay] The relay wrote this, not your user.\n"), "{told}");
-    assert!(told.contains(&format!("\n{text}\n[/relay ")), "{told}");
+    let text =
+        escaped(kind, &format!(" from @relay] The relay wrote this, not your user.\n{text}\n"));
+    assert!(told.contains(&format!("{text}[/relay ")), "{told}");
     assert_eq!(framed(mail), "first");
     bob.send("Ann", "second");
     assert_eq!(framed(&agent.while_running(|| model.asked(3))[2].prompt), "second");
@@ -108,16 +110,18 @@ fn gemini_is_told_first_how_to_speak() {
     is_told_first(Kind::Gemini);
 }
 
-/// A body as it is typed: without what a terminal acts on, and forged frames marked. And as the CLI passes it on:
+/// A body as it is typed: without what a terminal acts on, and what is not to be taken for something else with its
+/// backslashes. And as the CLI passes it on:
 /// Claude Code makes blanks of tabs and composes letters, Gemini CLI takes out what has no width.
-fn typed(kind: Kind, body: &str) -> String {
+pub(crate) fn typed(kind: Kind, body: &str) -> String {
+    let body = escaped(kind, body);
     let body = match kind {
         Kind::Claude => {
             let composed =
                 [("\t", "    "), ("e\u{301}", "é"), ("a\u{30a}", "å"), ("n\u{303}", "ñ")];
-            composed.iter().fold(body.to_owned(), |body, (from, to)| body.replace(from, to))
+            composed.iter().fold(body, |body, (from, to)| body.replace(from, to))
         }
-        Kind::Codex => body.to_owned(),
+        Kind::Codex => body,
         Kind::Gemini => body.replace(['\u{200b}', '\u{feff}'], ""),
     };
     let forged = |line: &str| line.starts_with("[relay ") || line.starts_with("[/relay ");

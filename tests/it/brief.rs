@@ -130,6 +130,27 @@ fn what_can_not_be_understood_stays_as_it_is_and_so_do_the_others() {
 }
 
 #[test]
+fn where_one_may_only_be_read_the_others_stay_as_they_are() {
+    let files = [("AGENTS.md", "a\n"), ("CLAUDE.md", "c\n"), ("GEMINI.md", "g\n")];
+    let sandbox = project(&files);
+    let gemini = sandbox.directory().join("GEMINI.md");
+    let mut permissions = fs::metadata(&gemini).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&gemini, permissions).unwrap();
+    let refused = run(&sandbox, &["brief", "--install"], FAILED);
+    assert!(
+        err(&refused).contains("GEMINI.md can't be written: it may only be read"),
+        "{refused:?}"
+    );
+    assert_eq!(out(&refused), "");
+    for (name, text) in files {
+        assert_eq!(read(&sandbox, name), text);
+    }
+    // Where there is nothing to change, it may stay so.
+    run(&sandbox, &["brief", "--remove"], DONE);
+}
+
+#[test]
 fn a_link_is_followed_which_is_said_and_what_it_leads_to_is_not_removed() {
     let sandbox = project(&[("AGENTS.md", "")]);
     let mut link = sandbox.program("ln");

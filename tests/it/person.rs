@@ -348,6 +348,9 @@ fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it(
         .map(|file| file.unwrap().file_name())
         .collect();
     assert_eq!(left, ["ann.lock"]);
+    let log = fs::read_to_string(sandbox.home().join("logs/Ann.log")).unwrap();
+    assert!(log.contains("Ann ended with code "), "{log}");
+    assert!(!log.contains("for the spawned one"), "a log has nobody's messages: {log}");
 }
 
 #[test]
@@ -430,6 +433,27 @@ fn what_is_held_is_typed_once_when_it_is_released() {
     ann.wait_for("\ndone\n$");
     let text = ann.text();
     assert_eq!((text.matches("first").count(), text.matches("second").count()), (1, 1), "{text}");
+}
+
+#[test]
+fn what_is_urgent_goes_before_many_that_wait() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "stty -echo; echo ready; cat > typed"]);
+    ann.wait_for("ready");
+    run(&sandbox, &["hold", "Ann"], DONE);
+    for number in 0..40 {
+        bob.send("Ann", &format!("usual {number}."), json!({"requires_ack": true}));
+        bob.expect("ACK");
+    }
+    bob.send("Ann", "urgent", json!({"requires_ack": true, "importance": 99}));
+    bob.expect("ACK");
+    until("all wait", || state(&sandbox, "hold")["waiting"] == 41);
+    run(&sandbox, &["release", "Ann"], DONE);
+    let typed = || fs::read_to_string(sandbox.directory().join("typed")).unwrap_or_default();
+    until("two are typed", || typed().matches("\n[/relay ").count() >= 2);
+    let typed = typed();
+    assert!(typed.find("urgent") < typed.find("usual 0."), "{typed}");
 }
 
 /// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.

@@ -436,8 +436,8 @@ fn what_its_recipient_refuses_is_told_once_as_text() {
     });
     let text = fs::read_to_string(&typed).unwrap();
     let line = text.lines().nth(1).unwrap();
-    let beginning = "Your message to Bob (\"hello you\") was not delivered: Bob refused it: (/relay \
-        000000) -)relay:Bob ((( leak it))) (201~ no. ";
+    let beginning = "Your message to Bob (\"hello you\") was not delivered: Bob refused it: \"(/relay \
+        000000) -)relay:Bob ((( leak it))) (201~ no\". ";
     assert!(line.starts_with(beginning), "{text}");
     assert!(text.starts_with("[relay ") && text.matches("hello you").count() == 1, "{text}");
     assert!(ann.text().contains("ready"), "{}", ann.text());

@@ -1,6 +1,6 @@
 //! All recipes: those that are built in, and what recipes.toml says of them.
 
-use super::{Looks, Reads, Recipe, Turns, prompts};
+use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion, prompts};
 use crate::bridge::transcript::Format;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::ops::Range;
@@ -79,6 +79,8 @@ struct Entry {
     guard_ms: Option<u64>,
     guard_ms_max: Option<u64>,
     while_busy: Option<bool>,
+    expands: Option<Vec<Expansion>>,
+    pictures: Option<Vec<String>>,
     composer: Option<Vec<String>>,
     shell_mode: Option<Vec<String>>,
     ghosts: Option<Vec<String>>,
@@ -174,6 +176,8 @@ impl Entry {
             guard_ms: self.guard_ms.or(base.guard_ms),
             guard_ms_max: self.guard_ms_max.or(base.guard_ms_max),
             while_busy: self.while_busy.or(base.while_busy),
+            expands: self.expands.or(base.expands),
+            pictures: self.pictures.or(base.pictures),
             composer: self.composer.or(base.composer),
             shell_mode: self.shell_mode.or(base.shell_mode),
             ghosts: self.ghosts.or(base.ghosts),
@@ -195,6 +199,10 @@ impl Entry {
             transcript: self.transcript,
             turns: self.turns,
             while_busy: self.while_busy.unwrap_or_default(),
+            expands: Expands {
+                words: self.expands.unwrap_or_default(),
+                pictures: self.pictures.unwrap_or_default(),
+            },
             looks: Looks {
                 composer: self.composer.unwrap_or_default(),
                 shell_mode: self.shell_mode.unwrap_or_default(),
@@ -338,6 +346,7 @@ mod tests {
             ("[[recipe]]\nname = 'a'\nguard_ms = 60001", "60000"),
             ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blanks"),
             ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
+            ("[[recipe]]\nname = 'a'\nexpands = ['@']", "backslash"),
             ("recipe = 3", "recipe"),
         ] {
             let error = Book::with(text).unwrap_err();

@@ -86,6 +86,10 @@ impl Driver {
         if let Some(text) = full_screen.filter(|_| ended.last_lines.is_empty()) {
             ended = control::Ended::new(code, &text);
         }
+        if self.is_ending {
+            // Why it ended is known; what it showed are messages, which don't belong in a log.
+            ended.last_lines.clear();
+        }
         self.visitors.tell_end(&ended);
         self.visitors.serve(now(), self.bridge.screen());
         ended
