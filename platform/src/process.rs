@@ -101,10 +101,10 @@ pub fn family(pid: u32) -> Vec<u32> {
     family
 }
 
-/// The files that a process has open, where the system says: on Linux, for processes of this user's.
+/// The files that a process has open to write to, where the system says: on Linux, for processes of this user's.
 #[must_use]
-pub fn open_files(pid: u32) -> Option<Vec<PathBuf>> {
-    imp::open_files(pid)
+pub fn written_files(pid: u32) -> Option<Vec<PathBuf>> {
+    imp::written_files(pid)
 }
 
 /// The exit code as shells have it: 128 + n if signal n ended the process (Unix).

@@ -301,7 +301,7 @@ impl Search {
     fn codex_has_open(&mut self) -> Vec<PathBuf> {
         let mut family = process::family(self.pid).into_iter();
         let open = |pid| {
-            let mut files = process::open_files(pid)?;
+            let mut files = process::written_files(pid)?;
             files.retain(|path| path.starts_with(&self.home) && is_transcript(path));
             // Its subagents' files it has open, too.
             files.retain(|path| self.whose(path).is_some_and(|whose| whose != Whose::Subagent));

@@ -66,24 +66,44 @@ pub(super) fn children(_: u32) -> Vec<u32> {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn open_files(pid: u32) -> Option<Vec<std::path::PathBuf>> {
-    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    Some(files.flatten().flat_map(|file| std::fs::read_link(file.path())).collect())
+pub(super) fn written_files(pid: u32) -> Option<Vec<std::path::PathBuf>> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let is_written = |number: &std::ffi::OsStr| {
+        let info = format!("/proc/{pid}/fdinfo/{}", number.display());
+        let info = std::fs::read_to_string(info).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+    };
+    let written = files.filter(|file| is_written(&file.file_name()));
+    Some(written.flat_map(|file| std::fs::read_link(file.path())).collect())
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn open_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
+pub(super) fn written_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
     None
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use crate::process::family;
+    use crate::process::{family, written_files};
     use std::{
         process::{Command, Stdio},
         thread,
         time::{Duration, Instant},
     };
+
+    #[test]
+    fn a_file_that_is_only_read_is_not_written() {
+        let place = std::env::temp_dir().join(format!("platform-written-{}", std::process::id()));
+        let read = std::fs::write(&place, "x").and_then(|()| std::fs::File::open(&place)).unwrap();
+        let is_written = || written_files(std::process::id()).unwrap().contains(&place);
+        assert!(!is_written());
+        let written = std::fs::File::options().append(true).open(&place).unwrap();
+        assert!(is_written());
+        drop((read, written));
+        std::fs::remove_file(&place).unwrap();
+    }
 
     #[test]
     fn who_has_left_the_session_is_no_family() {

@@ -51,6 +51,6 @@ pub(super) fn children(_: u32) -> Vec<u32> {
     Vec::new()
 }
 
-pub(super) fn open_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
+pub(super) fn written_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
     None
 }
