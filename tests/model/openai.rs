@@ -40,12 +40,11 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     });
     let response = json!({"id": id, "object": "response", "status": "completed", "output": output, "usage": usage});
     events.send(&json!({"type": "response.completed", "response": response}))?;
-    // Codex has all it wants by now, and may have hung up.
-    let ended = events.end();
     if is_conversation {
+        // Who has this may hang up.
         shared.answered();
     }
-    ended
+    events.end()
 }
 
 /// Sends one item of the output, and gives it as it is in the end.
