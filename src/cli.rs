@@ -29,7 +29,6 @@ mod redeliver;
 mod release;
 mod run;
 mod send;
-mod service;
 mod spawn;
 mod status;
 mod stop;
@@ -196,7 +195,6 @@ enum Command {
     Redeliver(redeliver::Redeliver),
     Tap(tap::Tap),
     Policy(policy::Policy),
-    Service(service::Service),
     Brief(brief::Brief),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
@@ -237,7 +235,6 @@ impl Top {
             Command::Redeliver(redeliver) => redeliver.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Policy(policy) => policy.run(&asked),
-            Command::Service(service) => service.run(&asked),
             Command::Brief(brief) => brief.run(),
             Command::Doctor(doctor) => doctor.run(&asked),
             Command::Bench(bench) => bench.run(&asked),

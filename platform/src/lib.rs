@@ -24,8 +24,6 @@ pub mod pty;
 #[cfg(windows)]
 #[path = "security/windows.rs"]
 mod security;
-#[cfg(unix)]
-pub mod service;
 pub mod stop;
 pub mod terminal;
 pub mod transport;

@@ -49,9 +49,8 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
     let log = place.home.join(log::FILE);
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
-    let mut daemon =
-        process::spawn_detached(&own_program()?, &arguments(place, "--detached"), &log)
-            .map_err(Failure::because)?;
+    let mut daemon = process::spawn_detached(&own_program()?, &arguments(place), &log)
+        .map_err(Failure::because)?;
     let deadline = clock::monotonic_ms() + START_MS;
     let mut is_another_up = false;
     loop {
@@ -117,19 +116,18 @@ fn pid(client: &Client) -> Option<u32> {
     about(client).ok()?.map(|about| about.pid)
 }
 
-/// What a daemon on its own is started with; the last says by whom.
-pub(super) fn arguments(place: &Place, by: &str) -> Vec<OsString> {
+fn arguments(place: &Place) -> Vec<OsString> {
     let mut arguments =
         vec![AS_AGENT_RELAY.into(), "--home".into(), place.home.clone().into_os_string()];
     if let Some(endpoint) = &place.sources.option {
         arguments.extend(["--endpoint".into(), endpoint.into()]);
     }
-    arguments.extend(["up".into(), "--foreground".into(), by.into()]);
+    arguments.extend(["up".into(), "--foreground".into(), "--detached".into()]);
     arguments
 }
 
 /// What the daemon said last, of what it said since the log was so long.
-pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
+fn last_line(log: &Path, start: u64) -> Option<String> {
     let text = said_since(log, start)?;
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(foreign_line(line.trim().trim_start_matches("agent-relay: ")))

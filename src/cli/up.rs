@@ -4,7 +4,7 @@ use super::{
     DONE, Failure, VERSION,
     ask::{about, guest},
     down::{self, Stopped},
-    launch::{make_home, start},
+    launch::start,
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
@@ -14,7 +14,7 @@ use crate::{
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{endpoint::Endpoint, paths};
+use platform::endpoint::Endpoint;
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -35,10 +35,6 @@ pub(super) struct Up {
     /// write the log into the home directory, as a daemon on its own does
     #[argh(switch, hidden_help)]
     detached: bool,
-
-    /// the same, started by the system: there may be no home yet, and nobody reads what it says elsewhere
-    #[argh(switch, hidden_help)]
-    service: bool,
 
     /// stop the daemon that runs, and start this version's in its place; clients come back by themselves
     #[argh(switch)]
@@ -62,9 +58,6 @@ struct Report<'a> {
 
 impl Up {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        if self.service {
-            return serve(asked);
-        }
         let mut place = asked.place()?;
         let old = if self.replace { down::make_room(&place)? } else { None };
         if let Some(old) = &old {
@@ -127,20 +120,6 @@ fn without(old: Option<&Stopped>, failure: Failure) -> Failure {
     let Some(old) = old else { return failure };
     let (version, why) = (foreign_line(&old.version), failure.words.unwrap_or_default());
     Failure::new(failure.code, format!("version {version} was stopped, and no daemon is up: {why}"))
-}
-
-/// The daemon as a service: all that it says is in its log.
-fn serve(asked: &Asked) -> Result<i32, Failure> {
-    let home = asked.home()?;
-    make_home(&home)?;
-    let log = home.join(log::FILE);
-    paths::open_private_file(&log).map_err(Failure::because)?;
-    log::begin(Some(&log))?;
-    asked.place().and_then(foreground).inspect_err(|failure| {
-        if let Some(words) = &failure.words {
-            tracing::error!("{words}");
-        }
-    })
 }
 
 fn foreground(place: Place) -> Result<i32, Failure> {
