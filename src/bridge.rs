@@ -218,7 +218,7 @@ pub enum Progress {
     Waiting(Obstacle),
     /// It was typed and submitted.
     Injected,
-    /// The agent's own program has written down that it got it, word for word.
+    /// The agent's own program has written down that it got it, from the frame's beginning to its end.
     Confirmed,
 }
 
