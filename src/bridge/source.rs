@@ -587,6 +587,27 @@ mod tests {
     }
 
     #[test]
+    fn a_quoted_header_hides_nothing_that_comes_after_it() {
+        check(
+            r"
+            0 prints \e[?2004h>\s
+            0 owned 0
+            5000 mail Cid: what is it?
+            6000 records 0 prompt [relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]
+            6100 records 0 reply > [relay 789200 from Cid, id 11111111] Another agent\n\nI answer:\n\n->relay:Cid <<<it is this>>>
+            6200 records 0 reply [relay 789200 from Cid, id 11111111]\n->relay:Cid <<<an echo>>>\n[/relay 789200]
+            9000 ends
+            ",
+            expect![[r#"
+                5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]\e[201~
+                5150 types \r
+                5150 acknowledges 11111111-2222
+                6100 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    #[test]
     fn a_file_is_the_childs_if_it_has_what_was_typed_here() {
         check(
             r"
