@@ -177,7 +177,11 @@ impl Extractor {
     /// The terminal has another size (clamped to what is sane).
     pub fn resize(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Extracted>) {
         self.tick(now, out);
+        let before = self.screen.size();
         self.screen.resize(columns, rows, &mut self.reader);
+        if self.screen.size() != before {
+            self.reader.resized(self.screen.size());
+        }
         self.touched(now);
         out.append(&mut self.reader.found);
     }
@@ -448,9 +452,7 @@ impl Watch for Reader {
 
     fn broken(&mut self, cause: Break) {
         match cause {
-            Break::Resized { .. } | Break::AlternateShown | Break::PrimaryShown => {
-                self.still.forget()
-            }
+            Break::Resized | Break::AlternateShown | Break::PrimaryShown => self.still.forget(),
             Break::TopPainted | Break::ScreenCleared | Break::HistoryCleared | Break::Reset => {
                 self.still.repaint();
             }
@@ -461,10 +463,7 @@ impl Watch for Reader {
             Break::ScreenCleared => return self.page.tear(),
             Break::HistoryCleared if self.primary.is_some() => return self.new_picture(),
             Break::HistoryCleared | Break::Reset => self.page.forget(),
-            Break::Resized { columns, rows } => {
-                self.rules.columns = Some(columns);
-                self.rows = rows;
-                self.page.resize();
+            Break::Resized => {
                 if self.primary.is_some() {
                     self.new_picture();
                 }
@@ -479,7 +478,7 @@ impl Watch for Reader {
                 self.page.tear();
             }
         }
-        self.repainted(matches!(cause, Break::Resized { .. }));
+        self.repainted(cause == Break::Resized);
     }
 }
 
@@ -489,6 +488,15 @@ impl Reader {
         self.breaks += 1;
         self.shown.clear();
         self.replay = self.replay.again(&self.taken, resized);
+    }
+
+    /// The terminal has another size, and has pushed off the top what has no place in it. That was laid out
+    /// for the old size, and goes on what was read before; the program may show all of it again.
+    fn resized(&mut self, (columns, rows): (usize, usize)) {
+        self.rules.columns = Some(columns);
+        self.rows = rows;
+        self.page.resize();
+        self.repainted(true);
     }
 
     fn new_picture(&mut self) {

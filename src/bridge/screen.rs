@@ -70,13 +70,8 @@ pub enum Break {
     HistoryCleared,
     /// The terminal was reset.
     Reset,
-    /// The size changed.
-    Resized {
-        /// As it is now.
-        columns: usize,
-        /// As they are now.
-        rows: usize,
-    },
+    /// The size changes: what has no place in the new one scrolls off now.
+    Resized,
     /// The alternate screen is shown from here on, empty.
     AlternateShown,
     /// The primary screen is shown again, as it was left.
@@ -168,7 +163,7 @@ impl Screen {
         let mut painter = Painter { term: &mut self.term, notes: &mut self.notes, watch };
         painter.forget_history();
         painter.term.resize(size);
-        painter.watch.broken(Break::Resized { columns: size.columns, rows: size.rows });
+        painter.watch.broken(Break::Resized);
         painter.read_history();
     }
 

@@ -372,6 +372,30 @@ fn after_a_resize_the_terminal_and_the_program_show_what_is_old() {
     assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
 }
 
+/// A program that knows which rows are visible, paints them all again from the top when the size changes, and
+/// then says more; its rule is as wide as the screen.
+#[test]
+fn what_a_resize_pushes_off_the_top_is_shown_again_and_is_old() {
+    let messages: String =
+        ["one", "two", "three"].map(|body| format!("->relay:Bob <<<\n{body}>>>\n")).concat();
+    let rows: Vec<&str> = messages.lines().chain(["def f():", "    return 1"]).collect();
+    for visible in 4..=rows.len() {
+        let height = visible + 2;
+        let mut live = Live { extractor: Extractor::live(80, height), ..Live::new() };
+        live.writes(&rows.join("\n")).writes(&format!("\n{}\n> ", "-".repeat(80))).waits(100);
+        // The rule takes two rows now.
+        live.resizes(60, height).waits(20);
+        let erased = "\x1b[2K\x1b[1B".repeat(height);
+        let top = rows[rows.len() - visible..].join("\n");
+        live.writes(&format!("\x1b[H{erased}\x1b[H{top}\n{}\n> ", "-".repeat(60))).waits(20);
+        live.writes(&"\n".repeat(2 * height)).waits(400).gave(expect![[r#"
+            Bob: "one"
+            Bob: "two"
+            Bob: "three"
+        "#]]);
+    }
+}
+
 #[test]
 fn what_is_longer_than_the_screen_is_taken_once() {
     let long: String = (0..200).map(|n| format!("line {n}\n")).collect();
