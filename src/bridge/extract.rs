@@ -451,20 +451,26 @@ impl Watch for Reader {
     }
 
     fn broken(&mut self, cause: Break) {
+        let (alternate, resized) = (self.primary.is_some(), self.replay.after_resize());
         match cause {
+            // What else begins like this says nothing of the rows below.
+            Break::TopErased if !resized => return,
             Break::Resized | Break::AlternateShown | Break::PrimaryShown => self.still.forget(),
-            Break::TopPainted | Break::ScreenCleared | Break::HistoryCleared | Break::Reset => {
-                self.still.repaint();
-            }
+            Break::TopPainted
+            | Break::TopErased
+            | Break::ScreenCleared
+            | Break::HistoryCleared
+            | Break::Reset => self.still.repaint(),
         }
         match cause {
             Break::TopPainted => return self.new_picture(),
-            Break::ScreenCleared if self.primary.is_some() => return self.new_picture(),
-            Break::ScreenCleared => return self.page.tear(),
-            Break::HistoryCleared if self.primary.is_some() => return self.new_picture(),
+            Break::ScreenCleared | Break::HistoryCleared if alternate => return self.new_picture(),
+            // Until here the program may have painted for the size before.
+            Break::ScreenCleared | Break::TopErased if resized => self.page.resize(),
+            Break::ScreenCleared | Break::TopErased => return self.page.tear(),
             Break::HistoryCleared | Break::Reset => self.page.forget(),
             Break::Resized => {
-                if self.primary.is_some() {
+                if alternate {
                     self.new_picture();
                 }
             }

@@ -79,6 +79,8 @@ pub enum Break {
     /// The alternate screen is painted from its top again, or scrolled back, by a program that does not
     /// say when its picture is whole.
     TopPainted,
+    /// The primary screen's first row was erased, as programs do that paint all rows again.
+    TopErased,
 }
 
 /// Who reads along.

@@ -121,8 +121,12 @@ impl Replay {
 
     /// Another one begins, perhaps because the terminal has another size.
     pub(super) fn again(&self, taken: &Taken, resized: bool) -> Self {
-        let over_and_over = resized || self.end > 0 && self.over_and_over;
-        Self { over_and_over, ..Self::of(taken) }
+        Self { over_and_over: resized || self.over_and_over, ..Self::of(taken) }
+    }
+
+    /// Whether the terminal has got another size in this turn.
+    pub(super) fn after_resize(&self) -> bool {
+        self.over_and_over
     }
 
     /// Where among these messages the first stands that was taken before, and its number.

@@ -383,7 +383,12 @@ impl<W: Watch> Handler for Painter<'_, W> {
     }
 
     fn clear_line(&mut self, mode: LineClearMode) {
+        let whole = matches!(mode, LineClearMode::All);
         self.term.clear_line(mode);
+        let top = self.term.grid().cursor.point.line == Line(0);
+        if whole && top && !self.term.mode().contains(TermMode::ALT_SCREEN) {
+            self.broken(Break::TopErased);
+        }
     }
 
     fn clear_tabs(&mut self, mode: TabulationClearMode) {
