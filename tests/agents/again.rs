@@ -140,6 +140,9 @@ fn take_back(agent: &mut Agent) {
         ],
     };
     if agent.kind == Kind::Codex {
+        // Its composer is empty a moment before its turn is over, and an Esc then ends the turn.
+        let all = |text: &str| text.matches("Worked for").count() == 2;
+        agent.terminal.wait_until("the end of both turns", all);
         agent.terminal.press("\x1b");
         // It waits for the second one for a moment only.
         agent.terminal.wait_for("esc again");
