@@ -383,6 +383,7 @@ impl Bridge {
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let mut extractor = Extractor::live(settings.columns, settings.rows);
+        extractor.skip_margin(settings.recipe.margin.into());
         if settings.inline {
             extractor.allow_inline();
         }

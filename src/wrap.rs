@@ -22,7 +22,7 @@ pub use crate::bridge::brief;
 use crate::{
     bridge::{
         self,
-        extract::{Message, extract_recording},
+        extract::{Extractor, Message},
         recipe::Book,
     },
     client::{self, Client, ClientError},
@@ -225,10 +225,16 @@ fn environment(
 }
 
 /// Reads a recording as [`run`] would have read it live: a line of JSON for each message, and a
-/// sentence for each that is none.
+/// sentence for each that is none. `margin` is the recipe's.
 #[must_use]
-pub fn extract(bytes: &[u8], columns: usize, rows: usize) -> (Vec<String>, Vec<String>) {
-    let (messages, problems) = extract_recording(bytes, columns, rows);
+pub fn extract(
+    bytes: &[u8],
+    (columns, rows): (usize, usize),
+    margin: usize,
+) -> (Vec<String>, Vec<String>) {
+    let mut extractor = Extractor::offline(columns, rows);
+    extractor.skip_margin(margin);
+    let (messages, problems) = extractor.read_recording(bytes);
     let lines = messages.into_iter().map(json).collect();
     (lines, problems.into_iter().map(|problem| problem.sentence).collect())
 }

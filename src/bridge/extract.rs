@@ -160,6 +160,11 @@ impl Extractor {
         self.reader.rules.inline = true;
     }
 
+    /// The program leaves so many blanks in front of what its agent says; they count as none.
+    pub fn skip_margin(&mut self, blanks: usize) {
+        self.reader.rules.margin = blanks;
+    }
+
     /// The child wrote `bytes`.
     pub fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
         if self.reader.live {
@@ -213,6 +218,14 @@ impl Extractor {
         self.end_turn(now);
         self.due = None;
         out.append(&mut self.reader.found);
+    }
+
+    /// All messages and problems of a recording.
+    pub fn read_recording(mut self, bytes: &[u8]) -> (Vec<Message>, Vec<Problem>) {
+        let mut found = Vec::new();
+        self.feed(Moment::default(), bytes, &mut found);
+        self.finish(Moment::default(), &mut found);
+        sorted(found)
     }
 
     /// When `tick` has something to do.
@@ -278,17 +291,13 @@ impl Extractor {
     }
 }
 
-/// All messages and problems of a recording.
+/// All messages and problems of a recording of a program that leaves no margin.
 pub fn extract_recording(
     bytes: &[u8],
     columns: usize,
     rows: usize,
 ) -> (Vec<Message>, Vec<Problem>) {
-    let mut extractor = Extractor::offline(columns, rows);
-    let mut found = Vec::new();
-    extractor.feed(Moment::default(), bytes, &mut found);
-    extractor.finish(Moment::default(), &mut found);
-    sorted(found)
+    Extractor::offline(columns, rows).read_recording(bytes)
 }
 
 /// Reads messages out of texts that stood on no screen, as a transcript has them.

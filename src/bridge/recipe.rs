@@ -42,6 +42,8 @@ pub struct Recipe {
     pub turns: Option<Turns>,
     /// It takes text in while its agent works.
     pub while_busy: bool,
+    /// Blanks that it leaves in front of its agent's words.
+    pub margin: u8,
     /// What it would make more of than text.
     pub expands: Expands,
     /// What it shows.

@@ -177,6 +177,10 @@ struct Extract {
     #[argh(option, default = "40")]
     rows: u16,
 
+    /// blanks that the program leaves in front of its agent's words, as a recipe says; none where absent
+    #[argh(option, default = "0")]
+    margin: u8,
+
     /// the recording
     #[argh(positional, from_str_fn(argv::text))]
     file: Option<String>,
@@ -188,7 +192,8 @@ impl Extract {
             return Err(Failure::usage("a terminal has at least one column and one row"));
         }
         let bytes = input::read(self.file.as_deref(), RECORDING_BYTES_MAX)?;
-        let (messages, problems) = wrap::extract(&bytes, self.cols.into(), self.rows.into());
+        let size = (self.cols.into(), self.rows.into());
+        let (messages, problems) = wrap::extract(&bytes, size, self.margin.into());
         for problem in problems {
             say(foreign_line(&problem));
         }

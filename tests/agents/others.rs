@@ -3,10 +3,10 @@
 use crate::{
     model::{Gate, Model, Reply},
     other,
-    sandbox::{Sandbox, output, until},
+    sandbox::{Sandbox, WATCHDOG, output, until},
     terminal::Terminal,
 };
-use agent_relay::client::{Client, Outgoing, SendId, Settings};
+use agent_relay::client::{Client, Event, Outgoing, SendId, Settings};
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
@@ -61,6 +61,21 @@ impl<'a> Scene<'a> {
         self.terminal.press(text);
         self.terminal.wait_for(&format!("┃  {text}"));
         self.terminal.press("\r");
+    }
+
+    /// What is said to Bob next.
+    #[track_caller]
+    fn hear(&self) -> String {
+        loop {
+            match self.bob.events().recv_timeout(WATCHDOG) {
+                Ok(Event::Delivered(delivery)) => {
+                    self.bob.acknowledge(&delivery.id);
+                    return delivery.spoken().body.into_owned();
+                }
+                Ok(_) => {}
+                Err(_) => panic!("nothing is heard:\n{}", self.terminal.text()),
+            }
+        }
     }
 
     fn send(&self, body: &str) -> SendId {
@@ -155,6 +170,33 @@ fn opencode_hears_what_is_said_to_it() {
         assert_eq!(asked.len(), count, "each once");
         assert_eq!(framed(&asked[count - 1].prompt), body);
         scene.terminal.wait_for("Noted.");
+    }
+}
+
+#[test]
+fn opencode_is_heard() {
+    let lines: String = (1..60).map(|n| format!("line {n} of many\n")).collect();
+    let bodies = [
+        "yes",
+        "A first paragraph, that is longer than a row of this screen, so that it has to be broken somewhere.\n\n\
+            A second one:\n\n- one\n- two\n\nThe end.",
+        lines.trim_end(),
+    ];
+    let said = bodies.map(str::to_owned);
+    let model = Model::start(move |asked| {
+        let number: Option<usize> =
+            asked.prompt.trim().strip_prefix("Tell him ").and_then(|number| number.parse().ok());
+        let text = number.map_or_else(
+            || "Nothing.".to_owned(),
+            |number| format!("I tell him.\n\n->relay:Bob <<<\n{}>>>\n\nDone.", said[number]),
+        );
+        Reply::new().says(text).in_pieces_of(20).a_piece_every(Duration::from_millis(40))
+    });
+    let sandbox = Sandbox::new();
+    let mut scene = Scene::new(&sandbox, &model);
+    for (number, body) in bodies.iter().enumerate() {
+        scene.submit(&format!("Tell him {number}"));
+        assert_eq!(&scene.hear(), body);
     }
 }
 

@@ -50,6 +50,7 @@ impl Page {
         if self.ended.len() < turns {
             self.end_turn(rules, out);
         }
+        let row = &*rules.without_margin(row);
         let idle = self.rows.is_empty() && self.scanner.is_idle();
         if idle && (self.skipping || !may_matter(&row.text)) {
             self.skipping = row.wraps;

@@ -3,6 +3,8 @@
 //! The [`Scanner`] knows nothing of screens; it reads a terminal's lines and a transcript's alike. It is
 //! a value that can be cloned, so that rows that may still change are read by a clone.
 
+use std::borrow::Cow;
+
 use super::body::{Stretch, before_close, closes, recover, unescaped};
 use super::fence::Fence;
 use super::injected::{Frame, Injected};
@@ -10,6 +12,7 @@ use super::line::Line;
 use super::opener::{Opener, Reading};
 use super::target::{Target, shown};
 use super::{Extracted, Fault, Message, Problem, block};
+use crate::bridge::screen::Row;
 
 /// What a message may take in an envelope of 1 MiB, as JSON text.
 const BODY_BYTES_MAX: usize = (1 << 20) - (4 << 10);
@@ -25,6 +28,8 @@ const HOW: &str =
 pub(super) struct Rules {
     /// The terminal's columns, where the lines were rows of one.
     pub(super) columns: Option<usize>,
+    /// Blanks that stand in front of all that the agent says.
+    pub(super) margin: usize,
     /// The one-line form counts.
     pub(super) inline: bool,
     /// What was injected lately.
@@ -33,6 +38,24 @@ pub(super) struct Rules {
     pub(super) fenced_bodies: bool,
     /// But not in bodies that begin in these lines.
     pub(super) plain_bodies: Vec<u64>,
+}
+
+impl Rules {
+    /// The columns there are for what the agent says.
+    fn width(&self) -> Option<usize> {
+        self.columns.map(|columns| columns.saturating_sub(self.margin))
+    }
+
+    /// A row from behind the margin on, where there is one in this row.
+    pub(super) fn without_margin<'a>(&self, row: &'a Row) -> Cow<'a, Row> {
+        match row.text.split_at_checked(self.margin) {
+            Some((margin, text)) if !margin.is_empty() && margin.bytes().all(|b| b == b' ') => {
+                let width = row.width - self.margin;
+                Cow::Owned(Row { text: text.to_owned(), width, wraps: row.wraps })
+            }
+            _ => Cow::Borrowed(row),
+        }
+    }
 }
 
 /// Something found, and the rows it stood on.
@@ -341,7 +364,7 @@ fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<It
     }
     let end = |text: &str| if opener.inline { text.len() } else { before_close(text).len() };
     let stretches = gathered.stretches(opener.body_at, opener.column, end);
-    let body = unescaped(&recover(&stretches, opener.hang, rules.columns));
+    let body = unescaped(&recover(&stretches, opener.hang, rules.width()));
     if body.is_empty() {
         return;
     }
@@ -368,7 +391,7 @@ fn block_message(at: usize, gathered: &Gathered, rules: &Rules, out: &mut Vec<It
     let end = |text: &str| block::ends(text).unwrap_or(text.len());
     let stretches = gathered.stretches(at, 0, end);
     let rows: Vec<&str> = stretches.iter().map(|stretch| stretch.text.trim()).collect();
-    let texts = [recover(&stretches, 0, rules.columns), rows.join(" "), rows.concat()];
+    let texts = [recover(&stretches, 0, rules.width()), rows.join(" "), rows.concat()];
     match block::read(&texts) {
         Ok(found) if found.body.is_empty() && found.data.is_none() => {}
         Ok(found) => gathered.give(found, false, &rows.join("\n"), rules, out),

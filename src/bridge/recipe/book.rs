@@ -79,6 +79,7 @@ struct Entry {
     guard_ms: Option<u64>,
     guard_ms_max: Option<u64>,
     while_busy: Option<bool>,
+    margin: Option<u8>,
     expands: Option<Vec<Expansion>>,
     pictures: Option<Vec<String>>,
     composer: Option<Vec<String>>,
@@ -176,6 +177,7 @@ impl Entry {
             guard_ms: self.guard_ms.or(base.guard_ms),
             guard_ms_max: self.guard_ms_max.or(base.guard_ms_max),
             while_busy: self.while_busy.or(base.while_busy),
+            margin: self.margin.or(base.margin),
             expands: self.expands.or(base.expands),
             pictures: self.pictures.or(base.pictures),
             composer: self.composer.or(base.composer),
@@ -199,6 +201,7 @@ impl Entry {
             transcript: self.transcript,
             turns: self.turns,
             while_busy: self.while_busy.unwrap_or_default(),
+            margin: self.margin.unwrap_or_default(),
             expands: Expands {
                 words: self.expands.unwrap_or_default(),
                 pictures: self.pictures.unwrap_or_default(),
