@@ -14,6 +14,10 @@ const ALIKE_MAX: usize = 256;
 /// As many letters at the beginning or the end of a body tell it from others where it has more.
 const LETTERS: usize = 16;
 
+/// And so many others, where there is no letter: programs that count the columns of joined emoji otherwise
+/// than the terminal paint over what stands behind them.
+const SYMBOLS: usize = 2;
+
 /// What tells a message from others, however often a CLI paints it: not how its lines are broken, which
 /// marks stand before them, and how long its rules are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +31,13 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn of(message: &Message) -> Self {
         let Message { to, kind, body, thread, topic, reply, data, meta } = message;
-        let mut letters: String = body.chars().filter(|c| c.is_alphanumeric()).collect();
+        let (mut letters, mut enough) = (String::new(), LETTERS);
+        letters.extend(body.chars().filter(|c| c.is_alphanumeric()));
         if letters.is_empty() {
-            letters = body.split_whitespace().collect();
+            (letters, enough) = (body.split_whitespace().collect(), SYMBOLS);
         }
-        let head: String = letters.chars().take(LETTERS).collect();
-        let tail: String = letters.chars().rev().take(LETTERS).collect();
+        let head: String = letters.chars().take(enough).collect();
+        let tail: String = letters.chars().rev().take(enough).collect();
         let address = (to, kind, thread, topic, reply);
         Self {
             whole: digest(&(address, &letters, data, meta)),

@@ -450,6 +450,17 @@ fn another_reading_of_what_was_taken_is_old() {
 }
 
 #[test]
+fn joined_emoji_that_are_painted_otherwise_are_old() {
+    let message = |body: &str| format!("->relay:Bob <<<\n{body}>>>\n");
+    let mut live = Live::new();
+    let first = [message("One."), message("👩\u{200d} 👨\u{200d} 🌈👍"), message("Two.")].concat();
+    live.writes(&first).writes("> ").waits(400);
+    let again = [message("One."), message("👩\u{200d} 👨\u{200d} 🌈"), message("Two.")].concat();
+    live.writes(CLEAR_ALL).writes(&again).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+}
+
+#[test]
 fn after_a_resize_what_is_broken_elsewhere_is_old() {
     let words = "A paragraph, as agents write them, of more than a row. ".repeat(6);
     let message = format!("->relay:Bob <<<\n{words}\n\n| a | b |\n|---|---|\n| 1 | 2 |>>>\n");
