@@ -26,6 +26,9 @@ const MARKS_MAX: usize = 16;
 /// Keyboard modes that a terminal keeps for a program, at most.
 const KEYBOARD_MODES_MAX: u16 = 99;
 
+/// The private mode in which a terminal tells when its colours change.
+pub(super) const REPORT_COLORS: u16 = 2031;
+
 /// Bytes of answers that wait; later questions go unanswered until they are taken.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024;
 
@@ -42,6 +45,8 @@ pub(super) struct Notes {
     /// How many rows of the grid's history were handed to the watch.
     seen: usize,
     pub(super) synchronizing: bool,
+    /// The program wants to be told when the terminal's colours change.
+    pub(super) reports_colors: bool,
     pub(super) keyboard: Keyboard,
     pub(super) answers: Vec<u8>,
     row: Row,
@@ -260,6 +265,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
         self.term.reset_state();
         self.notes.seen = 0;
         self.notes.synchronizing = false;
+        self.notes.reports_colors = false;
         self.notes.keyboard = Keyboard::default();
         self.watch.broken(Break::Reset);
     }
@@ -269,6 +275,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
             PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
             | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
             PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = true,
+            PrivateMode::Unknown(REPORT_COLORS) => self.notes.reports_colors = true,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
         }
     }
@@ -278,6 +285,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
             PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
             | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
             PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_picture(),
+            PrivateMode::Unknown(REPORT_COLORS) => self.notes.reports_colors = false,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
         }
     }
