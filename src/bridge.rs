@@ -329,8 +329,10 @@ struct Injection {
     /// The count of bytes at which the terminal has all of this stage.
     until: u64,
     stage: Stage,
-    /// The program asks something meanwhile, or does not take the text as it should: the person's keys pass.
-    asked: bool,
+    /// The person's keys pass: the program asks something, or does not take the text as it should.
+    keys_pass: bool,
+    /// The program asks something.
+    asks: bool,
     /// What the person has done meanwhile.
     hand: Hand,
 }
@@ -496,7 +498,7 @@ impl Bridge {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
         let why = match self.injection {
             Some(_) if self.unwritten() > 0 => Some(Obstacle::NotReading),
-            Some(Injection { asked: true, .. }) => Some(Obstacle::Dialog),
+            Some(Injection { asks: true, .. }) => Some(Obstacle::Dialog),
             Some(_) => None,
             None if self.state.held => Some(Obstacle::Held).filter(|_| waiting > 0),
             None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
@@ -548,7 +550,7 @@ impl Bridge {
         }
         // What is being typed is submitted before anything else is typed.
         match self.injection {
-            Some(Injection { asked: false, .. }) => self.held_keys.extend_from_slice(bytes),
+            Some(Injection { keys_pass: false, .. }) => self.held_keys.extend_from_slice(bytes),
             _ => self.pass_keys(bytes.to_vec(), out),
         }
     }

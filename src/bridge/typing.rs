@@ -195,7 +195,15 @@ impl Bridge {
         self.remember_drawn(hex.clone(), &item);
         self.write(bytes, out);
         let (until, stage) = (self.handed_out, Stage::Text);
-        self.injection = Some(Injection { item, hex, until, stage, asked: false, hand: Hand::Off });
+        self.injection = Some(Injection {
+            item,
+            hex,
+            until,
+            stage,
+            keys_pass: false,
+            asks: false,
+            hand: Hand::Off,
+        });
         true
     }
 
@@ -261,9 +269,9 @@ impl Bridge {
         let typed = if asks { now } else { typed };
         let Some(injection) = &mut self.injection else { return };
         injection.stage = Stage::Guard { typed, since: now };
-        if !asks {
-            injection.asked = false;
-        } else if let (Item::Mail(mail), false) = (&injection.item, injection.asked) {
+        injection.keys_pass &= asks;
+        let asked = std::mem::replace(&mut injection.asks, asks);
+        if let (Item::Mail(mail), true) = (&injection.item, asks && !asked) {
             out.push(Output::Report(mail.id.clone(), Progress::Waiting(Obstacle::Dialog)));
         }
         if asks || now.since(typed) >= self.recipe.guard_ms_max {
@@ -308,7 +316,7 @@ impl Bridge {
         if let Some(injection) = &mut self.injection {
             injection.until = self.handed_out;
             injection.stage = Stage::Submit { presses };
-            injection.asked = false;
+            (injection.keys_pass, injection.asks) = (false, false);
         }
     }
 
@@ -416,7 +424,7 @@ impl Bridge {
     /// The person's keys are not held until what is being typed is submitted.
     fn let_keys_through(&mut self, out: &mut Vec<Output>) {
         if let Some(injection) = &mut self.injection {
-            injection.asked = true;
+            injection.keys_pass = true;
         }
         let held = std::mem::take(&mut self.held_keys);
         if !held.is_empty() {
@@ -724,10 +732,11 @@ mod tests {
         // Not for ever, and not while something is asked.
         check(
             "gemini",
-            &format!("{GEMINI}\n1050 keys x\n9000 ends"),
+            &format!("{GEMINI}\n1050 keys x\n4000 why\n9000 ends"),
             expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 3100 types x
+                4000 1 waiting, 0 typed: nothing in the way
                 5050 gives back 11111111-2222
             "#]],
         );
