@@ -23,7 +23,7 @@ use crate::{
     bridge::{
         self,
         extract::{Extractor, Message},
-        recipe::Book,
+        recipe::{Book, Recipe},
     },
     client::{self, Client, ClientError},
     protocol::{
@@ -41,6 +41,7 @@ use platform::{
     terminal::{self, RawMode, Standard},
 };
 use std::{
+    env,
     ffi::OsString,
     fmt,
     fs::File,
@@ -184,10 +185,15 @@ fn run_joined(
     };
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
-    let env = environment(client.name(), &settings.endpoint, key_file.path(), settings.attached);
+    let own = own_variables(client.name(), &settings.endpoint, key_file.path());
+    let arguments = arguments(&bridge.recipe, &own);
+    let env = environment(&bridge.recipe, own, !arguments.is_empty(), settings.attached);
+    let mut command = settings.command;
+    let behind_name = 1.min(command.len());
+    command.splice(behind_name..behind_name, arguments);
     let since_ms = clock::unix_ms();
     let directory = settings.directory.as_deref();
-    let pty = Pty::spawn(&settings.command, &env, directory, size).map_err(WrapError::Command)?;
+    let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
@@ -204,18 +210,38 @@ fn create(path: PathBuf) -> Result<File, WrapError> {
     File::create(&path).map_err(|why| WrapError::Record { path, why })
 }
 
-/// What the command finds in its environment.
+/// What a command of the agent's has to know to speak in its name.
+fn own_variables(name: &str, endpoint: &str, key_file: &Path) -> [(&'static str, OsString); 3] {
+    [
+        ("AGENT_RELAY_AGENT", name.into()),
+        ("AGENT_RELAY_ENDPOINT", endpoint.into()),
+        ("AGENT_RELAY_KEY_FILE", key_file.into()),
+    ]
+}
+
+/// What the command gets behind its name: none of it where that can't be written down as text.
+fn arguments(recipe: &Recipe, own: &[(&str, OsString)]) -> Vec<OsString> {
+    let texts: Option<Vec<_>> =
+        own.iter().map(|(name, value)| Some((*name, value.to_str()?))).collect();
+    let arguments = texts.map(|texts| recipe.arguments(&texts)).unwrap_or_default();
+    arguments.into_iter().map(OsString::from).collect()
+}
+
+/// What the command finds in its environment; not what it is told by an argument, since what it starts for
+/// others, too, would speak in its name there.
 fn environment(
-    name: &str,
-    endpoint: &str,
-    key_file: &Path,
+    recipe: &Recipe,
+    own: [(&'static str, OsString); 3],
+    has_arguments: bool,
     attached: bool,
 ) -> Vec<(OsString, Option<OsString>)> {
-    let mut env = vec![
-        ("AGENT_RELAY_AGENT".into(), Some(name.into())),
-        ("AGENT_RELAY_ENDPOINT".into(), Some(endpoint.into())),
-        ("AGENT_RELAY_KEY_FILE".into(), Some(key_file.into())),
-    ];
+    let is_told = |name: &str| has_arguments && recipe.has_argument_for(name);
+    let mut env: Vec<(OsString, Option<OsString>)> = own
+        .into_iter()
+        .map(|(name, value)| (name.into(), Some(value).filter(|_| !is_told(name))))
+        .collect();
+    let asked = recipe.environment.iter().filter(|(name, _)| env::var_os(name).is_none());
+    env.extend(asked.map(|(name, value)| (name.into(), Some(value.into()))));
     if !attached {
         // What surrounds us says nothing about the terminal that the command has.
         env.push(("TERM".into(), Some("xterm-256color".into())));

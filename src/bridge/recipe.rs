@@ -15,7 +15,7 @@ pub use spot::{Spot, before};
 
 use super::{inject::Form, transcript::Format};
 use serde::Deserialize;
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// What a program of one kind needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,10 @@ pub struct Recipe {
     pub turns: Option<Turns>,
     /// It takes text in while its agent works.
     pub while_busy: bool,
+    /// What it finds in its environment, where that has no such variable.
+    pub environment: BTreeMap<String, String>,
+    /// What its command gets behind its name; see [`Recipe::arguments`].
+    arguments: Vec<String>,
     /// Blanks that it leaves in front of its agent's words.
     pub margin: u8,
     /// What it would make more of than text.
@@ -92,6 +96,21 @@ pub struct Known {
 }
 
 impl Recipe {
+    /// What the command gets behind its name: `{NAME}` in it is the value of this variable, as a TOML string.
+    pub fn arguments(&self, variables: &[(&str, &str)]) -> Vec<String> {
+        let filled = |argument: &String| {
+            variables.iter().fold(argument.clone(), |argument, (name, value)| {
+                argument.replace(&format!("{{{name}}}"), &toml_string(value))
+            })
+        };
+        self.arguments.iter().map(filled).collect()
+    }
+
+    /// Whether the command is told this variable by an argument.
+    pub fn has_argument_for(&self, name: &str) -> bool {
+        self.arguments.iter().any(|argument| argument.contains(&format!("{{{name}}}")))
+    }
+
     /// The form in which something may be typed now, or why nothing may.
     pub fn form(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
         let foreground = known.foreground;
@@ -193,6 +212,14 @@ impl Recipe {
     fn on_alternate_screen(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
         let agent = self.reads == Reads::Text && foreground != Some(false);
         if agent && spot.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
+    }
+}
+
+/// In single quotes where that can be: shells of Windows take the others away.
+fn toml_string(text: &str) -> String {
+    match text.contains(|c: char| c == '\'' || c.is_control()) {
+        false => format!("'{text}'"),
+        true => toml::Value::from(text).to_string(),
     }
 }
 

@@ -20,6 +20,9 @@ const AGENT: &str = "AGENT_RELAY_AGENT";
 /// The file that has its companions' key.
 const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
+/// What Claude Code, Codex and Gemini CLI set for the commands that their agents run.
+const MARKS: [&str; 3] = ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"];
+
 /// The directory in the home for keys of agents, each in a file with the agent's name.
 const KEYS: &str = "keys";
 
@@ -54,6 +57,18 @@ impl Identity {
             ))
         })?;
         Ok(Self::Companion(agent, key))
+    }
+
+    /// Nobody speaks as the person but the person: not an agent that no wrapper has given a name, or that runs its
+    /// commands where the wrapper's word does not reach.
+    pub(super) fn check_speaks(&self) -> Result<(), Failure> {
+        let Self::Person(_) = self else { return Ok(()) };
+        let is_set = |mark: &&&str| env::var_os(mark).is_some_and(|value| !value.is_empty());
+        let Some(mark) = MARKS.iter().find(is_set) else { return Ok(()) };
+        Err(Failure::usage(format!(
+            "this is a command of an agent's ({mark} is set) that has no name here, and would speak as you: \
+             start the agent with `agent-relay run -n NAME -- ...`, or say --as NAME"
+        )))
     }
 
     /// How it joins. Without the key that runs the place it is a guest, and may do what guests may.

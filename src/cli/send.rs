@@ -260,6 +260,9 @@ fn join_named(
     let mut place = asked.place()?;
     from.map_or(Ok(()), check_name)?;
     let identity = Identity::of_process(&place.home)?;
+    if from.is_none() {
+        identity.check_speaks()?;
+    }
     let (Identity::Person(_), Some(name)) = (&identity, from) else {
         return join_or_start(&mut place, &|endpoint| identity.settings(endpoint));
     };

@@ -235,3 +235,18 @@ each_kind! {
     codex_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Codex);
     gemini_says_nothing_twice_that_was_cut_off: says_nothing_twice_that_was_cut_off(Gemini);
 }
+
+/// A key in the empty line would have another process go on with the conversation.
+#[test]
+fn claude_stays_where_it_is_heard() {
+    let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (household, mut agent) = ann(&sandbox, Kind::Claude, &model, 100);
+    say_two_words(&bob, &mut agent);
+    agent.terminal.press("\x1b[D");
+    agent.stand_still();
+    agent.wait_until_idle();
+    agent.submit("the third word");
+    assert_eq!(bob.hear_text(&agent), "the third word");
+    assert_eq!(household.transcripts().len(), 1);
+}

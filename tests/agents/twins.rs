@@ -7,7 +7,7 @@ use crate::{
     sandbox::Sandbox,
 };
 use platform::pty::Size;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs::OpenOptions, io::Write as _, path};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
@@ -155,4 +155,30 @@ fn codex_twins_of_one_daemon_speak_for_themselves() {
     let (model, sandbox) = (Model::start(counts()), Sandbox::new());
     let household = Household::with_daemon(&sandbox, Kind::Codex, &model, "both");
     speak(&sandbox, &household);
+}
+
+/// The daemon runs what both want to have run; it was started by one of them.
+#[test]
+fn commands_of_codex_twins_of_one_daemon_speak_for_their_own() {
+    let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let command = format!("{} send Bob \"I am $AGENT_RELAY_AGENT, $MINE\"", relay.display());
+    let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
+        ("Send it.", None) => Reply::new().says("I will.").runs(&command),
+        _ => Reply::new().says("Done."),
+    });
+    let sandbox = Sandbox::new();
+    let household = Household::with_daemon(&sandbox, Kind::Codex, &model, "both");
+    let own = "[shell_environment_policy]\nset = { MINE = \"kept\" }\n";
+    let settings =
+        OpenOptions::new().append(true).open(household.person().join(".codex/config.toml"));
+    settings.unwrap().write_all(own.as_bytes()).unwrap();
+    let bob = Other::join(&sandbox, "Bob");
+    let mut twins = start(&household, &[]);
+    for (agent, name) in twins.iter_mut().zip(["Ann", "Cid"]) {
+        agent.submit("Send it.");
+        let (question, yes) = agent.kind.permission();
+        agent.answer(question, yes);
+        let heard = bob.hear(agent);
+        assert_eq!((&*heard.from, &*heard.spoken().body), (name, &*format!("I am {name}, kept")));
+    }
 }

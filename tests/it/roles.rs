@@ -216,6 +216,27 @@ fn a_command_whose_agent_is_gone_says_so() {
     assert!(code == USAGE && said.contains("speak for it alone"), "{said}");
 }
 
+#[test]
+fn an_agent_that_has_no_name_does_not_speak_as_its_person() {
+    let sandbox = Sandbox::new();
+    let bob = sandbox.join("Bob");
+    for mark in ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"] {
+        let inside = |line: &[&str]| {
+            let mut command = sandbox.command(line);
+            command.env(mark, "1");
+            output(command)
+        };
+        for line in [&["send", "Bob", "hello"][..], &["ask", "Bob", "hello?"]] {
+            let refused = inside(line);
+            let said = err(&refused);
+            assert!(refused.status.code() == Some(USAGE) && said.contains(mark), "{said}");
+        }
+        assert!(inside(&["send", "--as", "Cid", "Bob", "hello"]).status.success());
+        assert!(inside(&["agents"]).status.success());
+    }
+    drop(bob);
+}
+
 /// Everything in a directory but what is there to hold a secret.
 fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {

@@ -3,7 +3,7 @@
 use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion, prompts};
 use crate::bridge::transcript::Format;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 /// What is known without a file.
 const BUILT_IN: &str = include_str!("built_in.toml");
@@ -79,6 +79,8 @@ struct Entry {
     guard_ms: Option<u64>,
     guard_ms_max: Option<u64>,
     while_busy: Option<bool>,
+    environment: Option<BTreeMap<String, String>>,
+    arguments: Option<Vec<String>>,
     margin: Option<u8>,
     expands: Option<Vec<Expansion>>,
     pictures: Option<Vec<String>>,
@@ -177,6 +179,8 @@ impl Entry {
             guard_ms: self.guard_ms.or(base.guard_ms),
             guard_ms_max: self.guard_ms_max.or(base.guard_ms_max),
             while_busy: self.while_busy.or(base.while_busy),
+            environment: self.environment.or(base.environment),
+            arguments: self.arguments.or(base.arguments),
             margin: self.margin.or(base.margin),
             expands: self.expands.or(base.expands),
             pictures: self.pictures.or(base.pictures),
@@ -201,6 +205,8 @@ impl Entry {
             transcript: self.transcript,
             turns: self.turns,
             while_busy: self.while_busy.unwrap_or_default(),
+            environment: self.environment.unwrap_or_default(),
+            arguments: self.arguments.unwrap_or_default(),
             margin: self.margin.unwrap_or_default(),
             expands: Expands {
                 words: self.expands.unwrap_or_default(),
@@ -233,6 +239,18 @@ impl Entry {
             return Err(
                 "submit is an Enter: \"\\r\", \"\\n\", \"\\r\\n\" or \"\\u001b\\r\"".to_owned()
             );
+        }
+        let is_variable = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        if self
+            .environment
+            .iter()
+            .flatten()
+            .any(|(name, value)| !is_variable(name) || value.contains('\0'))
+        {
+            return Err("a variable has a name without =, and no value has a NUL".to_owned());
+        }
+        if self.arguments.iter().flatten().any(|argument| argument.contains('\0')) {
+            return Err("an argument has no NUL".to_owned());
         }
         let looks = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
         if looks.into_iter().flatten().flatten().any(|look| look.trim().is_empty()) {
