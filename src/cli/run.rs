@@ -120,13 +120,14 @@ impl Run {
         Ok(ended.code)
     }
 
-    /// Who sat at the terminal has seen the last lines; a log has not.
+    /// Who sits at the terminal sees the last lines, unless they stood on a full screen; a log does not.
     fn report(&self, ended: &Ended) {
         let name = &self.name;
         if self.detached {
             tracing::info!("{name} {ended}{}", last_lines(ended));
         } else if ended.code != DONE {
-            say(format_args!("{name} {ended}"));
+            let unseen = if ended.taken_away { last_lines(ended) } else { String::new() };
+            say(format_args!("{name} {ended}{unseen}"));
         }
     }
 }

@@ -141,6 +141,9 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// The last lines on its screen that were not blank.
     pub last_lines: Vec<String>,
+    /// They stood on a full screen, which its terminal has taken away.
+    #[serde(skip)]
+    pub taken_away: bool,
 }
 
 impl Ended {
@@ -152,7 +155,7 @@ impl Ended {
         last_lines.reverse();
         // What shells make of a signal.
         let signal = (129..=128 + 64).contains(&code).then(|| code - 128);
-        Self { code, signal, last_lines }
+        Self { code, signal, last_lines, taken_away: false }
     }
 }
 

@@ -264,6 +264,15 @@ fn what_was_broken_off_stays_readable_above_what_comes_next() {
 }
 
 #[test]
+fn what_a_full_screen_showed_at_its_crash_is_told() {
+    let sandbox = Sandbox::new();
+    let crashes = "printf '\\033[?1049hpanicked at main.rs:1'; kill -SEGV $$";
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", crashes]);
+    ann.wait_for("the last lines on its screen:\n    | panicked at main.rs:1\n");
+    assert_eq!(ann.finish(), 139);
+}
+
+#[test]
 fn an_end_is_told_to_those_who_look_on() {
     let sandbox = Sandbox::new();
     let mut ann = ann(&sandbox);

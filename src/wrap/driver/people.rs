@@ -84,7 +84,7 @@ impl Driver {
         let code = self.ended.unwrap_or(1);
         let mut ended = control::Ended::new(code, &self.bridge.screen().text());
         if let Some(text) = full_screen.filter(|_| ended.last_lines.is_empty()) {
-            ended = control::Ended::new(code, &text);
+            ended = control::Ended { taken_away: true, ..control::Ended::new(code, &text) };
         }
         if self.is_ending {
             // Why it ended is known; what it showed are messages, which don't belong in a log.
