@@ -97,7 +97,7 @@ fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
     let mut lines = vec![
         ("id", format!("{}, of SEND {}", foreign_line(&row.id), foreign_line(&row.send_id))),
         ("accepted", accepted(row)),
-        ("delivered", attempts),
+        ("handed", attempts),
     ];
     if let Some(reported) = &way.reported {
         let why = reported.why.as_deref().map(|why| format!(": {}", foreign_line(why)));
@@ -140,13 +140,22 @@ fn now(row: &MessageRow<'_>) -> String {
             let until = way.until.map(ahead).unwrap_or_default();
             format!("{to} gave it back, and gets it again in {until}")
         }
-        ("delivered", _) => format!("{to} has not acknowledged it"),
+        ("delivered", _) => return format!("{}{expires}", with_recipient(row)),
         _ => way.why.as_deref().map(foreign_line).unwrap_or_default(),
     };
     let colon = if why.is_empty() { "" } else { ": " };
     let code = way.code.as_deref().map(|code| format!(" ({})", foreign_line(code)));
     let (state, code) = (foreign_line(&way.state), code.unwrap_or_default());
     format!("{state}{code}{colon}{why}{ended}{expires}")
+}
+
+/// Its recipient has it, which is not yet to say that an agent has been told.
+fn with_recipient(row: &MessageRow<'_>) -> String {
+    let to = foreign_line(&row.to);
+    match &row.way.reported {
+        Some(reported) if &*reported.state == "waiting" => format!("waiting at {to}"),
+        _ => format!("handed to {to}, who has not acknowledged it"),
+    }
 }
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {
