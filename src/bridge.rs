@@ -331,8 +331,8 @@ struct Injection {
     stage: Stage,
     /// The person's keys pass: the program asks something, or does not take the text as it should.
     keys_pass: bool,
-    /// The program asks something.
-    asks: bool,
+    /// Why it is not submitted, or does not leave.
+    held_up: Option<Obstacle>,
     /// What the person has done meanwhile.
     hand: Hand,
 }
@@ -498,8 +498,7 @@ impl Bridge {
         let waiting = self.mail.len() + usize::from(self.injection.is_some());
         let why = match self.injection {
             Some(_) if self.unwritten() > 0 => Some(Obstacle::NotReading),
-            Some(Injection { asks: true, .. }) => Some(Obstacle::Dialog),
-            Some(_) => None,
+            Some(Injection { held_up, .. }) => held_up,
             None if self.state.held => Some(Obstacle::Held).filter(|_| waiting > 0),
             None => self.obstacle.map(|(why, _)| why).filter(|_| waiting > 0),
         };

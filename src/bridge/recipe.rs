@@ -264,6 +264,8 @@ pub enum Obstacle {
     Shell,
     /// Its person wants nothing typed for now.
     Held,
+    /// What was typed stays, however often it is sent off.
+    NoEnterTaken,
 }
 
 impl fmt::Display for Obstacle {
@@ -281,6 +283,7 @@ impl fmt::Display for Obstacle {
             Self::NoPrompt => "there is no prompt",
             Self::Shell => "what is typed would be run by a shell",
             Self::Held => "its person holds its messages",
+            Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
         })
     }
 }

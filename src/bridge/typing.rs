@@ -201,7 +201,7 @@ impl Bridge {
             until,
             stage,
             keys_pass: false,
-            asks: false,
+            held_up: None,
             hand: Hand::Off,
         });
         true
@@ -270,10 +270,7 @@ impl Bridge {
         let Some(injection) = &mut self.injection else { return };
         injection.stage = Stage::Guard { typed, since: now };
         injection.keys_pass &= asks;
-        let asked = std::mem::replace(&mut injection.asks, asks);
-        if let (Item::Mail(mail), true) = (&injection.item, asks && !asked) {
-            out.push(Output::Report(mail.id.clone(), Progress::Waiting(Obstacle::Dialog)));
-        }
+        self.hold_up(asks.then_some(Obstacle::Dialog), out);
         if asks || now.since(typed) >= self.recipe.guard_ms_max {
             self.let_keys_through(out);
         }
@@ -316,7 +313,7 @@ impl Bridge {
         if let Some(injection) = &mut self.injection {
             injection.until = self.handed_out;
             injection.stage = Stage::Submit { presses };
-            (injection.keys_pass, injection.asks) = (false, false);
+            (injection.keys_pass, injection.held_up) = (false, None);
         }
     }
 
@@ -356,8 +353,21 @@ impl Bridge {
             self.press_submit(presses + 1, out);
         }
         // The person may know better what holds it up.
-        if self.recipe.shows_dialog(spot) || (stays && presses > 1) {
+        let asks = self.recipe.shows_dialog(spot);
+        if asks || (stays && presses > 1) {
             self.let_keys_through(out);
+        }
+        let is_ignored = stays && presses == PRESSES_MAX;
+        let ignored = is_ignored.then_some(Obstacle::NoEnterTaken);
+        self.hold_up(asks.then_some(Obstacle::Dialog).or(ignored), out);
+    }
+
+    /// Why what is being typed is not submitted, which is told once.
+    fn hold_up(&mut self, why: Option<Obstacle>, out: &mut Vec<Output>) {
+        let Some(injection) = &mut self.injection else { return };
+        let before = std::mem::replace(&mut injection.held_up, why);
+        if let (Item::Mail(mail), Some(why)) = (&injection.item, why.filter(|_| why != before)) {
+            out.push(Output::Report(mail.id.clone(), Progress::Waiting(why)));
         }
     }
 
@@ -706,6 +716,7 @@ mod tests {
                 7160 types \r
                 7160 types x
                 10160 types \r
+                13160 reports 11111111-2222 Waiting(NoEnterTaken)
             "#]],
         );
     }
