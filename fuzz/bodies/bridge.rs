@@ -511,9 +511,15 @@ impl World {
 
     fn is_reported(&mut self, id: &str, progress: Progress) {
         let is_open = self.open.as_ref().is_some_and(|open| open.id.as_deref() == Some(id));
+        let presses = self.open.as_ref().filter(|_| is_open).map_or(0, |open| open.presses);
         let expected = match progress {
             Progress::Waiting(why) => {
-                (!is_open || why == Obstacle::Dialog) && self.mail[id] == Fate::Waits
+                let holds_up = match why {
+                    Obstacle::Dialog => true,
+                    Obstacle::NoEnterTaken => presses == PRESSES_MAX,
+                    _ => !is_open,
+                };
+                holds_up && self.mail[id] == Fate::Waits
             }
             Progress::Injected => is_open,
             Progress::Confirmed => self.mail[id] == Fate::Acknowledged,

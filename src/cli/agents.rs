@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     protocol::{
-        control::{Answer, Request, Source},
+        control::{Answer, Request, Source, State},
         relay::AgentRow,
     },
     wrap::visit::{self, Visit},
@@ -49,11 +49,12 @@ impl Agents {
         let mut out = Out::new();
         let (mut rows, mut remarks) = (Vec::new(), Vec::new());
         each_agent(&client, |agent| {
-            let source = wrappers.source(&agent);
+            let (source, held) =
+                wrappers.ask(&agent).map_or((None, false), |it| (it.source, it.held));
             if self.json {
-                return out.json("agent", &Listed { agent, source });
+                return out.json("agent", &Listed { agent, source, held });
             }
-            rows.push(row(&agent, source.as_ref()));
+            rows.push(row(&agent, source.as_ref(), held));
             remarks.extend(remark(&agent.name, source.as_ref()));
             Ok(())
         })?;
@@ -74,6 +75,14 @@ struct Listed<'a> {
     /// Where what it says is read, if it is wrapped here.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    /// Its messages are held.
+    #[serde(skip_serializing_if = "is_false")]
+    held: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_false(held: &bool) -> bool {
+    !*held
 }
 
 /// The wrappers that run here, as far as a person may ask them.
@@ -94,27 +103,27 @@ impl Wrappers {
         Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
     }
 
-    /// Where what this agent says is read. One that isn't wrapped here has no such place, and one whose
-    /// wrapper does not answer has an unknown one.
-    fn source(&self, agent: &AgentRow<'_>) -> Option<Source> {
+    /// How this agent's wrapper stands: nothing where it isn't wrapped here, or its wrapper does not answer.
+    fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
         if !agent.here || !self.names.contains(&*agent.name) {
             return None;
         }
         let left = self.until_ms.saturating_sub(clock::monotonic_ms());
         let visit = Visit::to(&self.run_directory, &agent.name).ok()?;
         match visit.ask(&Request::State, Duration::from_millis(left)).ok()? {
-            Answer::State(state) => state.source,
+            Answer::State(state) => Some(state),
             _ => None,
         }
     }
 }
 
-fn row(agent: &AgentRow<'_>, source: Option<&Source>) -> Vec<String> {
+fn row(agent: &AgentRow<'_>, source: Option<&Source>, held: bool) -> Vec<String> {
     let state = if agent.here { "here" } else { "away" };
+    let held = if held { ", held" } else { "" };
     let since = clock::unix_ms().saturating_sub(agent.since);
     vec![
         foreign_line(&agent.name),
-        format!("{state} for {}", duration(since)),
+        format!("{state} for {}{held}", duration(since)),
         agent.queued.to_string(),
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),

@@ -430,6 +430,11 @@ fn what_is_held_is_typed_once_when_it_is_released() {
     assert_eq!(held["schema"], "agent-relay.wrapped/1");
     assert_eq!((&held["held"], &held["connected"]), (&json!(true), &json!(true)));
     assert_eq!(held["why"], "its person holds its messages");
+    let listed = out(&run(&sandbox, &["agents"], DONE));
+    assert!(
+        listed.lines().any(|line| line.starts_with("Ann") && line.contains(", held ")),
+        "{listed}"
+    );
     ann.press("echo typed by hand\r");
     ann.wait_for("\ntyped by hand\n$");
     assert!(!ann.text().contains("first"), "{}", ann.text());
