@@ -20,7 +20,7 @@ mod typing;
 
 pub use refusal::{Cause, Refusal};
 
-use crate::protocol::{Moment, deliver::Proof};
+use crate::protocol::{Moment, deliver::Proof, name};
 use extract::{Extracted, Extractor, Message, SILENCE_MS};
 use keys::Line;
 use mailbag::Mailbag;
@@ -112,7 +112,7 @@ pub struct Mail {
 /// A message of the agent's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// An agent's name or `*`.
+    /// An agent's name, `*`, or a person's command line, which hears nothing but answers.
     pub to: String,
     /// On which topic.
     pub topic: Option<String>,
@@ -689,17 +689,17 @@ impl Bridge {
         let number = Number(self.next);
         self.next += 1;
         self.sent.add(now, number, (&to, topic.as_deref()), &body);
-        let reply_to = reply.and_then(|reply| self.find_reply(&reply));
+        let reply_to = reply.and_then(|reply| self.find_reply(&reply, &to));
         out.push(Output::Send(
             number,
             Said { to, topic, thread, kind, body, data, meta, reply_to },
         ));
     }
 
-    /// The delivery that an id's first characters name; the message goes out even if none does.
-    fn find_reply(&mut self, reply: &str) -> Option<String> {
+    /// The delivery that an id's first characters name; a message to an agent goes out even if none does.
+    fn find_reply(&mut self, reply: &str, to: &str) -> Option<String> {
         let found = self.typed.iter().rev().find(|id| id.starts_with(reply)).cloned();
-        if found.is_none() {
+        if found.is_none() && !name::is_daemons(to) {
             self.complain(format!(
                 "[reply:{reply:.40}] names no message that you got; yours was sent without it."
             ));

@@ -56,7 +56,7 @@ const PICTURE_MESSAGES_MAX: usize = 256;
 /// What an agent said to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// An agent's name, or `*`.
+    /// An agent's name, `*`, or the name of a person's command line.
     pub to: String,
     /// The payload's kind: `message`, or a block's `type`.
     pub kind: String,

@@ -4,7 +4,12 @@
 //! flattened to one line in which nothing ends the quotation or looks like a mark.
 
 use super::Number;
-use crate::protocol::{Moment, code::NackCode, name::EVERYONE, text::is_hidden};
+use crate::protocol::{
+    Moment,
+    code::NackCode,
+    name::{self, EVERYONE},
+    text::is_hidden,
+};
 use std::collections::VecDeque;
 
 /// Messages of the agent's that are remembered by name and beginning.
@@ -173,6 +178,10 @@ impl Sent {
 
 /// What the agent can do about it. Dead letters are its user's, so it has to ask for them.
 fn advice(cause: Cause, to: &str, id: &str) -> String {
+    if name::is_daemons(to) {
+        let answer = "only a question that waits is answered there, with its `[reply:ID]`";
+        return format!("Say it in your answer to your user: {answer}.");
+    }
     let Cause::Nack(code) = cause else {
         return match cause {
             Cause::Unanswered => format!(

@@ -696,6 +696,25 @@ fn a_reply_names_the_delivery_that_it_answers() {
 }
 
 #[test]
+fn a_command_line_that_asks_nothing_is_told_of_in_one_line() {
+    check(
+        "agent",
+        r"
+        0 prints >\s
+        1000 prints \r\n->relay:user [reply:ffffffff] <<<\r\n8080>>>\r\n>\s
+        2000 refused 0 UNSENT that is your user's command line, which hears no messages
+        9000 ends
+        ",
+        expect![[r#"
+            1250 sends 0: Said { to: "@operator", topic: None, thread: None, kind: "message", body: "8080", data: None, meta: None, reply_to: None }
+            2000 logs the agent's message to @operator was not delivered: that is your user's command line, which hears no messages
+            2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to @operator ("8080") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user: only a question that waits is answered there, with its `[reply:ID]`.\n[/relay 789200]
+            2150 types \r
+        "#]],
+    );
+}
+
+#[test]
 fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
     check(
         "bash",

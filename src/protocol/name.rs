@@ -81,7 +81,7 @@ impl Name {
     /// Whether the daemon gave it (guests, operators, the daemon itself).
     #[must_use]
     pub fn is_daemons(&self) -> bool {
-        self.0.starts_with('@')
+        is_daemons(&self.0)
     }
 
     /// The form in which equal names are equal strings.
@@ -111,6 +111,12 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Whether the daemon gave this name, if it is one: then it is no agent's.
+#[must_use]
+pub fn is_daemons(text: &str) -> bool {
+    text.starts_with('@')
 }
 
 fn check(text: &str) -> Result<(), NameError> {

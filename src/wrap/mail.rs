@@ -7,6 +7,7 @@ use crate::{
         code::NackCode,
         deliver,
         envelope::Envelope,
+        name::{self, OPERATOR},
         payload::{Nack, Sync},
         typed,
     },
@@ -68,8 +69,13 @@ fn session(delivery: &Delivery) -> Option<String> {
     Some(sender.session.into_owned())
 }
 
-/// What the agent said, to be sent. Errors are sentences about what a block asked for.
+/// What the agent said, to be sent: to other agents, and to nobody who may only be answered. Errors are
+/// sentences about that, and about what a block asked for.
 pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
+    if name::is_daemons(&said.to) {
+        let whose = if said.to == OPERATOR { "your user's" } else { "a guest's" };
+        return Err(format!("that is {whose} command line, which hears no messages"));
+    }
     let data = said.data.map(RawValue::from_string).transpose();
     let asked = said.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), typed::read);
     let asked = asked.map_err(|why| format!("the block's `meta` can't be used: {why}"))?;
@@ -135,6 +141,14 @@ mod tests {
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));
         assert_eq!(sent.data.unwrap().get(), r#"{"n": 1}"#);
+    }
+
+    #[test]
+    fn what_would_go_to_a_command_line_is_not_sent() {
+        for (to, whose) in [("@operator", "your user's"), ("@guest-1a2b3c4d", "a guest's")] {
+            let why = outgoing(Said { to: to.to_owned(), ..said() }).unwrap_err();
+            assert_eq!(why, format!("that is {whose} command line, which hears no messages"));
+        }
     }
 
     #[test]

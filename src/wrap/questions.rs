@@ -93,6 +93,18 @@ mod tests {
     }
 
     #[test]
+    fn a_question_of_a_command_line_is_answered_to_it_alone() {
+        for asker in ["@operator", "@guest-1a2b3c4d"] {
+            let mut questions = questions();
+            questions.0[0].from = asker.to_owned();
+            for to in ["Ann", "@guest-00112233", "*"] {
+                assert!(questions.answer(Moment(0), &said(to, "d-1", None)).is_none(), "{to}");
+            }
+            assert!(questions.answer(Moment(0), &said(asker, "d-1", None)).is_some());
+        }
+    }
+
+    #[test]
     fn a_late_reply_is_a_message_of_its_own() {
         assert!(questions().answer(Moment(100), &said("Ann", "d-1", None)).is_none());
     }

@@ -10,6 +10,7 @@
 
 mod again;
 mod agent;
+mod asking;
 mod basics;
 mod corpus;
 mod expand;

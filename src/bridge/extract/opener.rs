@@ -69,6 +69,10 @@ impl Reading {
 fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
     let end = text.find(|c: char| c.is_whitespace()).unwrap_or(text.len());
     let end = text.find(OPEN).map_or(end, |at| at.min(end));
+    if end == 0 {
+        let what = if text.starts_with(OPEN) { "no name" } else { "a blank" };
+        return Err(format!("{what} stands behind the colon"));
+    }
     let name = &text[..end];
     let name = name.strip_suffix([':', ',']).unwrap_or(name);
     let mut opener = Opener::to(Target::parse(name)?);

@@ -1245,6 +1245,34 @@ fn a_broken_block_is_told_with_the_reason() {
 }
 
 #[test]
+fn an_opener_without_a_name_is_told_why() {
+    check(
+        "->relay: Bob <<<\nHello>>>\n\n->relay:<<<Hello>>>\n",
+        expect![[r#"
+            ! Not sent: a blank stands behind the colon; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+            ! Not sent: no name stands behind the colon; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+        "#]],
+    );
+}
+
+#[test]
+fn a_command_line_is_answered_from_a_screen_and_a_transcript_alike() {
+    let said = "->relay:\\@operator [reply:1a2b3c4d] <<<\n8080>>>\n";
+    check(
+        said,
+        expect![[r#"
+            @operator reply=1a2b3c4d: "8080"
+        "#]],
+    );
+    let mut found = Vec::new();
+    Prose::new(false).read(said, &mut found);
+    expect![[r#"
+        @operator reply=1a2b3c4d: "8080"
+    "#]]
+    .assert_eq(&shown(&found));
+}
+
+#[test]
 fn an_opener_ends_an_open_block() {
     check(
         "[[RELAY]]\n{\"to\":\n->relay:Bob <<< Hello>>>\n",
