@@ -115,6 +115,21 @@ impl<'a> Household<'a> {
         household
     }
 
+    /// The CLI asks its person at the start whether this folder may be trusted.
+    pub(crate) fn distrust_project(&self) {
+        let (file, trusts, asks) = match self.kind {
+            Kind::Claude => (".claude.json", "DialogAccepted\":true", "DialogAccepted\":false"),
+            Kind::Codex => panic!("Codex asks nobody who has settings such as these"),
+            Kind::Gemini => {
+                (".gemini/settings.json", "Trust\":{\"enabled\":false", "Trust\":{\"enabled\":true")
+            }
+        };
+        let file = self.person().join(file);
+        let settings = fs::read_to_string(&file).unwrap();
+        assert!(settings.contains(trusts), "{settings}");
+        fs::write(file, settings.replace(trusts, asks)).unwrap();
+    }
+
     /// The person's home.
     pub(crate) fn person(&self) -> PathBuf {
         self.directory.join("person")

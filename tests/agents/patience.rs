@@ -2,11 +2,12 @@
 //! what.
 
 use crate::{
-    agent::{Agent, Kind},
+    agent::{Agent, Household, Kind},
     model::{Gate, Model, Reply},
     other::{Other, ann, ann_with, await_report, framed},
     sandbox::Sandbox,
 };
+use platform::pty::Size;
 
 /// So many columns.
 const COLUMNS: u16 = 100;
@@ -36,6 +37,29 @@ fn waits_for_the_answer_to_a_dialog(kind: Kind, options: &[&str]) {
     assert_eq!(framed(&asked[2].prompt), "1\nyes, do it");
     await_report(&sandbox, &agent, &id, "confirmed", "");
     comes_once(&bob, &agent, &model, 3);
+}
+
+/// Nothing is typed before its person has said that the folder may be trusted: an Enter would say so.
+fn waits_until_its_folder_is_trusted(kind: Kind) {
+    let model = Model::start(|_| Reply::new().says("Noted."));
+    let sandbox = Sandbox::new();
+    let bob = Other::join(&sandbox, "Bob");
+    let household = Household::new(&sandbox, kind, &model, "ann");
+    household.distrust_project();
+    let size = Size { rows: 40, cols: COLUMNS };
+    let mut agent = household.wrap_with(&["-n", "Ann", "--brief"], size, &[]);
+    let asks = |text: &str| text.to_lowercase().contains("trust");
+    agent.terminal.wait_until("a question of trust", asks);
+    let id = bob.send("Ann", "1\nyes, do it");
+    await_report(&sandbox, &agent, &id, "waiting", "");
+    agent.stand_still();
+    assert!(asks(&agent.terminal.text()), "it was answered:\n{}", agent.terminal.text());
+    assert_eq!(model.asked(0).len(), 0);
+    agent.terminal.press("\r");
+    let asked = agent.while_running(|| model.asked(2));
+    assert!(asked[0].prompt.contains("@relay] The relay wrote this"), "{}", asked[0].prompt);
+    assert_eq!(framed(&asked[1].prompt), "1\nyes, do it");
+    comes_once(&bob, &agent, &model, 2);
 }
 
 /// After this many questions only one more is asked when one more is sent.
@@ -117,6 +141,16 @@ fn waits_for_the_end_of_the_work(kind: Kind) {
         await_report(&sandbox, &agent, id, "confirmed", "");
     }
     comes_once(&bob, &agent, &model, 4);
+}
+
+#[test]
+fn claude_is_left_alone_until_its_folder_is_trusted() {
+    waits_until_its_folder_is_trusted(Kind::Claude);
+}
+
+#[test]
+fn gemini_is_left_alone_until_its_folder_is_trusted() {
+    waits_until_its_folder_is_trusted(Kind::Gemini);
 }
 
 #[test]
