@@ -22,9 +22,11 @@ mod poll;
 pub mod process;
 pub mod pty;
 #[cfg(windows)]
+#[path = "registry/windows.rs"]
+mod registry;
+#[cfg(windows)]
 #[path = "security/windows.rs"]
 mod security;
-#[cfg(unix)]
 pub mod service;
 pub mod stop;
 pub mod terminal;

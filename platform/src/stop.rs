@@ -8,6 +8,8 @@ mod imp;
 #[path = "stop/windows.rs"]
 mod imp;
 
+#[cfg(windows)]
+pub(crate) use imp::leave_console;
 use std::{
     io,
     sync::{Mutex, OnceLock},
@@ -56,7 +58,8 @@ pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
         }
         *listener = Some(Box::new(told));
     }
-    match catch_ctrl_c().and_then(|()| imp::watch()) {
+    let caught = if imp::hears_console() { catch_ctrl_c() } else { Ok(()) };
+    match caught.and_then(|()| imp::watch()) {
         Ok(watch) => Ok(Listening { _watch: watch }),
         Err(error) => {
             *locked(&LISTENER) = None;
@@ -72,7 +75,7 @@ impl Drop for Listening {
 }
 
 /// Called by the watches.
-fn tell(signal: Signal) {
+pub(crate) fn tell(signal: Signal) {
     if let Some(listener) = &*locked(&LISTENER) {
         listener(signal);
     }

@@ -89,7 +89,7 @@ impl Demo {
         .map_err(Failure::because)?;
         let mut out = Out::new();
         self.tell(&mut out, "a daemon of its own is up")?;
-        let identity = Identity::Person(stage.place.home.clone());
+        let identity = Identity::of_person(&stage.place);
         let client = stage.place.join(&|endpoint| identity.settings(endpoint))?;
         ask(&client, "tap", None)?;
         self.tell(

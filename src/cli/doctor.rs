@@ -116,7 +116,7 @@ fn examine(asked: &Asked) -> Vec<Check> {
         Ok(sources) => {
             checks.push(endpoint(&sources));
             let place = Place { home, config, sources };
-            let identity = Identity::of_process(&place.home);
+            let identity = Identity::of_process(&place);
             let joined = place.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),
                 Err(_) => Settings::guest(endpoint),
@@ -214,10 +214,16 @@ fn endpoint(sources: &EndpointSources) -> Check {
         EndpointSources { option: Some(_), .. } => "by --endpoint",
         EndpointSources { environment: Some(_), .. } => "by AGENT_RELAY_ENDPOINT",
         EndpointSources { config: Some(_), .. } => "by config.toml",
+        EndpointSources { service: Some(_), .. } => "by service.toml",
         EndpointSources { left: Some(_), .. } => "where the last daemon was",
         EndpointSources { .. } => "as usual",
     };
-    match Endpoint::parse(first.as_ref()).and_then(|endpoint| endpoint.is_foreign()) {
+    let is_foreign = |endpoint: Endpoint| {
+        // Whose that is, service.toml says.
+        let is_service = sources.service_used().is_some_and(|it| it.endpoint == endpoint.as_text());
+        if is_service { Ok(false) } else { endpoint.is_foreign() }
+    };
+    match Endpoint::parse(first.as_ref()).and_then(is_foreign) {
         Ok(false) => Check::ok(id, format!("{first} ({whence})")),
         Ok(true) => Check::fail(
             id,

@@ -75,7 +75,7 @@ pub(super) fn make_room(place: &Place) -> Result<Option<Stopped>, Failure> {
 }
 
 fn ask_to_go(place: &Place, why: Option<&RawValue>) -> Result<Option<Stopped>, Failure> {
-    let identity = Identity::of_process(&place.home)?;
+    let identity = Identity::of_process(place)?;
     let client = match place.try_join(&|endpoint| identity.settings(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
@@ -116,6 +116,9 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
     }
     let Some(about) = about(client)? else { return Ok(()) };
     let (theirs, ours) = (Path::new(&*about.home), &place.home);
+    if place.sources.service.as_ref().is_some_and(|service| service.home == theirs) {
+        return Ok(());
+    }
     let is_same = match (theirs.canonicalize(), ours.canonicalize()) {
         (Ok(theirs), Ok(ours)) => theirs == ours,
         _ => theirs == ours,
@@ -133,7 +136,7 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
 
 /// Nothing is there, or something that was started since.
 fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
-    match Client::join(Settings::guest(endpoint)) {
+    match Client::join(place.trusting(Settings::guest(endpoint))) {
         Err(ClientError::NoDaemon { .. }) => Ok(!place.is_locked()?),
         // One that is about to go may say so.
         Err(_) => Ok(false),

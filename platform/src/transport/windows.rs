@@ -28,8 +28,8 @@ use windows_sys::{
             ERROR_PIPE_NOT_CONNECTED, GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE,
         },
         Storage::FileSystem::{
-            CreateFileW, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, SECURITY_IDENTIFICATION,
-            SECURITY_SQOS_PRESENT,
+            CreateFileW, FILE_APPEND_DATA, FILE_FLAG_OVERLAPPED, FILE_GENERIC_READ,
+            FILE_GENERIC_WRITE, OPEN_EXISTING, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
@@ -51,6 +51,8 @@ use crate::{
 const BUFFER_BYTES: u32 = 64 << 10;
 /// The most that is written in one call: a larger write may be refused for want of quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
+/// Reading and writing without FILE_CREATE_PIPE_INSTANCE.
+const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
 /// How long a client waits while every instance of a pipe is taken.
 const BUSY: Duration = Duration::from_secs(5);
 /// How long calls under way get to let go of a pipe that is hung up.
@@ -67,7 +69,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+    pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
         let taken = || {
             refusal(
                 io::ErrorKind::AddrInUse,
@@ -79,7 +81,7 @@ impl Listener {
         if exists(endpoint) {
             return Err(taken());
         }
-        let descriptor = Descriptor::private()?;
+        let descriptor = Descriptor::of(&pipe_access(user)?)?;
         // SAFETY: the descriptor is valid, and lives until after its copy is made.
         let owned =
             unsafe { BorrowedSecurityDescriptor::from_ptr(descriptor.as_ptr()) }.to_owned_sd()?;
@@ -238,6 +240,14 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.0.assume_flushed();
     }
+}
+
+/// Who may use the pipe, and who owns it. Whom a service serves may connect, but not make instances of his own,
+/// in which others would meet him instead. What runs at a low level of integrity may only look on.
+fn pipe_access(user: &User) -> io::Result<String> {
+    let me = User::me()?;
+    let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
+    Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){users}S:(ML;;NW;;;ME)"))
 }
 
 /// Opens a pipe so that reads and writes do not wait for each other, and so that its server can learn
