@@ -123,11 +123,18 @@ pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
     check(path, &[], changes, "can be changed by others")
 }
 
-/// Checks that others can't put something else in a file's place either, by moving a directory that it is in.
+/// Checks that others can't put something else in a file's place: change it or its directory.
 pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
-    let mut above = file.ancestors();
-    above.by_ref().take(2).try_for_each(check_unchangeable)?;
+    check_unchangeable(file)?;
+    file.parent().map_or(Ok(()), check_unchangeable_and_above)
+}
+
+/// Checks that others can't change a directory, or move it with one that it is in. (Making something of
+/// their own in one of those is another matter: in `%ProgramData%` everybody may.)
+pub(crate) fn check_unchangeable_and_above(directory: &Path) -> io::Result<()> {
+    check_unchangeable(directory)?;
     let moves = |access: &Access| !access.is_for_heirs_only && access.rights & MOVING != 0;
+    let mut above = directory.ancestors().skip(1);
     above.try_for_each(|path| check(path, &[], moves, "can be moved or replaced by others"))
 }
 

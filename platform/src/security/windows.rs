@@ -14,6 +14,7 @@ use std::{
     sync::OnceLock,
 };
 
+use crate::refusal;
 use windows_sys::Win32::{
     Foundation::{ERROR_SUCCESS, LocalFree},
     Security::{
@@ -25,7 +26,7 @@ use windows_sys::Win32::{
         },
         DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, INHERIT_ONLY_ACE,
         LookupAccountNameW, LookupAccountSidW, OWNER_SECURITY_INFORMATION, PSID, RevertToSelf,
-        SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser,
+        SECURITY_ATTRIBUTES, SidTypeUser, TOKEN_QUERY, TOKEN_USER, TokenUser,
     },
     System::{
         Pipes::ImpersonateNamedPipeClient,
@@ -63,7 +64,7 @@ pub(crate) fn am_service() -> io::Result<bool> {
     Ok(my_sid()?.starts_with("S-1-5-80-"))
 }
 
-/// The SID of an account, by its name.
+/// The SID of a user, by his name.
 pub(crate) fn sid_of(name: &str) -> io::Result<String> {
     let name = wide(name);
     let (mut sid, mut sid_bytes) = (vec![0_u64; 16], 128);
@@ -81,6 +82,9 @@ pub(crate) fn sid_of(name: &str) -> io::Result<String> {
             &mut kind,
         )
     })?;
+    if kind != SidTypeUser {
+        return Err(refusal(io::ErrorKind::NotFound, "that is no user"));
+    }
     sid_text(sid.as_mut_ptr().cast())
 }
 

@@ -93,7 +93,7 @@ pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
     };
     let started = configure(&service, program, site)
         .and_then(|()| host::register_log())
-        .and_then(|()| service.start::<OsString>(&[]).map_err(refused("start")));
+        .and_then(|()| service.start::<OsString>(&[]).map_err(|error| unstarted(error, program)));
     if started.is_err() && is_new {
         // The first error is the one to tell; half a service would be worse than none.
         let _ = service.delete();
@@ -262,7 +262,7 @@ fn make_home(site: &Site) -> io::Result<()> {
     let account = &site.account;
     if let Some(homes) = site.home.parent() {
         make_dir(homes, KEEPERS)?;
-        paths::check_irreplaceable(homes)?;
+        paths::check_unchangeable_and_above(homes)?;
     }
     make_dir(&site.home, &format!("{KEEPERS}(A;OICI;GA;;;{account})"))?;
     paths::check_private_among(&site.home, std::slice::from_ref(account))
@@ -319,6 +319,21 @@ fn code(error: &Error) -> Option<u32> {
 
 fn none() -> io::Error {
     refusal(io::ErrorKind::NotFound, "no service is installed")
+}
+
+/// Whoever could install it may start it: it is its account that may not run its program.
+fn unstarted(error: Error, program: &Program) -> io::Error {
+    if code(&error) != Some(ERROR_ACCESS_DENIED) {
+        return refused("start")(error);
+    }
+    refusal(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "the account {ACCOUNT_NAME} may not run {}: copy the executables into a directory in \
+             %ProgramFiles%, and install from there",
+            program.file.display()
+        ),
+    )
 }
 
 /// The system's answer as a sentence.

@@ -25,7 +25,7 @@ use windows_sys::{
     Win32::{
         Foundation::{
             ERROR_ACCESS_DENIED, ERROR_FILE_NOT_FOUND, ERROR_NO_DATA, ERROR_PIPE_BUSY,
-            ERROR_PIPE_NOT_CONNECTED, GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE,
+            ERROR_PIPE_NOT_CONNECTED, INVALID_HANDLE_VALUE,
         },
         Storage::FileSystem::{
             CreateFileW, FILE_APPEND_DATA, FILE_FLAG_OVERLAPPED, FILE_GENERIC_READ,
@@ -51,7 +51,7 @@ use crate::{
 const BUFFER_BYTES: u32 = 64 << 10;
 /// The most that is written in one call: a larger write may be refused for want of quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
-/// Reading and writing without FILE_CREATE_PIPE_INSTANCE.
+/// Reading and writing without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE would ask for as well.
 const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
 /// How long a client waits while every instance of a pipe is taken.
 const BUSY: Duration = Duration::from_secs(5);
@@ -260,7 +260,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
         let pipe = unsafe {
             CreateFileW(
                 path.as_ptr(),
-                GENERIC_READ | GENERIC_WRITE,
+                CONNECT,
                 0,
                 security::NO_ATTRIBUTES,
                 OPEN_EXISTING,
