@@ -84,7 +84,7 @@ impl Stage {
 
     /// An agent that hears one message.
     pub(crate) fn listen(&self, name: &str) -> Listening {
-        let mut command = self.command(&["listen", name, "--count", "1"]);
+        let mut command = self.command(&["listen", "--as", name, "--count", "1"]);
         Listening(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 
