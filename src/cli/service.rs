@@ -265,7 +265,7 @@ impl Start {
         if installed.state != State::Unsaid {
             make_room(&place)?;
         }
-        service::start().map_err(Failure::because)?;
+        service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
@@ -441,6 +441,7 @@ fn log(place: &Place, installed: &Installed) -> String {
 
 fn failed(place: &Place, installed: &Installed, why: &str) -> Failure {
     let log = log(place, installed);
+    // Where only administrators read it, the event log says it, too.
     let said = launch::last_line(Path::new(&log), 0);
     let said = said.map(|said| format!(", its last word: {said}")).unwrap_or_default();
     Failure::failed(format!("the service failed ({why}){said}; its log is {log}"))
