@@ -11,6 +11,9 @@
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
 
+#[cfg(windows)]
+#[path = "access/windows.rs"]
+mod access;
 pub mod clock;
 pub mod endpoint;
 pub mod lock;

@@ -7,8 +7,6 @@ mod imp;
 #[path = "paths/windows.rs"]
 mod imp;
 
-#[cfg(windows)]
-pub(crate) use imp::{check_irreplaceable, check_unchangeable_and_above, make_dir_with};
 use std::{
     fs::{self, File},
     io::{self, Write as _},

@@ -312,7 +312,6 @@ mod tests {
             &["/opt/日本/agent-relay", "-x=${Y}", ";", "#", "%h", "]]>", "&amp;"],
         ] {
             let program = of(words);
-            check(&program).unwrap();
             assert_eq!(unit::read(&unit::write(&program)).as_ref(), Some(&program));
             assert_eq!(plist::read(&plist::write(&program)).as_ref(), Some(&program));
             assert_eq!(task::read(&task::write(&program, "S-1-5-21-1")).as_ref(), Some(&program));
@@ -353,6 +352,8 @@ mod tests {
 
     #[test]
     fn what_no_definition_holds_is_refused() {
+        let file = std::env::current_exe().unwrap();
+        check(&Program { file, arguments: vec!["--home".into(), "日本 \"x\"".into()] }).unwrap();
         for words in [&["/bin/a\nExecStart=/bin/b"][..], &["/bin/a", "b\u{7}"], &["a"]] {
             let error = check(&of(words)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{words:?}");

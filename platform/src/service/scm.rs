@@ -32,7 +32,7 @@ use windows_sys::Win32::{
 
 use super::{Installed, Kind, NAME, Program, Site, State, command_line, host, program, words};
 use crate::{
-    naming, paths,
+    access, naming, paths,
     peer::User,
     refusal,
     security::{Descriptor, checked, wide},
@@ -67,8 +67,8 @@ const MAKING: ServiceManagerAccess =
 const ELEVATED: &str = "run this in a terminal opened with `Run as administrator`";
 
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
-    manager(MAKING)?;
-    paths::check_irreplaceable(&program.file).map_err(|error| {
+    connect(MAKING)?;
+    access::check_irreplaceable(&program.file).map_err(|error| {
         let words = "a service runs only what nobody else can replace: copy the executables into a \
                      directory in %ProgramFiles%, and install from there";
         refusal(error.kind(), format!("{error}; {words}"))
@@ -76,7 +76,7 @@ pub(super) fn check_install(program: &Program) -> io::Result<()> {
 }
 
 pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
-    let managed = manager(MAKING)?;
+    let managed = connect(MAKING)?;
     make_home(site)?;
     let info = info(program);
     let (service, is_new) = match managed.open_service(NAME, ServiceAccess::ALL_ACCESS) {
@@ -262,25 +262,25 @@ fn make_home(site: &Site) -> io::Result<()> {
     let account = &site.account;
     if let Some(homes) = site.home.parent() {
         make_dir(homes, KEEPERS)?;
-        paths::check_unchangeable_and_above(homes)?;
+        access::check_unchangeable_and_above(homes)?;
     }
     make_dir(&site.home, &format!("{KEEPERS}(A;OICI;GA;;;{account})"))?;
     paths::check_private_among(&site.home, std::slice::from_ref(account))
 }
 
 fn make_dir(path: &Path, access: &str) -> io::Result<()> {
-    match paths::make_dir_with(path, &Descriptor::of(access)?) {
+    match access::make_dir_with(path, &Descriptor::of(access)?) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map_err(naming(format!("make {}", path.display()))),
     }
 }
 
-fn manager(access: ServiceManagerAccess) -> io::Result<ServiceManager> {
+fn connect(access: ServiceManagerAccess) -> io::Result<ServiceManager> {
     ServiceManager::local_computer(None::<&str>, access).map_err(refused("install"))
 }
 
 fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
-    match manager(ServiceManagerAccess::CONNECT)?.open_service(NAME, access) {
+    match connect(ServiceManagerAccess::CONNECT)?.open_service(NAME, access) {
         Ok(service) => Ok(Some(service)),
         Err(error) if code(&error) == Some(ERROR_SERVICE_DOES_NOT_EXIST) => Ok(None),
         Err(error) => Err(refused("open")(error)),

@@ -13,11 +13,6 @@ use signal_hook::{
 use super::{Signal, tell};
 use crate::naming;
 
-/// Every process here hears Ctrl-C.
-pub(crate) fn hears_console() -> bool {
-    true
-}
-
 /// The thread that waits for signals.
 #[derive(Debug)]
 pub(crate) struct Watch {

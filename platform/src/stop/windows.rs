@@ -3,10 +3,7 @@
 
 use std::{
     io,
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc::{RecvTimeoutError, SyncSender, sync_channel},
-    },
+    sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -16,17 +13,6 @@ use crate::terminal;
 
 /// How often the size is looked at.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// A service is told by the service manager. Its console would tell it of every logoff of anybody.
-static IS_SERVICE: AtomicBool = AtomicBool::new(false);
-
-pub(crate) fn leave_console() {
-    IS_SERVICE.store(true, Ordering::SeqCst);
-}
-
-pub(crate) fn hears_console() -> bool {
-    !IS_SERVICE.load(Ordering::SeqCst)
-}
 
 /// The thread that looks at the window's size, if there is a window.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{self, Write as _},
     process::{self, Child},
+    slice,
 };
 
 use platform::{
@@ -105,7 +106,7 @@ pub(crate) fn a_listener_for_another_user_is_still_ours() {
     let another = User::parse(system::ANOTHER_USER).unwrap();
     let listener = Listener::bind_for(&folder.endpoint(), &another).unwrap();
     for _ in 0..2 {
-        let client = Stream::connect_among(&folder.endpoint(), &[another.clone()]).unwrap();
+        let client = Stream::connect_among(&folder.endpoint(), slice::from_ref(&another)).unwrap();
         let server = listener.accept().unwrap();
         (&client).write_all(b"x").unwrap();
         read_exactly(&server, 1);
