@@ -195,13 +195,15 @@ impl Install {
         }
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
-        let is_mine = User::me().is_ok_and(|me| me == site.owner);
-        if is_mine {
-            make_room(&asked.place()?)?;
+        if User::me().is_ok_and(|me| me == site.owner) {
+            let mut place = Asked { home: own_home()?, endpoint: None }.place()?;
+            // What this terminal leads to otherwise is none of the service's business.
+            place.sources.environment = None;
+            make_room(&place)?;
         }
         service::install(&program, Some(site)).map_err(Failure::because)?;
         tell_owner(site)?;
-        let mut place = asked.place()?;
+        let mut place = place_of(asked, &installed()?)?;
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
@@ -262,7 +264,7 @@ impl Start {
         let installed = installed()?;
         let mut place = place_of(asked, &installed)?;
         // Where the system doesn't say what it runs, what runs is taken for it.
-        if installed.state != State::Unsaid {
+        if installed.state != State::Unsaid && is_mine(&installed) {
             make_room(&place)?;
         }
         service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
@@ -337,12 +339,18 @@ fn no_service() -> Failure {
 /// of its own is closed to its owner, who has service.toml in his.
 fn place_of(asked: &Asked, installed: &Installed) -> Result<Place, Failure> {
     let word = |option: &str| installed.after(option).map(str::to_owned);
-    let home = if installed.kind == Kind::Service { None } else { word("--home") };
+    let home = if installed.kind == Kind::Service { own_home()? } else { word("--home") };
     let asked = Asked {
         home: home.or_else(|| asked.home.clone()),
         endpoint: word("--endpoint").or_else(|| asked.endpoint.clone()),
     };
     asked.place()
+}
+
+/// Where service.toml of this user's is, whatever this terminal has for a home.
+fn own_home() -> Result<Option<String>, Failure> {
+    let home = paths::home().map_err(Failure::because)?;
+    Ok(Some(home.display().to_string()))
 }
 
 /// Whether this user may ask its daemon how it is.

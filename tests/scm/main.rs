@@ -26,7 +26,7 @@ fn it_is_installed_used_stopped_and_removed() {
     let stage = Stage::set();
     assert!(sentence(&stage.fails(["service", "status"])).contains("no service is installed"));
 
-    let installed = stage.json(["service", "install", "--json"]);
+    let installed = stage.json_elsewhere(["service", "install", "--json"]);
     assert_eq!(installed["kind"], Kind::Service.word());
     assert_eq!(installed["owner"], User::me().unwrap().to_string());
     assert_eq!([&installed["enabled"], &installed["running"]], [true, true]);

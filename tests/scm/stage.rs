@@ -82,6 +82,17 @@ impl Stage {
         serde_json::from_str(&self.text(arguments)).unwrap()
     }
 
+    /// The same in a terminal that leads commands to another daemon.
+    #[track_caller]
+    pub(crate) fn json_elsewhere<const N: usize>(&self, arguments: [&str; N]) -> Value {
+        let mut command = self.command(&arguments);
+        command.env("AGENT_RELAY_HOME", self.local.join("other"));
+        command.env("AGENT_RELAY_ENDPOINT", r"\\.\pipe\agent-relay-nowhere");
+        let output = watched(command);
+        assert!(output.status.success(), "{arguments:?}: {}", self.told(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// An agent that hears one message.
     pub(crate) fn listen(&self, name: &str) -> Listening {
         let mut command = self.command(&["listen", "--as", name, "--count", "1"]);
@@ -109,15 +120,7 @@ impl Stage {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = self.command(arguments);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let watched = thread::spawn(move || child.wait_with_output().unwrap());
-        let end = Instant::now() + WATCHDOG;
-        while !watched.is_finished() {
-            assert!(Instant::now() < end, "{arguments:?} does not end");
-            thread::sleep(Duration::from_millis(10));
-        }
-        watched.join().unwrap()
+        watched(self.command(arguments))
     }
 
     fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
@@ -150,6 +153,19 @@ impl Drop for Stage {
             eprintln!("something stays: {} {left:?}", sentence(&removed));
         }
     }
+}
+
+/// Runs a command to its end, under the watchdog.
+#[track_caller]
+fn watched(mut command: Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ending = thread::spawn(move || child.wait_with_output().unwrap());
+    let end = Instant::now() + WATCHDOG;
+    while !ending.is_finished() {
+        assert!(Instant::now() < end, "{command:?} does not end");
+        thread::sleep(Duration::from_millis(10));
+    }
+    ending.join().unwrap()
 }
 
 /// A process that hears.
