@@ -2,7 +2,7 @@
 
 use super::{
     Program, command_line, program, words,
-    xml::{escaped, inside, plain},
+    xml::{escaped, plain},
 };
 
 /// Starts with its user's logon, without elevation, and again a minute after a failure; no limit of time
@@ -74,4 +74,10 @@ pub(super) fn is_enabled(task: &str) -> bool {
     let switched_off =
         |part| inside(task, part).is_some_and(|part| inside(part, "Enabled") == Some("false"));
     !switched_off("Settings") && !switched_off("LogonTrigger")
+}
+
+/// What is in the first element of this name that has no attributes.
+fn inside<'a>(text: &'a str, element: &str) -> Option<&'a str> {
+    let (_, after) = text.split_once(&format!("<{element}>"))?;
+    Some(after.split_once(&format!("</{element}>"))?.0)
 }

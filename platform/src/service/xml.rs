@@ -10,9 +10,3 @@ pub(super) fn plain(text: &str) -> String {
     let text = text.replace("&lt;", "<").replace("&gt;", ">");
     text.replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")
 }
-
-/// What is in the first element of this name that has no attributes.
-pub(super) fn inside<'a>(text: &'a str, element: &str) -> Option<&'a str> {
-    let (_, after) = text.split_once(&format!("<{element}>"))?;
-    Some(after.split_once(&format!("</{element}>"))?.0)
-}
