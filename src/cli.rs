@@ -82,6 +82,11 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
                 demo::agent(&word)
             });
         }
+        let words: Vec<_> = arguments.by_ref().collect();
+        if let Some(hosted) = service::Hosted::of(&words) {
+            return end(hosted.run());
+        }
+        return end(argv::cut(words).and_then(|words| parse(&words)?.run(words.command)));
     }
     end(argv::cut(arguments).and_then(|words| parse(&words)?.run(words.command)))
 }

@@ -118,7 +118,7 @@ fn examine(asked: &Asked) -> Vec<Check> {
         Ok(sources) => {
             checks.push(endpoint(&sources));
             let place = Place { home, config, sources };
-            let identity = Identity::of_process(&place.home);
+            let identity = Identity::of_process(&place);
             let joined = place.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),
                 Err(_) => Settings::guest(endpoint),
@@ -225,6 +225,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
         EndpointSources { option: Some(_), .. } => "by --endpoint",
         EndpointSources { environment: Some(_), .. } => "by AGENT_RELAY_ENDPOINT",
         EndpointSources { config: Some(_), .. } => "by config.toml",
+        EndpointSources { service: Some(_), .. } => "by service.toml",
         EndpointSources { left: Some(_), .. } => "where the last daemon was",
         EndpointSources { .. } => "as usual",
     };
@@ -232,6 +233,10 @@ fn endpoint(sources: &EndpointSources) -> Check {
     // Where the last daemon was is not where the next one will be.
     let next = sources.asked_for().or_else(|| sources.defaults.first().map(String::as_str));
     let judged = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
+        if sources.service_used().is_some() {
+            // Whose that is, service.toml says.
+            return Ok(false);
+        }
         let is_foreign = endpoint.is_foreign()?;
         let next = Endpoint::parse(next.unwrap_or(&first).as_ref())?;
         if is_foreign { Ok(true) } else { Listener::check(&next).map(|()| false) }

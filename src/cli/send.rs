@@ -259,7 +259,7 @@ fn join_named(
 ) -> Result<Client, Failure> {
     let mut place = asked.place()?;
     from.map_or(Ok(()), check_name)?;
-    let identity = Identity::of_process(&place.home)?;
+    let identity = Identity::of_process(&place)?;
     let (Identity::Person(_), Some(name)) = (&identity, from) else {
         return join_or_start(&mut place, &|endpoint| identity.settings(endpoint));
     };

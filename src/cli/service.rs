@@ -1,24 +1,31 @@
 //! `service`: have the system start the daemon and watch over it.
 
+mod hosted;
+
+pub(super) use hosted::Hosted;
+
 use super::{
-    DONE, FAILED, Failure, TIMED_OUT,
+    DONE, FAILED, Failure, TIMED_OUT, argv,
     ask::{ask, read},
     down,
+    identity::Identity,
     launch::{self, own_program},
     place::{Asked, Place},
     print::{Out, duration, foreign_line, say},
 };
 use crate::{
     client::{ClientError, Settings},
+    config::{is_absent, service as directions},
     protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{
     clock, paths,
-    service::{self, Installed, Program, State},
+    peer::User,
+    service::{self, Installed, Kind, Program, Site, State},
 };
 use serde::Serialize;
-use std::{ffi::OsStr, path::Path, thread, time::Duration};
+use std::{fs, path::Path, thread, time::Duration};
 
 /// How long the system may take until clients can connect, or until nobody can.
 const WAIT_MS: u64 = 20_000;
@@ -26,8 +33,8 @@ const WAIT_MS: u64 = 20_000;
 /// Between two looks: nothing tells a stranger when a socket appears.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Have the system start the daemon at each logon and start it again if it fails: a systemd user unit on
-/// Linux, a launchd agent on macOS.
+/// Have the system start the daemon and start it again if it fails: a systemd user unit on Linux, a launchd
+/// agent on macOS, a service or a scheduled task on Windows.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -58,9 +65,20 @@ enum Action {
     subcommand,
     name = "install",
     help_triggers("--help"),
-    example = "agent-relay service install"
+    example = "agent-relay service install",
+    example = "agent-relay service install --logon",
+    note = "On Windows an administrator installs it (a terminal opened with `Run as administrator`); \
+            --logon needs none."
 )]
 struct Install {
+    /// on Windows: a task at this user's logon, in place of a service
+    #[argh(switch)]
+    logon: bool,
+
+    /// on Windows: the user whom the service is for, if not who installs it
+    #[argh(option, arg_name = "name", from_str_fn(argv::text))]
+    user: Option<String>,
+
     /// print one JSON object
     #[argh(switch)]
     json: bool,
@@ -124,6 +142,9 @@ struct Report {
     program: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     home: Option<String>,
+    /// Whom a service serves that has an account of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
     enabled: bool,
     running: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,15 +170,57 @@ impl Service {
 
 impl Install {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        let site = if self.logon {
+            if self.user.is_some() {
+                return Err(Failure::usage(
+                    "a task is for this user: leave --user out, or --logon",
+                ));
+            }
+            service::check_logon().map(|()| None)
+        } else {
+            service::site(self.user.as_deref())
+        };
+        match site.map_err(Failure::because)? {
+            Some(site) => self.at(&site, asked),
+            None => self.as_me(asked),
+        }
+    }
+
+    /// For its owner, under an account of its own.
+    fn at(&self, site: &Site, asked: &Asked) -> Result<i32, Failure> {
+        if asked.home.is_some() || asked.endpoint.is_some() {
+            return Err(Failure::usage(
+                "a service has its own home and endpoint: leave --home and --endpoint out, or install a \
+                 task with --logon",
+            ));
+        }
+        let program = hosted::program(site)?;
+        service::check_install(&program, Some(site)).map_err(Failure::because)?;
+        if User::me().is_ok_and(|me| me == site.owner) {
+            let mut place = Asked { home: own_home()?, endpoint: None }.place()?;
+            // What this terminal leads to otherwise is none of the service's business.
+            place.sources.environment = None;
+            make_room(&place)?;
+        }
+        service::install(&program, Some(site)).map_err(Failure::because)?;
+        tell_owner(site)?;
+        let mut place = place_of(asked, &installed()?)?;
+        let installed = wait_until_up(&mut place)?;
+        show(&place, &installed, self.json)?;
+        Ok(DONE)
+    }
+
+    /// As this user.
+    fn as_me(&self, asked: &Asked) -> Result<i32, Failure> {
         let mut place = asked.place()?;
         // What this terminal says of it, the system would not know.
         place.sources.option = place.sources.option.or_else(|| place.sources.environment.take());
-        let file = own_program()?;
-        paths::check_unchangeable(&file).map_err(Failure::because)?;
+        let arguments = launch::arguments(&place, "--service");
+        let program = Program { file: own_program()?, arguments };
+        service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
-        let program = Program { file, arguments: launch::arguments(&place, "--service") };
         make_room(&place)?;
-        service::install(&program).map_err(Failure::because)?;
+        service::install(&program, None).map_err(Failure::because)?;
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         if let (false, Some(command)) = (self.json, service::without_logon()) {
@@ -171,8 +234,16 @@ impl Install {
 
 impl Uninstall {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let home = service::installed().map_err(Failure::because)?.and_then(|it| home_of(&it));
+        let installed = service::installed().map_err(Failure::because)?;
+        if let Some(task) = installed.as_ref().filter(|it| it.state == State::Unsaid) {
+            let place = place_of(asked, task)?;
+            down::stop(&place, &Identity::of_process(&place)?)?;
+        }
         let removed = service::uninstall().map_err(Failure::because)?;
+        if let Some(owner) = installed.as_ref().and_then(Installed::owner) {
+            untell(&owner)?;
+        }
+        let home = installed.and_then(|it| it.after("--home").map(str::to_owned));
         let home = home.map_or_else(|| asked.home().map(|home| home.display().to_string()), Ok)?;
         let mut out = Out::new();
         if self.json {
@@ -195,8 +266,11 @@ impl Start {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let installed = installed()?;
         let mut place = place_of(asked, &installed)?;
-        make_room(&place)?;
-        service::start().map_err(Failure::because)?;
+        // Where the system doesn't say what it runs, what runs is taken for it.
+        if installed.state != State::Unsaid && is_mine(&installed) {
+            make_room(&place)?;
+        }
+        service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
@@ -207,7 +281,10 @@ impl Stop {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let before = installed()?;
         let place = place_of(asked, &before)?;
-        service::stop().map_err(Failure::because)?;
+        match before.state {
+            State::Unsaid => drop(down::stop(&place, &Identity::of_process(&place)?)?),
+            _ => service::stop().map_err(Failure::because)?,
+        }
         let after = wait_until_down(&place)?;
         show(&place, &after, self.json)?;
         Ok(DONE)
@@ -229,6 +306,30 @@ impl Status {
     }
 }
 
+/// Writes down for the owner where his service is.
+fn tell_owner(site: &Site) -> Result<(), Failure> {
+    let home = paths::home_of(&site.owner).map_err(Failure::because)?;
+    paths::make_private_dir_of(&home, &site.owner).map_err(Failure::because)?;
+    let text = directions::Service {
+        endpoint: site.endpoint.as_text().to_owned(),
+        home: site.home.clone(),
+        account: site.account.to_string(),
+    }
+    .to_text();
+    let file = home.join(directions::FILE);
+    paths::write_private_file_for(&file, text.as_bytes(), &site.owner).map_err(Failure::because)
+}
+
+fn untell(owner: &User) -> Result<(), Failure> {
+    let file = paths::home_of(owner).map_err(Failure::because)?.join(directions::FILE);
+    match fs::remove_file(&file) {
+        Err(error) if !is_absent(&error) => {
+            Err(Failure::failed(format!("remove {}: {error}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn installed() -> Result<Installed, Failure> {
     service::installed().map_err(Failure::because)?.ok_or_else(no_service)
 }
@@ -237,24 +338,39 @@ fn no_service() -> Failure {
     Failure::failed("no service is installed: `agent-relay service install` does that")
 }
 
-/// Where the service's daemon is: what its own definition says comes first.
+/// Where the service's daemon is: what its own definition says comes first. The home of one that has an account
+/// of its own is closed to its owner, who has service.toml in his.
 fn place_of(asked: &Asked, installed: &Installed) -> Result<Place, Failure> {
+    let word = |option: &str| installed.after(option).map(str::to_owned);
+    let home = if installed.kind == Kind::Service { own_home()? } else { word("--home") };
     let asked = Asked {
-        home: home_of(installed).or_else(|| asked.home.clone()),
-        endpoint: after(installed, "--endpoint").or_else(|| asked.endpoint.clone()),
+        home: home.or_else(|| asked.home.clone()),
+        endpoint: word("--endpoint").or_else(|| asked.endpoint.clone()),
     };
     asked.place()
 }
 
-fn home_of(installed: &Installed) -> Option<String> {
-    after(installed, "--home")
+/// Where service.toml of this user's is, whatever this terminal has for a home.
+fn own_home() -> Result<Option<String>, Failure> {
+    let home = paths::home().map_err(Failure::because)?;
+    Ok(Some(home.display().to_string()))
 }
 
-/// What comes after an option in what is installed.
-fn after(installed: &Installed, option: &str) -> Option<String> {
-    let mut words = installed.program.as_ref()?.arguments.iter();
-    words.find(|word| *word == OsStr::new(option))?;
-    words.next()?.to_str().map(str::to_owned)
+/// Whether this user may ask its daemon how it is.
+fn is_mine(installed: &Installed) -> bool {
+    installed.owner().is_none_or(|owner| User::me().is_ok_and(|me| me == owner))
+}
+
+/// How it is, by the system's word or by its own.
+fn state(place: &Place, installed: &Installed) -> Result<State, Failure> {
+    if installed.state != State::Unsaid {
+        return Ok(installed.state.clone());
+    }
+    Ok(match who_is_up(place)? {
+        Some((pid, _)) => State::Running(pid),
+        None if place.is_locked()? => State::Changing,
+        None => State::Stopped,
+    })
 }
 
 /// Ends a daemon of this home's that the system does not look after.
@@ -289,9 +405,11 @@ fn wait_until_up(place: &mut Place) -> Result<Installed, Failure> {
     loop {
         let now = installed()?;
         place.look_again()?;
-        match &now.state {
-            State::Failed(why) => return Err(failed(place, why)),
-            State::Running(pid) if who_is_up(place)?.is_some_and(|(up, _)| up == *pid) => {
+        match state(place, &now)? {
+            State::Failed(why) => return Err(failed(place, &now, &why)),
+            // It says so itself only when clients can connect.
+            State::Running(_) if !is_mine(&now) => return Ok(now),
+            State::Running(pid) if who_is_up(place)?.is_some_and(|(up, _)| up == pid) => {
                 return Ok(now);
             }
             _ => {}
@@ -299,7 +417,8 @@ fn wait_until_up(place: &mut Place) -> Result<Installed, Failure> {
         if clock::monotonic_ms() > deadline {
             let words =
                 format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
-            return Err(Failure::new(TIMED_OUT, format!("{words}: its log is {}", log(place))));
+            let log = log(place, &now);
+            return Err(Failure::new(TIMED_OUT, format!("{words}: its log is {log}")));
         }
         thread::sleep(LOOK_AGAIN);
     }
@@ -309,36 +428,46 @@ fn wait_until_down(place: &Place) -> Result<Installed, Failure> {
     let deadline = clock::monotonic_ms() + WAIT_MS;
     loop {
         let now = installed()?;
-        if !matches!(now.state, State::Running(_)) {
+        if !matches!(state(place, &now)?, State::Running(_) | State::Changing) {
             return Ok(now);
         }
         if clock::monotonic_ms() > deadline {
             let words = format!("the service is still there {WAIT_MS} ms later");
-            return Err(Failure::new(TIMED_OUT, format!("{words}: its log is {}", log(place))));
+            let log = log(place, &now);
+            return Err(Failure::new(TIMED_OUT, format!("{words}: its log is {log}")));
         }
         thread::sleep(LOOK_AGAIN);
     }
 }
 
-fn log(place: &Place) -> String {
-    place.home.join(super::log::FILE).display().to_string()
+/// The home of its daemon.
+fn home(place: &Place, installed: &Installed) -> String {
+    let home = installed.after("--home").map(str::to_owned);
+    home.unwrap_or_else(|| place.home.display().to_string())
 }
 
-fn failed(place: &Place, why: &str) -> Failure {
-    let said = launch::last_line(Path::new(&log(place)), 0);
+fn log(place: &Place, installed: &Installed) -> String {
+    Path::new(&home(place, installed)).join(super::log::FILE).display().to_string()
+}
+
+fn failed(place: &Place, installed: &Installed, why: &str) -> Failure {
+    let log = log(place, installed);
+    // Where only administrators read it, the event log says it, too.
+    let said = launch::last_line(Path::new(&log), 0);
     let said = said.map(|said| format!(", its last word: {said}")).unwrap_or_default();
-    Failure::failed(format!("the service failed ({why}){said}; its log is {}", log(place)))
+    Failure::failed(format!("the service failed ({why}){said}; its log is {log}"))
 }
 
 /// Prints how it stands; whether it runs.
 fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failure> {
-    let pid = match installed.state {
+    let state = state(place, installed)?;
+    let pid = match state {
         State::Running(pid) => Some(pid),
         _ => None,
     };
-    let up = who_is_up(place)?;
+    let up = if is_mine(installed) { who_is_up(place)? } else { None };
     let since = up.filter(|(up, _)| Some(*up) == pid).map(|(_, since)| since);
-    let failed = match &installed.state {
+    let failed = match &state {
         State::Failed(why) => Some(why.clone()),
         _ => None,
     };
@@ -347,7 +476,8 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
         kind: Some(installed.kind.word()),
         definition: Some(installed.definition.display().to_string()),
         program: installed.program.as_ref().map(|program| program.file.display().to_string()),
-        home: Some(place.home.display().to_string()),
+        home: Some(home(place, installed)),
+        owner: installed.owner().map(|owner| owner.to_string()),
         enabled: installed.is_enabled,
         running: pid.is_some(),
         pid,
@@ -358,7 +488,7 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
     if json {
         out.json("service", &report)?;
     } else {
-        lines(&report, &mut out, installed)?;
+        lines(&report, &mut out, (installed.kind, &state))?;
     }
     if let Some((up, _)) = up.filter(|(up, _)| Some(*up) != pid) {
         say(format_args!(
@@ -369,29 +499,36 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
     Ok(pid.is_some())
 }
 
-fn lines(report: &Report, out: &mut Out, installed: &Installed) -> Result<(), Failure> {
-    let state = match (&installed.state, report.since) {
+fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Result<(), Failure> {
+    let state = match (state, report.since) {
         (State::Running(pid), Some(since)) => {
             let time = duration(clock::unix_ms().saturating_sub(since));
             format!("runs as process {pid}, up for {time}")
         }
+        (State::Running(pid), None) if report.owner.is_some() => format!("runs as process {pid}"),
         (State::Running(pid), None) => format!("process {pid} starts"),
-        (State::Stopped, _) => "stopped".to_owned(),
+        (State::Changing, _) => "starts or stops at this moment".to_owned(),
+        (State::Stopped | State::Unsaid, _) => "stopped".to_owned(),
         (State::Failed(why), _) => format!("failed: {}", foreign_line(why)),
     };
     let unknown = || "not as it was installed: the definition was changed by hand".to_owned();
-    out.line(format_args!(
-        "{}{}",
-        installed.kind,
-        if report.enabled { ", started at each logon" } else { ", not started at logon" }
-    ))?;
+    let when = match (kind, report.enabled) {
+        (Kind::Service, true) => "started with the system",
+        (Kind::Service, false) => "not started with the system",
+        (_, true) => "started at each logon",
+        (_, false) => "not started at logon",
+    };
+    out.line(format_args!("{kind}, {when}"))?;
     for (name, value) in [
         ("state", Some(state)),
         ("program", Some(report.program.clone().unwrap_or_else(unknown))),
         ("home", report.home.clone()),
+        ("owner", report.owner.clone()),
         ("defined in", report.definition.clone()),
     ] {
-        out.line(format_args!("  {name:<10} {}", foreign_line(&value.unwrap_or_default())))?;
+        if let Some(value) = value {
+            out.line(format_args!("  {name:<10} {}", foreign_line(&value)))?;
+        }
     }
     Ok(())
 }

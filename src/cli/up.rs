@@ -14,7 +14,7 @@ use crate::{
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{endpoint::Endpoint, paths};
+use platform::{endpoint::Endpoint, paths, peer::User};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -144,15 +144,32 @@ fn serve(asked: &Asked) -> Result<i32, Failure> {
 }
 
 fn foreground(place: Place) -> Result<i32, Failure> {
+    if let Some(service) = place.sources.service_used() {
+        return Err(Failure::failed(format!(
+            "the daemon is a service's (at {}), and `agent-relay service start` starts it: one beside it \
+             needs another --endpoint and --home",
+            foreign_line(&service.endpoint)
+        )));
+    }
+    run(place, User::me().map_err(Failure::because)?, |_| {})
+}
+
+/// Runs the daemon of a place, for its owner.
+pub(super) fn run(
+    place: Place,
+    owner: User,
+    ready: impl FnOnce(&Endpoint),
+) -> Result<i32, Failure> {
     let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
     let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
+        owner,
         endpoint: endpoint.map_err(|error| failed(&error))?,
         limits: place.config.limits(),
         history_days: place.config.history_days,
         store_bytes_max: place.config.store_max_bytes,
         home: place.home,
     };
-    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
+    daemon::run(settings, ready).map_err(|error| failed(&error))?;
     Ok(DONE)
 }

@@ -2,20 +2,27 @@
 
 use std::{env, fs, io, path::PathBuf};
 
-use super::{Installed, Kind, NAME, Program, State, command::run, plist};
-use crate::{naming, peer::User, refusal};
+use super::{Installed, Kind, NAME, Program, Site, State, command::run, plist};
+use crate::{naming, paths, peer::User, refusal};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = None;
 
-pub(super) fn install(program: &Program) -> io::Result<PathBuf> {
+pub(super) fn is_odd(character: char) -> bool {
+    character.is_control()
+}
+
+pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    paths::check_unchangeable(&program.file)
+}
+
+pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     let path = definition()?;
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
     }
     unload()?;
     fs::write(&path, plist::write(program)).map_err(naming(format!("write {}", path.display())))?;
-    load()?;
-    Ok(path)
+    load()
 }
 
 pub(super) fn uninstall() -> io::Result<bool> {

@@ -1,6 +1,9 @@
 //! An agent of launchd's, as text.
 
-use super::{NAME, Program, program, words};
+use super::{
+    NAME, Program, program, words,
+    xml::{escaped, plain},
+};
 
 const ARGUMENTS: &str = "<key>ProgramArguments</key>";
 
@@ -47,12 +50,4 @@ pub(super) fn read(list: &str) -> Option<Program> {
             .map(|it| it.split_once("</string>").map(|it| plain(it.0)))
             .collect::<Option<_>>()?,
     )
-}
-
-fn escaped(word: &str) -> String {
-    word.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn plain(text: &str) -> String {
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }

@@ -5,12 +5,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Installed, Kind, NAME, Program, State, command::run, unit};
-use crate::{naming, refusal};
+use super::{Installed, Kind, NAME, Program, Site, State, command::run, unit};
+use crate::{naming, paths, refusal};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = Some("loginctl enable-linger");
 
-pub(super) fn install(program: &Program) -> io::Result<PathBuf> {
+pub(super) fn is_odd(character: char) -> bool {
+    character.is_control()
+}
+
+pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    paths::check_unchangeable(&program.file)
+}
+
+pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     // Before anything is written.
     systemctl(&["show-environment"])?;
     let path = definition()?;
@@ -22,8 +30,7 @@ pub(super) fn install(program: &Program) -> io::Result<PathBuf> {
     systemctl(&["enable", "--quiet", NAME])?;
     forget_failures();
     // Perhaps it runs, by the definition before.
-    systemctl(&["restart", NAME])?;
-    Ok(path)
+    systemctl(&["restart", NAME]).map(drop)
 }
 
 pub(super) fn uninstall() -> io::Result<bool> {

@@ -25,11 +25,11 @@ use windows_sys::{
     Win32::{
         Foundation::{
             ERROR_ACCESS_DENIED, ERROR_FILE_NOT_FOUND, ERROR_NO_DATA, ERROR_PIPE_BUSY,
-            ERROR_PIPE_NOT_CONNECTED, GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE,
+            ERROR_PIPE_NOT_CONNECTED, INVALID_HANDLE_VALUE,
         },
         Storage::FileSystem::{
-            CreateFileW, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, SECURITY_IDENTIFICATION,
-            SECURITY_SQOS_PRESENT,
+            CreateFileW, FILE_APPEND_DATA, FILE_FLAG_OVERLAPPED, FILE_GENERIC_READ,
+            FILE_GENERIC_WRITE, OPEN_EXISTING, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
@@ -51,6 +51,8 @@ use crate::{
 const BUFFER_BYTES: u32 = 64 << 10;
 /// The most that is written in one call: a larger write may be refused for want of quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
+/// Reading and writing without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE would ask for as well.
+const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
 /// How long a client waits while every instance of a pipe is taken.
 const BUSY: Duration = Duration::from_secs(5);
 /// How long calls under way get to let go of a pipe that is hung up.
@@ -72,7 +74,7 @@ pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
 }
 
 impl Listener {
-    pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+    pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
         let taken = || {
             refusal(
                 io::ErrorKind::AddrInUse,
@@ -84,7 +86,7 @@ impl Listener {
         if exists(endpoint) {
             return Err(taken());
         }
-        let descriptor = Descriptor::private()?;
+        let descriptor = Descriptor::of(&pipe_access(user)?)?;
         // SAFETY: the descriptor is valid, and lives until after its copy is made.
         let owned =
             unsafe { BorrowedSecurityDescriptor::from_ptr(descriptor.as_ptr()) }.to_owned_sd()?;
@@ -245,6 +247,14 @@ impl Drop for Pipe {
     }
 }
 
+/// Who may use the pipe, and who owns it. Whom a service serves may connect, but not make instances of his own,
+/// in which others would meet him instead. What runs at a low level of integrity may only look on.
+fn pipe_access(user: &User) -> io::Result<String> {
+    let me = User::me()?;
+    let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
+    Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){users}S:(ML;;NW;;;ME)"))
+}
+
 /// Opens a pipe so that reads and writes do not wait for each other, and so that its server can learn
 /// who we are but not act as us.
 fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
@@ -255,7 +265,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
         let pipe = unsafe {
             CreateFileW(
                 path.as_ptr(),
-                GENERIC_READ | GENERIC_WRITE,
+                CONNECT,
                 0,
                 security::NO_ATTRIBUTES,
                 OPEN_EXISTING,
