@@ -14,7 +14,7 @@ use crate::{
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{endpoint::Endpoint, paths, peer::User};
+use platform::{endpoint::Endpoint, peer::User};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -133,9 +133,7 @@ fn without(old: Option<&Stopped>, failure: Failure) -> Failure {
 fn serve(asked: &Asked) -> Result<i32, Failure> {
     let home = asked.home()?;
     make_home(&home)?;
-    let log = home.join(log::FILE);
-    paths::open_private_file(&log).map_err(Failure::because)?;
-    log::begin(Some(&log))?;
+    log::begin_in(&home)?;
     asked.place().and_then(foreground).inspect_err(|failure| {
         if let Some(words) = &failure.words {
             tracing::error!("{words}");

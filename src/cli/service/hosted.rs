@@ -14,7 +14,7 @@ use platform::{
     peer::User,
     service::{self, OWNER, Program, Running, Site},
 };
-use std::{ffi::OsString, panic};
+use std::ffi::OsString;
 
 /// A service's daemon, as its definition has it.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,11 +70,7 @@ impl Hosted {
         let asked = Asked { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) };
         let home = asked.home()?;
         paths::make_private_dir(&home).map_err(Failure::because)?;
-        let log = home.join(log::FILE);
-        drop(paths::open_private_file(&log).map_err(Failure::because)?);
-        log::begin(Some(&log))?;
-        // Nobody reads where errors go.
-        panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+        log::begin_in(&home)?;
         Ok((asked.place()?, owner))
     }
 }
