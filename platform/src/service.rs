@@ -176,7 +176,7 @@ pub fn check_logon() -> io::Result<()> {
 ///
 /// # Errors
 /// `InvalidInput` where a path can't be written into a definition; `PermissionDenied` where that is for
-/// administrators, or where others could change what runs.
+/// administrators, or where others could change what runs; and what the system says, which may have none.
 pub fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     check(program)?;
     imp::check_install(program, site)

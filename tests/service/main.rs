@@ -225,11 +225,17 @@ fn its_definition_is_one_that_systemd_accepts() {
 }
 
 #[test]
-fn without_systemd_nothing_is_written() {
-    let place = Sandbox::empty();
-    let output = output(in_session(&place, place.command(["service", "install"])));
-    assert_eq!(output.status.code(), Some(1));
-    let words = String::from_utf8(output.stderr).unwrap();
-    assert!(words.contains("`agent-relay up` starts the daemon"), "{words}");
-    assert!(!place.directory().join(".config").exists());
+fn without_systemd_nothing_is_written_and_nothing_stopped() {
+    let mut place = Sandbox::empty();
+    let refused = |place: &Sandbox| {
+        let output = output(in_session(place, place.command(["service", "install"])));
+        assert_eq!(output.status.code(), Some(1));
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert!(words.contains("`agent-relay up` starts the daemon"), "{words}");
+    };
+    refused(&place);
+    assert!(files(place.directory()).is_empty() && !place.home().exists());
+    place.start();
+    refused(&place);
+    drop(place.join("Ann"));
 }

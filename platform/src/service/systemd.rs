@@ -15,12 +15,12 @@ pub(super) fn is_odd(character: char) -> bool {
 }
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    // Without it there is nothing to install for.
+    systemctl(&["show-environment"])?;
     paths::check_unchangeable(&program.file)
 }
 
 pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
-    // Before anything is written.
-    systemctl(&["show-environment"])?;
     let path = definition()?;
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
