@@ -220,7 +220,11 @@ impl Install {
         service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
         make_room(&place)?;
-        service::install(&program, None).map_err(Failure::because)?;
+        service::install(&program, None).map_err(|error| match service::installed() {
+            // What fails at once may fail before the system has said that it starts.
+            Ok(Some(installed)) => failed(&place, &installed, &error.to_string()),
+            _ => Failure::because(error),
+        })?;
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         if let (false, Some(command)) = (self.json, service::without_logon()) {
