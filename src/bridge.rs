@@ -178,7 +178,12 @@ pub enum Input<'a> {
     /// A file that may be the child's transcript goes on with this.
     Recorded(File, Record),
     /// All that those files had at this moment has been told.
-    Searched(Moment),
+    Searched {
+        /// See there.
+        at: Moment,
+        /// No other agent of its kind is at work in the child's directory: the system says so.
+        is_alone: bool,
+    },
     /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
     /// system says.
     Tick {
@@ -213,7 +218,7 @@ pub enum Progress {
     Waiting(Obstacle),
     /// It was typed and submitted.
     Injected,
-    /// The agent's own program has written down that it got it, word for word.
+    /// The agent's own program has written down that it got it, from the frame's beginning to its end.
     Confirmed,
 }
 
@@ -435,7 +440,7 @@ impl Bridge {
             Input::Written(bytes) => self.was_written(now, bytes, out),
             Input::Owned(file) => self.owned(now, file, out),
             Input::Recorded(file, record) => self.recorded(now, file, record, out),
-            Input::Searched(at) => self.searched(now, at, out),
+            Input::Searched { at, is_alone } => self.searched(now, at, is_alone, out),
             Input::Tick { foreground } => self.tick(now, foreground, out),
             Input::ChildGone => self.child_gone(now, out),
         }

@@ -5,7 +5,7 @@
 use agent_relay::bridge::{
     Bridge, Cause, File, Input, Mail, Number, Output, Progress, Refusal, Settings,
     inject::{PASTE_BEGINS, PASTE_ENDS},
-    recipe::{Book, Known, Recipe, Spot},
+    recipe::{Book, Known, Obstacle, Recipe, Spot},
     transcript::Record,
 };
 use agent_relay::protocol::{
@@ -398,6 +398,10 @@ impl World {
                 Output::Write(bytes) => self.is_typed(bytes, is_tick),
                 Output::Acknowledge(id) => self.is_acknowledged(&id, again.as_deref()),
                 Output::GiveBack(id) => {
+                    let is_open = |open: &Open| open.id.as_ref() == Some(&id);
+                    if !is_over && self.open.as_ref().is_some_and(is_open) {
+                        self.is_taken_back();
+                    }
                     let fate = self.mail.insert(id, Fate::GivenBack);
                     assert_eq!(fate, Some(Fate::Waits), "it is given back once");
                 }
@@ -407,6 +411,9 @@ impl World {
                     self.said = Some(number);
                     assert!(said.to == EVERYONE || Name::parse(&said.to).is_ok(), "{said:?}");
                     assert!(!said.body.trim().is_empty(), "{said:?}");
+                }
+                Output::Log(line) if line.starts_with("the agent did not get ") => {
+                    self.is_taken_back();
                 }
                 Output::Log(line) => assert!(!line.is_empty()),
             }
@@ -419,6 +426,13 @@ impl World {
         if !self.stalls && self.written < self.handed {
             self.report_written(self.handed - self.written);
         }
+    }
+
+    /// What was being typed is, where it is not seen any more.
+    fn is_taken_back(&mut self) {
+        assert!(self.open.take().is_some(), "it was typed");
+        let spot = Spot::of(self.bridge.screen());
+        assert!(!self.recipe.holds_text(&spot), "it would be there twice: {spot:?}");
     }
 
     /// What waits is what was not acknowledged, and the relay's own words while they are typed.
@@ -473,7 +487,8 @@ impl World {
         let before = &inner[..start];
         assert!(["", "# "].contains(&before) || before.starts_with(": <<'relay-"), "{text:?}");
         header.trim_start_matches("# ").clone_into(&mut self.header);
-        let id = (!header.contains(" from @relay] ")).then(|| {
+        let is_own = [" from @relay] ", " from \\@relay] "].iter().any(|it| header.contains(it));
+        let id = (!is_own).then(|| {
             let next = self.urgent.pop_front().or_else(|| self.usual.pop_front());
             let next = next.unwrap_or_else(|| panic!("nothing waits: {text:?}"));
             assert!(header.contains(&next[..8]), "{next} is next: {text:?}");
@@ -497,7 +512,9 @@ impl World {
     fn is_reported(&mut self, id: &str, progress: Progress) {
         let is_open = self.open.as_ref().is_some_and(|open| open.id.as_deref() == Some(id));
         let expected = match progress {
-            Progress::Waiting(_) => !is_open && self.mail[id] == Fate::Waits,
+            Progress::Waiting(why) => {
+                (!is_open || why == Obstacle::Dialog) && self.mail[id] == Fate::Waits
+            }
             Progress::Injected => is_open,
             Progress::Confirmed => self.mail[id] == Fate::Acknowledged,
         };

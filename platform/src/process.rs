@@ -101,6 +101,13 @@ pub fn family(pid: u32) -> Vec<u32> {
     family
 }
 
+/// Whether no other process runs the same program in the same directory, but for those of its [`family`]; false
+/// where the system doesn't say.
+#[must_use]
+pub fn is_alone(pid: u32) -> bool {
+    imp::is_alone(pid, &family(pid))
+}
+
 /// The files that a process has open to write to, where the system says: on Linux, for processes of this user's.
 #[must_use]
 pub fn written_files(pid: u32) -> Option<Vec<PathBuf>> {

@@ -306,6 +306,7 @@ impl Prose {
     /// One whole text of the agent's: what it doesn't close was never closed.
     pub fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
         self.rules.plain_bodies.clear();
+        self.rules.injected.expect(text);
         let items = loop {
             let items = self.scan(text);
             // A fence that a body opens may be closed by another one's beginning, far below.

@@ -63,6 +63,7 @@ struct Stage {
     stalled: Option<usize>,
     reports: bool,
     searches: Option<Moment>,
+    is_alone: bool,
     transcript: String,
 }
 
@@ -72,7 +73,8 @@ impl Stage {
         let transcript = String::new();
         let now = Moment(0);
         let searches = settings.transcript.then_some(now);
-        Self { bridge, now, foreground: None, stalled: None, reports: false, searches, transcript }
+        let (foreground, stalled, is_alone) = (None, None, true);
+        Self { bridge, now, foreground, stalled, reports: false, searches, is_alone, transcript }
     }
 
     /// Lets time pass, with all ticks on the way.
@@ -80,7 +82,7 @@ impl Stage {
         while let Some(at) = self.searches.filter(|&at| at <= until) {
             self.tick(at);
             self.now = at;
-            self.input(Input::Searched(at));
+            self.input(Input::Searched { at, is_alone: self.is_alone });
             self.searches = Some(at.plus(SEARCH_MS));
         }
         self.tick(until);
@@ -146,6 +148,7 @@ impl Stage {
                 self.input(Input::Recorded(File(file.parse().unwrap()), record));
             }
             "reports" => self.reports = true,
+            "accompanied" => self.is_alone = false,
             "settles" => self.bridge.settled = true,
             "holds" => self.input(Input::Held(true)),
             "releases" => self.input(Input::Held(false)),

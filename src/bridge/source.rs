@@ -38,6 +38,9 @@ const SUBMITTED_MS: u64 = 30_000;
 /// before.
 const WRITTEN_MS: u64 = 1500;
 
+/// And so long there may be no such file, though another agent of its kind has one already.
+const BEGUN_MS: u64 = 5000;
+
 /// What of an agent's answers to one prompt is compared, in bytes.
 const SAID_BYTES_MAX: usize = 64 << 10;
 
@@ -72,6 +75,8 @@ struct Transcripts {
     has_changed: bool,
     /// All files were read as they were at this moment.
     searched: Option<Moment>,
+    /// Then no other agent of its kind was at work in its directory.
+    is_alone: bool,
     /// The person has pressed Enter.
     entered: Option<Entered>,
 }
@@ -208,7 +213,12 @@ impl Transcripts {
     /// When an answer that the screen shows stands in whichever file is the child's.
     fn written_at(&self, file: File, prompted: &Prompted) -> Option<Moment> {
         let is_among_others = self.others(file).any(|other| other.prompted.is_some());
-        prompted.answered_here.map(|at| at.plus(if is_among_others { WRITTEN_MS } else { 0 }))
+        let late_ms = match self.is_alone {
+            false => BEGUN_MS,
+            true if is_among_others => WRITTEN_MS,
+            true => 0,
+        };
+        prompted.answered_here.map(|at| at.plus(late_ms))
     }
 
     fn others(&self, file: File) -> impl Iterator<Item = &Candidate> {
@@ -443,9 +453,15 @@ impl Bridge {
     }
 
     /// All files were read as they were at a moment: any that had the prompt then is known.
-    pub(super) fn searched(&mut self, now: Moment, at: Moment, out: &mut Vec<Output>) {
+    pub(super) fn searched(
+        &mut self,
+        now: Moment,
+        at: Moment,
+        is_alone: bool,
+        out: &mut Vec<Output>,
+    ) {
         let Some(transcripts) = &mut self.source.transcripts else { return };
-        transcripts.searched = Some(at);
+        (transcripts.searched, transcripts.is_alone) = (Some(at), is_alone);
         if let Some(file) = transcripts.answered_here(now).filter(|_| !transcripts.by_system) {
             self.own(now, file, out);
         }
@@ -566,6 +582,27 @@ mod tests {
                 700 logs Not sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
                 700 types [relay 789200 from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 789200]
                 850 types \r
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_quoted_header_hides_nothing_that_comes_after_it() {
+        check(
+            r"
+            0 prints \e[?2004h>\s
+            0 owned 0
+            5000 mail Cid: what is it?
+            6000 records 0 prompt [relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]
+            6100 records 0 reply > [relay 789200 from Cid, id 11111111] Another agent\n\nI answer:\n\n->relay:Cid <<<it is this>>>
+            6200 records 0 reply [relay 789200 from Cid, id 11111111]\n->relay:Cid <<<an echo>>>\n[/relay 789200]
+            9000 ends
+            ",
+            expect![[r#"
+                5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]\e[201~
+                5150 types \r
+                5150 acknowledges 11111111-2222
+                6100 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
             "#]],
         );
     }
@@ -907,6 +944,43 @@ mod tests {
                 22150 acknowledges 11111111-2222
                 26000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
                 26020 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me, too", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// Its own program is slow.
+    #[test]
+    fn who_is_not_alone_is_given_time_to_write_down_what_it_was_asked() {
+        check(
+            r"
+            0 accompanied
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            24000 records 1 prompt who are you
+            24000 records 1 reply ->relay:Bob <<<me>>>
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+            "#]],
+        );
+        // Nobody else was asked.
+        check(
+            r"
+            0 accompanied
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            30000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                25100 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             "#]],
         );
     }

@@ -297,7 +297,7 @@ impl Driver {
             Told::Left(file) => drop(self.transcripts.remove(&file)),
             Told::Owned(file) => self.input(Input::Owned(file)),
             Told::Recorded(file, record) => self.input(Input::Recorded(file, record)),
-            Told::Searched(at) => self.input(Input::Searched(at)),
+            Told::Searched { at, is_alone } => self.input(Input::Searched { at, is_alone }),
         }
     }
 

@@ -63,7 +63,12 @@ pub(super) enum Told {
     /// A file that may be the command's goes on.
     Recorded(Number, Record),
     /// All that such files had at this moment is told.
-    Searched(Moment),
+    Searched {
+        /// See there.
+        at: Moment,
+        /// No other process runs the command's program in its directory.
+        is_alone: bool,
+    },
 }
 
 /// The thread, and what is heard of it.
@@ -223,8 +228,11 @@ impl Search {
         let buffer = &mut self.buffer;
         self.followed.iter_mut().try_for_each(|followed| followed.read(buffer, teller))?;
         let is_of_use = searches && self.followed.iter().any(|followed| !followed.is_own);
-        let told = Told::Searched(Moment(now));
-        if is_of_use { teller.send(told).map_err(|_| Unheard) } else { Ok(()) }
+        if !is_of_use {
+            return Ok(());
+        }
+        let told = Told::Searched { at: Moment(now), is_alone: process::is_alone(self.pid) };
+        teller.send(told).map_err(|_| Unheard)
     }
 
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {

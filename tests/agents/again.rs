@@ -140,7 +140,8 @@ fn take_back(agent: &mut Agent) {
     };
     if agent.kind == Kind::Codex {
         agent.terminal.press("\x1b");
-        agent.stand_still();
+        // It waits for the second one for a moment only.
+        agent.terminal.wait_for("esc again");
         agent.terminal.press("\x1b");
     } else {
         agent.enter_command("/rewind");

@@ -66,6 +66,23 @@ pub(super) fn children(_: u32) -> Vec<u32> {
 }
 
 #[cfg(target_os = "linux")]
+pub(super) fn is_alone(pid: u32, family: &[u32]) -> bool {
+    let of = |pid: u32, what: &str| std::fs::read_link(format!("/proc/{pid}/{what}")).ok();
+    let (Some(program), Some(directory)) = (of(pid, "exe"), of(pid, "cwd")) else { return false };
+    let Ok(all) = std::fs::read_dir("/proc") else { return false };
+    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut others = pids.filter(|other| !family.contains(other));
+    !others.any(|other| {
+        of(other, "cwd").as_ref() == Some(&directory) && of(other, "exe").as_ref() == Some(&program)
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_alone(_: u32, _: &[u32]) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
 pub(super) fn written_files(pid: u32) -> Option<Vec<std::path::PathBuf>> {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let is_written = |number: &std::ffi::OsStr| {
@@ -86,12 +103,31 @@ pub(super) fn written_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use crate::process::{family, written_files};
+    use crate::process::{family, is_alone, written_files};
     use std::{
         process::{Command, Stdio},
         thread,
         time::{Duration, Instant},
     };
+
+    #[test]
+    fn who_runs_the_same_beside_it_is_no_family() {
+        let place = std::env::temp_dir().join(format!("platform-alone-{}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        let cat = || {
+            let mut cat = Command::new("cat");
+            cat.current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+        };
+        let mut one = cat();
+        assert!(is_alone(one.id()));
+        let mut other = cat();
+        assert!(!is_alone(one.id()));
+        for cat in [&mut one, &mut other] {
+            drop(cat.stdin.take());
+            cat.wait().unwrap();
+        }
+        std::fs::remove_dir(&place).unwrap();
+    }
 
     #[test]
     fn a_file_that_is_only_read_is_not_written() {

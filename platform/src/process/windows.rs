@@ -51,6 +51,10 @@ pub(super) fn children(_: u32) -> Vec<u32> {
     Vec::new()
 }
 
+pub(super) fn is_alone(_: u32, _: &[u32]) -> bool {
+    false
+}
+
 pub(super) fn written_files(_: u32) -> Option<Vec<std::path::PathBuf>> {
     None
 }

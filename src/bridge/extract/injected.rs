@@ -25,6 +25,8 @@ struct Typed {
     words: String,
     length: usize,
     rows_max: usize,
+    /// Its end may come, too.
+    ends: bool,
 }
 
 /// A frame that was opened and not closed yet.
@@ -50,7 +52,15 @@ impl Injected {
         // make the wrapper deaf for long.
         let rows_max = body.lines().count() + body.len() / 20 + 8;
         let length = words.len();
-        self.lately.push_back(Typed { hex: hex.to_owned(), words: kept(words), length, rows_max });
+        let (hex, words) = (hex.to_owned(), kept(words));
+        self.lately.push_back(Typed { hex, words, length, rows_max, ends: true });
+    }
+
+    /// What is read from now on is this whole text: a frame whose end is not in it was not shown, but quoted.
+    pub(super) fn expect(&mut self, text: &str) {
+        for typed in &mut self.lately {
+            typed.ends = text.contains(&end_of(&typed.hex));
+        }
     }
 
     /// The frame that a line opens.
@@ -59,13 +69,13 @@ impl Injected {
         let prompt = before.chars().count() <= PROMPT_CHARACTERS_MAX
             && !before.contains(char::is_alphanumeric);
         let (hex, rest) = after.split_at_checked(6).filter(|_| prompt)?;
-        let end = format!("[/relay {hex}]");
+        let end = end_of(hex);
         if self.by_form {
             let form =
                 hex.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.starts_with(" from ");
             return form.then_some(Frame { end, rows_left: usize::MAX });
         }
-        let typed = self.lately.iter().rev().find(|typed| typed.hex == hex)?;
+        let typed = self.lately.iter().rev().find(|typed| typed.hex == hex && typed.ends)?;
         Some(Frame { end, rows_left: typed.rows_max })
     }
 
@@ -90,6 +100,10 @@ impl Frame {
         self.rows_left = self.rows_left.saturating_sub(1);
         self.rows_left > 0 && !line.contains(&self.end)
     }
+}
+
+fn end_of(hex: &str) -> String {
+    format!("[/relay {hex}]")
 }
 
 fn words(text: &str) -> String {
