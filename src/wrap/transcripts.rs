@@ -343,6 +343,23 @@ impl Search {
         all.into_iter().filter(|path| self.whose(path) == Some(Whose::Here)).collect()
     }
 
+    /// Whether a file lies where Gemini CLI says that it keeps this directory's.
+    fn is_in_project(&self, path: &Path) -> bool {
+        #[derive(Deserialize)]
+        struct Register {
+            projects: HashMap<PathBuf, String>,
+        }
+        let register = || {
+            let file = open_file_of_others(&self.home.join("projects.json")).ok()?;
+            serde_json::from_reader(BufReader::new(file.take(HEAD_BYTES_MAX))).ok()
+        };
+        let folder = path.ancestors().nth(2).and_then(Path::file_name);
+        register().is_some_and(|register: Register| {
+            let name = register.projects.get(&self.directory);
+            name.is_some_and(|name| folder == Some(name.as_ref()))
+        })
+    }
+
     /// Nobody knows as long as its first line isn't written.
     fn whose(&mut self, path: &Path) -> Option<Whose> {
         if let Some(whose) = self.whose.get(path) {
@@ -353,6 +370,9 @@ impl Search {
             Format::Claude | Format::Codex => directory_in(&head).is_some_and(|directory| {
                 fs::canonicalize(directory).is_ok_and(|directory| directory == self.directory)
             }),
+            // A Gemini CLI that begins removes the files of others that have said nothing yet; these go on
+            // without a first line.
+            Format::Gemini if !head.contains("\"projectHash\"") => self.is_in_project(path),
             Format::Gemini => head.contains(&hash_of(&self.directory)),
         };
         let whose = match (self.format.is_of_subagent(&head), is_here) {

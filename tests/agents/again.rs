@@ -163,7 +163,7 @@ fn says_nothing_twice_that_was_cut_off(kind: Kind) {
             Reply::new().says(said).waits(&Gate::default()).says("\n\nThat was it.")
         }
         // The relay says that a message was never closed, if nobody types for long enough.
-        prompt if prompt.contains(" from @relay] ") => Reply::new().says("I see."),
+        prompt if prompt.contains("@relay] The relay wrote this") => Reply::new().says("I see."),
         prompt => echo(prompt),
     });
     let sandbox = Sandbox::new();

@@ -19,7 +19,7 @@ fn counts() -> impl FnMut(&Asked) -> Reply + Send + 'static {
     let mut count = 0;
     move |asked| {
         // Who waits for long to be told from the other one is told so.
-        if asked.prompt.contains(" from @relay] ") {
+        if asked.prompt.contains("@relay] The relay wrote this") {
             return Reply::new().says("I see.");
         }
         count += 1;

@@ -66,6 +66,19 @@ fn subagents_of_gemini_cli_are_not_read() {
     assert_eq!(home.search(Format::Gemini).candidates(), [own]);
 }
 
+/// Another Gemini CLI has removed the file, and its own goes on with it.
+#[test]
+fn a_file_of_gemini_cli_that_lost_its_first_line_is_known_by_its_folder() {
+    let home = Home::new("gemini-headless");
+    let line = "{\"id\":\"1\",\"type\":\"user\",\"content\":[]}\n";
+    let own = home.write("tmp/here/chats/session-1.jsonl", line);
+    home.write("tmp/there/chats/session-2.jsonl", line);
+    assert!(home.search(Format::Gemini).candidates().is_empty());
+    let register = serde_json::json!({"projects": {home.0.join("here").to_str().unwrap(): "here"}});
+    home.write("projects.json", &register.to_string());
+    assert_eq!(home.search(Format::Gemini).candidates(), [own]);
+}
+
 /// A file that has no end, or can't be read.
 #[test]
 fn the_end_is_not_waited_for_for_ever() {
