@@ -28,16 +28,22 @@ impl Kind {
     }
 }
 
+/// The agent echoes what its person says, and is heard.
+#[track_caller]
+fn say_two_words(bob: &Other, agent: &mut Agent) {
+    for word in ["the first word", "the second word"] {
+        agent.wait_until_idle();
+        agent.submit(word);
+        assert_eq!(bob.hear_text(agent), word);
+    }
+    agent.wait_until_idle();
+}
+
 fn says_nothing_old_again(kind: Kind) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Other::join(&sandbox, "Bob");
     let (household, mut agent) = ann(&sandbox, kind, &model, 100);
-    for word in ["the first word", "the second word"] {
-        agent.wait_until_idle();
-        agent.submit(word);
-        assert_eq!(bob.hear_text(&agent), word);
-    }
-    agent.wait_until_idle();
+    say_two_words(&bob, &mut agent);
     drop(agent);
     let mut last = "the second word".to_owned();
     for round in ["after it has begun again", "and once more"] {
@@ -105,12 +111,7 @@ fn says_nothing_again_that_was_taken_back(kind: Kind) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Other::join(&sandbox, "Bob");
     let (_household, mut agent) = ann(&sandbox, kind, &model, 100);
-    for word in ["the first word", "the second word"] {
-        agent.wait_until_idle();
-        agent.submit(word);
-        assert_eq!(bob.hear_text(&agent), word);
-    }
-    agent.wait_until_idle();
+    say_two_words(&bob, &mut agent);
     take_back(&mut agent);
     let restored = |screen: &Screen| screen.row(screen.cursor().row).text.contains("second word");
     agent.terminal.wait_until_screen("the prompt that was taken back", restored);
