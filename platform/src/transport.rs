@@ -13,6 +13,8 @@ mod imp;
 #[cfg(windows)]
 #[path = "transport/windows.rs"]
 mod imp;
+#[cfg(windows)]
+pub(crate) mod pipe;
 
 use std::{
     io::{self, Read, Write},

@@ -53,7 +53,8 @@ tests! {
         stop_ends_a_blocked_accept, a_stop_is_for_ever;
     listeners:
         nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
-        a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, where_nobody_can_listen_is_told, a_removed_socket_is_noticed,
+        a_dead_endpoint_is_taken_over,
+        who_holds_on_to_what_has_ended_keeps_nobody_from_listening, what_is_not_a_socket_is_left_alone, where_nobody_can_listen_is_told, a_removed_socket_is_noticed,
         a_foreign_socket_is_left_alone, a_thousand_connections, endpoints_are_checked,
         the_clock_goes_forward;
     users:

@@ -20,13 +20,15 @@ use windows_sys::Win32::{
     Security::{
         ACCESS_ALLOWED_ACE, ACE_HEADER, ACL,
         Authorization::{
-            ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW,
-            ConvertStringSidToSidW, GetNamedSecurityInfoW, GetSecurityInfo, SDDL_REVISION_1,
-            SE_FILE_OBJECT, SE_KERNEL_OBJECT,
+            ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertSidToStringSidW,
+            ConvertStringSecurityDescriptorToSecurityDescriptorW, ConvertStringSidToSidW,
+            GetNamedSecurityInfoW, GetSecurityInfo, SDDL_REVISION_1, SE_FILE_OBJECT,
+            SE_KERNEL_OBJECT,
         },
         DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, INHERIT_ONLY_ACE,
-        LookupAccountNameW, LookupAccountSidW, OWNER_SECURITY_INFORMATION, PSID, RevertToSelf,
-        SECURITY_ATTRIBUTES, SidTypeUser, TOKEN_QUERY, TOKEN_USER, TokenUser,
+        LABEL_SECURITY_INFORMATION, LookupAccountNameW, LookupAccountSidW,
+        OWNER_SECURITY_INFORMATION, PSID, RevertToSelf, SECURITY_ATTRIBUTES, SidTypeUser,
+        TOKEN_QUERY, TOKEN_USER, TokenUser,
     },
     System::{
         Pipes::ImpersonateNamedPipeClient,
@@ -159,6 +161,41 @@ pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
     sid_text(owner)
 }
 
+/// Who owns a pipe, who may use it, and its label, in the security descriptor definition language.
+pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
+    const ASKED: u32 =
+        OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION | LABEL_SECURITY_INFORMATION;
+    let mut descriptor = null_mut();
+    // SAFETY: the handle is open while the caller's reference lives; the last pointer is to a pointer of
+    // ours, and the others are null, which asks for nothing more.
+    let error = unsafe {
+        GetSecurityInfo(
+            pipe,
+            SE_KERNEL_OBJECT,
+            ASKED,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            &mut descriptor,
+        )
+    };
+    let descriptor = Descriptor(descriptor);
+    known(error)?;
+    let mut text = null_mut();
+    // SAFETY: the descriptor is valid, and the pointer is to a pointer of ours; null asks for no length.
+    checked(unsafe {
+        ConvertSecurityDescriptorToStringSecurityDescriptorW(
+            descriptor.0,
+            SDDL_REVISION_1,
+            ASKED,
+            &mut text,
+            null_mut(),
+        )
+    })?;
+    Ok(owned(text))
+}
+
 /// What somebody is allowed.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -279,13 +316,18 @@ fn sid_text(sid: PSID) -> io::Result<String> {
     let mut text = null_mut();
     // SAFETY: the SID is valid, and the pointer is to a pointer of ours.
     checked(unsafe { ConvertSidToStringSidW(sid, &mut text) })?;
+    Ok(owned(text))
+}
+
+/// `text` is valid: the system has just allocated it, for the caller to free.
+fn owned(text: *mut u16) -> String {
     // SAFETY: the system's string ends with a zero.
     let units =
         unsafe { slice::from_raw_parts(text, (0..).take_while(|n| *text.add(*n) != 0).count()) };
     let owned = String::from_utf16_lossy(units);
     // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
     unsafe { LocalFree(text.cast()) };
-    Ok(owned)
+    owned
 }
 
 /// The entries that allow something. `list` is valid: the system gave it.
