@@ -23,6 +23,8 @@ mod imp;
 #[path = "service/windows.rs"]
 mod imp;
 #[cfg(any(target_os = "macos", test))]
+mod launchctl;
+#[cfg(any(target_os = "macos", test))]
 mod plist;
 #[cfg(windows)]
 mod schedule;
@@ -259,12 +261,19 @@ impl fmt::Debug for Running {
     }
 }
 
-/// A definition is text of lines, and Windows puts variables into it.
+/// What has no place in a definition, which is lines or XML; and Windows puts variables into it.
+fn is_odd(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{fffe}' | '\u{ffff}')
+        || cfg!(windows) && character == '%'
+}
+
+/// Whether its words can be written down, and found again.
 fn check(program: &Program) -> io::Result<()> {
     let words = std::iter::once(program.file.as_os_str())
         .chain(program.arguments.iter().map(OsString::as_os_str));
     for word in words {
-        if word.to_str().is_none_or(|word| word.contains(imp::is_odd)) {
+        if word.to_str().is_none_or(|word| word.contains(is_odd)) {
             return Err(crate::refusal(
                 io::ErrorKind::InvalidInput,
                 format!(
@@ -354,7 +363,12 @@ mod tests {
     fn what_no_definition_holds_is_refused() {
         let file = std::env::current_exe().unwrap();
         check(&Program { file, arguments: vec!["--home".into(), "日本 \"x\"".into()] }).unwrap();
-        for words in [&["/bin/a\nExecStart=/bin/b"][..], &["/bin/a", "b\u{7}"], &["a"]] {
+        for words in [
+            &["/bin/a\nExecStart=/bin/b"][..],
+            &["/bin/a", "b\u{7}"],
+            &["/bin/a", "\u{ffff}"],
+            &["a"],
+        ] {
             let error = check(&of(words)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{words:?}");
         }

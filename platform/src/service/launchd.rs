@@ -1,15 +1,25 @@
 //! macOS: launchd, for the user who is logged in.
 
-use std::{env, fs, io, path::PathBuf};
+use std::{
+    env, fs, io,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
-use super::{Installed, Kind, NAME, Program, Site, State, command::run, plist};
+use super::{
+    Installed, Kind, NAME, Program, Site, State,
+    command::run,
+    launchctl::{is_disabled, state},
+    plist,
+};
 use crate::{naming, paths, peer::User, refusal};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = None;
 
-pub(super) fn is_odd(character: char) -> bool {
-    character.is_control()
-}
+/// How long launchd may take to let go of what it was told to unload, and to take it again.
+const SETTLE: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     paths::check_unchangeable(&program.file)
@@ -20,9 +30,16 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
     }
-    unload()?;
+    let was_loaded = unload()?;
     fs::write(&path, plist::write(program)).map_err(naming(format!("write {}", path.display())))?;
-    load()
+    // For some seconds after it has let go of one, it takes no other of this name.
+    let give_up = Instant::now() + if was_loaded { SETTLE } else { Duration::ZERO };
+    loop {
+        match load() {
+            Err(_) if Instant::now() < give_up => thread::sleep(LOOK_AGAIN),
+            loaded => return loaded,
+        }
+    }
 }
 
 pub(super) fn uninstall() -> io::Result<bool> {
@@ -75,11 +92,22 @@ fn load() -> io::Result<()> {
     run("launchctl", &["bootstrap", &domain()?, &path]).map(drop)
 }
 
-fn unload() -> io::Result<()> {
-    if shown()?.is_some() {
-        run("launchctl", &["bootout", &target()?])?;
+/// Ends it as well; false where it was not loaded. That it is gone shows only later.
+fn unload() -> io::Result<bool> {
+    if shown()?.is_none() {
+        return Ok(false);
     }
-    Ok(())
+    let told = run("launchctl", &["bootout", &target()?]);
+    let give_up = Instant::now() + SETTLE;
+    while shown()?.is_some() {
+        if Instant::now() > give_up {
+            let words =
+                format!("launchd still has {} {} s after it was told", target()?, SETTLE.as_secs());
+            return Err(told.err().unwrap_or_else(|| refusal(io::ErrorKind::TimedOut, words)));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    Ok(true)
 }
 
 /// What launchd prints of it, if it is loaded.
@@ -87,28 +115,6 @@ fn shown() -> io::Result<Option<String>> {
     // Who is not logged in has no domain; of what is not loaded it says only that.
     run("launchctl", &["print", &domain()?])?;
     Ok(run("launchctl", &["print", &target()?]).ok())
-}
-
-/// From lines as `state = running`, `pid = 12` and `last exit code = 1`.
-fn state(shown: &str) -> State {
-    let value = |name: &str| {
-        let mut lines = shown.lines().filter_map(|line| line.trim().split_once(" = "));
-        lines.find(|(known, _)| *known == name).map(|(_, value)| value)
-    };
-    if let Some(pid) = value("pid").and_then(|pid| pid.parse().ok()) {
-        return State::Running(pid);
-    }
-    match value("last exit code") {
-        None | Some("0" | "(never exited)") => State::Stopped,
-        Some(code) => State::Failed(format!("exit code {code}")),
-    }
-}
-
-/// From lines as `"agent-relay" => disabled`, or, before macOS 13, `=> true`.
-fn is_disabled(shown: &str) -> bool {
-    let of_ours = format!("\"{NAME}\" => ");
-    let mut lines = shown.lines().filter_map(|line| line.trim().strip_prefix(&of_ours));
-    lines.any(|value| matches!(value, "disabled" | "true"))
 }
 
 fn domain() -> io::Result<String> {

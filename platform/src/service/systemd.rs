@@ -10,10 +10,6 @@ use crate::{naming, paths, refusal};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = Some("loginctl enable-linger");
 
-pub(super) fn is_odd(character: char) -> bool {
-    character.is_control()
-}
-
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     // Without it there is nothing to install for.
     systemctl(&["show-environment"])?;

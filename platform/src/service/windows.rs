@@ -35,11 +35,6 @@ pub(super) fn check_logon() -> io::Result<()> {
     Ok(())
 }
 
-/// The system puts variables into what it starts.
-pub(super) fn is_odd(character: char) -> bool {
-    character.is_control() || character == '%'
-}
-
 pub(super) fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     let before = scm::installed()?;
     let in_the_way = |words: &str| Err(refusal(io::ErrorKind::AlreadyExists, words));
