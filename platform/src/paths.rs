@@ -89,6 +89,21 @@ pub fn open_private_file(path: &Path) -> io::Result<File> {
     imp::open_file(path).map_err(naming(format!("open {}", path.display())))
 }
 
+/// The same, of a file that one more user may read, if it is made now.
+///
+/// # Errors
+/// `Unsupported` if this system has no such files and the reader is not this user; else as
+/// [`open_private_file`].
+pub fn open_private_file_for(path: &Path, reader: &User) -> io::Result<File> {
+    if User::me()? == *reader {
+        return open_private_file(path);
+    }
+    match imp::create_file_for(path, reader) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_private_file(path),
+        made => made.map_err(naming(format!("make {}", path.display()))),
+    }
+}
+
 /// Opens a file for reading that somebody else may have put there, and nothing that is none: who opens a
 /// pipe waits for its other end.
 ///

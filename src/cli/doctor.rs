@@ -112,9 +112,13 @@ fn examine(asked: &Asked) -> Vec<Check> {
     checks.push(locks());
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
-    checks.push(policy(&home));
     let config = config.unwrap_or_default();
-    match asked.sources(&home, &config) {
+    let sources = asked.sources(&home, &config);
+    checks.push(match sources.as_ref().ok().and_then(EndpointSources::service_used) {
+        Some(service) => anothers_policy(&service.home),
+        None => policy(&home),
+    });
+    match sources {
         Ok(sources) => {
             checks.push(endpoint(&sources));
             let place = Place { home, config, sources };
@@ -201,6 +205,12 @@ fn configuration(home: &Path, config: &Result<Config, config::ConfigError>) -> C
         Ok(_) => Check::ok("config", format!("everything as usual (no {})", path.display())),
         Err(error) => Check::fail("config", error.to_string(), "correct that line"),
     }
+}
+
+/// A service's is read by its own account and by administrators only.
+fn anothers_policy(home: &Path) -> Check {
+    let path = home.join(config::policy::FILE);
+    Check::ok("policy", format!("{}, which is an administrator's to write", path.display()))
 }
 
 /// The file as it is, which a daemon that runs may not have read yet.

@@ -4,7 +4,7 @@
 //! own standard error, where a panic is written, ends in it.
 
 use super::{Failure, print::has_colours};
-use platform::{paths, terminal::Standard};
+use platform::{paths, peer::User, terminal::Standard};
 use std::{
     env,
     fs::{self, File},
@@ -57,11 +57,11 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The log of a daemon that the system starts: the home's, made where there is none. Nobody reads where
-/// errors go, so that panics are said there, too.
-pub(super) fn begin_in(home: &Path) -> Result<(), Failure> {
+/// The log of a daemon that the system starts: the home's, made where there is none, for its owner to read.
+/// Nobody reads where errors go, so that panics are said there, too.
+pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {
     let log = home.join(FILE);
-    paths::open_private_file(&log).map_err(Failure::because)?;
+    paths::open_private_file_for(&log, owner).map_err(Failure::because)?;
     begin(Some(&log))?;
     panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(())

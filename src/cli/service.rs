@@ -16,6 +16,7 @@ use super::{
 use crate::{
     client::{ClientError, Settings},
     config::{is_absent, service as directions},
+    daemon::STORE_FILE,
     protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
@@ -204,6 +205,7 @@ impl Install {
         }
         service::install(&program, Some(site)).map_err(Failure::because)?;
         tell_owner(site)?;
+        tell_of_store(site)?;
         let mut place = place_of(asked, &installed()?)?;
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
@@ -322,6 +324,19 @@ fn tell_owner(site: &Site) -> Result<(), Failure> {
     .to_text();
     let file = home.join(directions::FILE);
     paths::write_private_file_for(&file, text.as_bytes(), &site.owner).map_err(Failure::because)
+}
+
+/// A daemon before may have kept something, which the service's doesn't have.
+fn tell_of_store(site: &Site) -> Result<(), Failure> {
+    let kept = paths::home_of(&site.owner).map_err(Failure::because)?.join(STORE_FILE);
+    if kept.exists() {
+        say(format_args!(
+            "{} stays: what a daemon kept in it before is not the service's (docs/WINDOWS.md says how it \
+             becomes that)",
+            kept.display()
+        ));
+    }
+    Ok(())
 }
 
 fn untell(owner: &User) -> Result<(), Failure> {

@@ -133,7 +133,7 @@ fn without(old: Option<&Stopped>, failure: Failure) -> Failure {
 fn serve(asked: &Asked) -> Result<i32, Failure> {
     let home = asked.home()?;
     make_home(&home)?;
-    log::begin_in(&home)?;
+    log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
     asked.place().and_then(foreground).inspect_err(|failure| {
         if let Some(words) = &failure.words {
             tracing::error!("{words}");

@@ -113,6 +113,46 @@ fn what_keeps_it_from_starting_is_said() {
 }
 
 #[test]
+fn its_policy_is_an_administrators_and_its_owner_has_it_read_again() {
+    let stage = Stage::set();
+    let installed = stage.json(["service", "install", "--json"]);
+    let policy = stage::path(&installed["home"]).join("policy.toml");
+    let key = stage.json(["policy", "key", "Ann", "--json"]);
+    assert_eq!(stage::path(&key["file"]), policy);
+    let ann = stage.listen("Ann");
+    until("Ann is here", || stage.text(["agents"]).contains("Ann"));
+    fs::write(&policy, "[[rule]]\nfrom = 'Bob'\nto = 'Ann'\nallow = false\n").unwrap();
+    stage.succeeds(["policy", "reload"]);
+    let refused = stage.fails(["send", "--as", "Bob", "Ann", "not this"]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    stage.succeeds(["send", "--as", "Cid", "Ann", "this"]);
+    assert!(ann.heard().contains("this"));
+}
+
+#[test]
+fn what_a_daemon_kept_before_it_stays_until_it_is_copied() {
+    let stage = Stage::set();
+    stage.succeeds(["up"]);
+    let ann = stage.listen("Ann");
+    until("Ann is here", || stage.text(["agents"]).contains("Ann"));
+    stage.succeeds(["send", "--as", "Bob", "Ann", "one"]);
+    assert!(ann.heard().contains("one"));
+    stage.succeeds(["send", "--as", "Bob", "Ann", "from before"]);
+
+    let kept = stage.own_home().join("relay.db");
+    let installed = sentence(&stage.succeeds(["service", "install"]));
+    assert!(installed.contains("makes room"), "{installed}");
+    assert!(installed.contains(&format!("{} stays", kept.display())), "{installed}");
+    assert!(!stage.text(["history", "--with", "Ann"]).contains("from before"));
+
+    let home = stage::path(&stage.json(["service", "status", "--json"])["home"]);
+    stage.succeeds(["service", "stop"]);
+    fs::copy(kept, home.join("relay.db")).unwrap();
+    stage.succeeds(["service", "start"]);
+    assert!(stage.listen("Ann").heard().contains("from before"));
+}
+
+#[test]
 fn it_runs_under_its_own_account_and_serves_its_owner() {
     let stage = Stage::set();
     stage.succeeds(["service", "install"]);
@@ -126,6 +166,12 @@ fn it_runs_under_its_own_account_and_serves_its_owner() {
     assert_eq!(peer.user, account);
     let config = stage.tool("sc.exe", &["qc", NAME]);
     assert!(config.contains(r"NT SERVICE\agent-relay"), "{config}");
+    // Its owner reads two of its files, and no more.
+    let home = stage::path(&stage.json(["service", "status", "--json"])["home"]);
+    for (name, is_read) in [("operator.key", true), ("daemon.log", true), ("relay.db", false)] {
+        let access = stage.tool("icacls.exe", &[&home.join(name).display().to_string()]);
+        assert_eq!(access.contains(":(R)"), is_read, "{access}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::{
     ffi::OsStr,
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -96,7 +97,7 @@ impl Stage {
     /// An agent that hears one message.
     pub(crate) fn listen(&self, name: &str) -> Listening {
         let mut command = self.command(&["listen", "--as", name, "--count", "1"]);
-        Listening(command.stdout(Stdio::piped()).spawn().unwrap())
+        Listening(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     /// What is under a key of the registry, if there is one.
@@ -145,6 +146,8 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        // Perhaps one on its own.
+        self.run(&["down"]);
         let removed = self.run(&["service", "uninstall"]);
         let site = service::site(None).unwrap().expect("this system has them");
         let left = [fs::remove_dir_all(&self.local), fs::remove_dir_all(&self.programs)];
@@ -172,8 +175,19 @@ fn watched(mut command: Command) -> Output {
 pub(crate) struct Listening(Child);
 
 impl Listening {
-    pub(crate) fn heard(self) -> String {
-        String::from_utf8(self.0.wait_with_output().unwrap().stdout).unwrap()
+    #[track_caller]
+    pub(crate) fn heard(mut self) -> String {
+        until("it has heard", || self.0.try_wait().unwrap().is_some());
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 

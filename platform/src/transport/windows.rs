@@ -311,6 +311,7 @@ fn ended() -> io::Error {
 mod tests {
     use super::*;
     use std::{fs::File, process, sync::Barrier};
+    use windows_sys::Win32::Storage::FileSystem::FILE_CREATE_PIPE_INSTANCE;
 
     /// A pipe of a test's own.
     fn endpoint(name: &str) -> Endpoint {
@@ -335,6 +336,13 @@ mod tests {
         assert!(is_overlapped(server.pipe().unwrap().handle()));
         let plain = File::options().read(true).write(true).open(endpoint.as_text()).unwrap();
         assert!(!is_overlapped(plain.as_raw_handle()));
+    }
+
+    /// What docs/PROTOCOL.md has clients ask for.
+    #[test]
+    fn clients_ask_for_the_rights_that_are_written_down() {
+        assert_eq!(CONNECT, 0x0012_019B);
+        assert_eq!(CONNECT & FILE_CREATE_PIPE_INSTANCE, 0);
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Hosted {
         let asked = Asked { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) };
         let home = asked.home()?;
         paths::make_private_dir(&home).map_err(Failure::because)?;
-        log::begin_in(&home)?;
+        log::begin_in(&home, &owner)?;
         Ok((asked.place()?, owner))
     }
 }
