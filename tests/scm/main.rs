@@ -66,6 +66,8 @@ fn it_is_installed_used_stopped_and_removed() {
     assert_eq!(stage.json(["service", "stop", "--json"])["running"], false);
     assert!(sentence(&stage.fails(["status"])).contains("no daemon"));
     assert_eq!(stage.fails(["service", "status"]).status.code(), Some(1));
+    // The program is replaced by an update.
+    stage.replace_program();
     assert_eq!(stage.json(["up", "--json"])["started"], true);
     stage.succeeds(["down"]);
     until("it is down", || stage.state() == State::Stopped);
@@ -78,7 +80,7 @@ fn it_is_installed_used_stopped_and_removed() {
     assert_eq!(log.matches("stopped").count(), 2, "{log}");
 
     // Installed over itself, it is the same one.
-    stage.succeeds(["service", "install"]);
+    stage.succeeds(["service", "install", "--user", &User::me().unwrap().to_string()]);
     assert_eq!(fs::read(home.join("operator.key")).unwrap(), key);
 
     let removed = stage.text(["service", "uninstall"]);

@@ -115,6 +115,12 @@ impl Stage {
         text
     }
 
+    /// As an update does, once nothing runs the old one.
+    pub(crate) fn replace_program(&self) {
+        until("nothing runs it", || fs::remove_file(self.program()).is_ok());
+        fs::copy(env!("CARGO_BIN_EXE_agent-relay"), self.program()).unwrap();
+    }
+
     pub(crate) fn let_everybody_change_the_program(&self) {
         let program = self.program().display().to_string();
         self.tool("icacls.exe", &[&program, "/grant", "*S-1-1-0:(M)"]);
