@@ -29,6 +29,7 @@ mod redeliver;
 mod release;
 mod run;
 mod send;
+mod service;
 mod spawn;
 mod status;
 mod stop;
@@ -81,6 +82,11 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
                 demo::agent(&word)
             });
         }
+        let words: Vec<_> = arguments.by_ref().collect();
+        if let Some(hosted) = service::Hosted::of(&words) {
+            return end(hosted.run());
+        }
+        return end(argv::cut(words).and_then(|words| parse(&words)?.run(words.command)));
     }
     end(argv::cut(arguments).and_then(|words| parse(&words)?.run(words.command)))
 }
@@ -195,6 +201,7 @@ enum Command {
     Redeliver(redeliver::Redeliver),
     Tap(tap::Tap),
     Policy(policy::Policy),
+    Service(service::Service),
     Brief(brief::Brief),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
@@ -235,6 +242,7 @@ impl Top {
             Command::Redeliver(redeliver) => redeliver.run(&asked),
             Command::Tap(tap) => tap.run(&asked),
             Command::Policy(policy) => policy.run(&asked),
+            Command::Service(service) => service.run(&asked),
             Command::Brief(brief) => brief.run(),
             Command::Doctor(doctor) => doctor.run(&asked),
             Command::Bench(bench) => bench.run(&asked),

@@ -22,7 +22,7 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use driver::{Account, Command, Driver};
-use platform::{endpoint::Endpoint, transport::Stream};
+use platform::{endpoint::Endpoint, peer::User, transport::Stream};
 use serde_json::value::{RawValue, to_raw_value};
 use session::{Identity, Input, Session};
 use std::{
@@ -52,6 +52,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// The daemon's address: a path, or a pipe's name.
     pub endpoint: String,
+    /// Who may run what is there beside this user, the system and administrators.
+    pub server: Option<User>,
     /// As whom.
     pub mode: Mode,
     /// What HELLO says it can do. With `resume`, which agents have by default, the daemon keeps this
@@ -112,6 +114,7 @@ impl Settings {
     fn new(endpoint: String, mode: Mode, capabilities: Capabilities) -> Self {
         Self {
             endpoint,
+            server: None,
             mode,
             capabilities,
             key: None,
@@ -158,8 +161,9 @@ impl Client {
     pub fn join(settings: Settings) -> Result<Self, ClientError> {
         let address = Endpoint::parse(settings.endpoint.as_ref())
             .map_err(|error| ClientError::System(error.to_string()))?;
+        let server = settings.server.clone();
         let connect = move || {
-            let stream = Stream::connect(&address)?;
+            let stream = Stream::connect_among(&address, server.as_slice())?;
             Connection::over(stream, "client", FRAME_BYTES_BOUND)
         };
         Self::over(settings, Box::new(connect))

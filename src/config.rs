@@ -2,6 +2,7 @@
 
 pub mod policy;
 pub mod recipes;
+pub mod service;
 
 use crate::{protocol::record::Durability, router::Limits};
 use std::{
@@ -278,6 +279,8 @@ pub struct EndpointSources {
     pub environment: Option<String>,
     /// `endpoint` in config.toml.
     pub config: Option<String>,
+    /// service.toml, where somebody has installed a service for this user.
+    pub service: Option<service::Service>,
     /// What the last daemon left in `<home>/endpoint`.
     pub left: Option<String>,
     /// The system's own, in the order in which they are tried.
@@ -291,6 +294,13 @@ impl EndpointSources {
         [&self.option, &self.environment, &self.config].into_iter().find_map(Option::as_deref)
     }
 
+    /// The service, where that is what a command would use first.
+    #[must_use]
+    pub fn service_used(&self) -> Option<&service::Service> {
+        let service = self.service.as_ref()?;
+        self.asked_for().is_none_or(|asked| asked == service.endpoint).then_some(service)
+    }
+
     /// All that a command tries, in order.
     #[must_use]
     pub fn candidates(&self) -> Vec<&str> {
@@ -298,7 +308,8 @@ impl EndpointSources {
             return vec![endpoint];
         }
         let mut candidates = Vec::new();
-        for endpoint in self.left.iter().chain(&self.defaults) {
+        let service = self.service.as_ref().map(|service| &service.endpoint);
+        for endpoint in service.into_iter().chain(&self.left).chain(&self.defaults) {
             if !candidates.contains(&endpoint.as_str()) {
                 candidates.push(endpoint);
             }
@@ -414,11 +425,18 @@ mod tests {
             ..EndpointSources::default()
         };
         assert_eq!(sources.candidates(), ["/left", "/shared"]);
+        let endpoint = "/service".to_owned();
+        sources.service = Some(service::Service { endpoint, ..service::Service::default() });
+        assert_eq!(sources.candidates(), ["/service", "/left", "/shared"]);
+        assert_eq!(sources.service_used(), sources.service.as_ref());
         sources.config = Some("/config".to_owned());
         assert_eq!(sources.candidates(), ["/config"]);
+        assert_eq!(sources.service_used(), None);
         sources.environment = Some("/environment".to_owned());
         assert_eq!(sources.candidates(), ["/environment"]);
         sources.option = Some("/option".to_owned());
         assert_eq!(sources.candidates(), ["/option"]);
+        sources.option = Some("/service".to_owned());
+        assert!(sources.service_used().is_some());
     }
 }

@@ -78,6 +78,8 @@ const LOOKS_IN_AN_HOUR: u32 = 720;
 pub struct Settings {
     /// Where its lock, its log and its data are.
     pub home: PathBuf,
+    /// Whom it serves: the user as whom it runs, unless it is a service.
+    pub owner: User,
     /// Where it listens, if that was said; else the default place.
     pub endpoint: Option<Endpoint>,
     /// The machine's bounds and times.
@@ -147,11 +149,11 @@ impl From<io::Error> for DaemonError {
 
 /// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
-    let mut claim = Claim::stake(&settings.home, settings.endpoint.clone())?;
+    let mut claim = Claim::stake(&settings)?;
     let policy = Arc::new(load_policy(&settings.home)?);
     let opened = open_store(&settings)?;
-    let operator_key = operator_key::read_or_make(&claim.home)?;
-    let listener = Listener::bind(&claim.endpoint)?;
+    let operator_key = operator_key::read_or_make(&claim.home, &settings.owner)?;
+    let listener = Listener::bind_for(&claim.endpoint, &settings.owner)?;
     // Before anybody is let in: whom the daemon has welcomed doesn't see it fail to start.
     claim.announce()?;
     allow_clients(&settings.limits);
@@ -162,7 +164,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
         frame_bytes_max: settings.limits.frame_bytes_max,
         held: held.clone(),
         half_read_bytes_max: settings.limits.memory_bytes_max / 2,
-        owner: User::me()?,
+        owner: settings.owner,
     };
     let (reloading, policy_thread) = reloading::start(settings.home.clone(), inbox.clone())?;
     let signals = tell_signals(inbox.clone(), reloading.clone())?;
@@ -286,7 +288,7 @@ fn keep(
             Ok(false) => {}
             Ok(true) => {
                 tracing::warn!("{} was removed; made it anew", claim.home.display());
-                if let Err(error) = operator_key::write(&claim.home, operator_key) {
+                if let Err(error) = operator_key::write(&claim.home, operator_key, &all.owner) {
                     tracing::error!("nobody can prove to be an operator now: {error}");
                 }
             }
@@ -326,7 +328,7 @@ fn keep(
 }
 
 fn listen_anew(claim: &Claim, readers: &Readers, all: &Surroundings) -> io::Result<Acceptor> {
-    let listener = Listener::bind(&claim.endpoint)?;
+    let listener = Listener::bind_for(&claim.endpoint, &all.owner)?;
     claim.announce()?;
     Acceptor::start(listener, readers.clone(), all.clone())
 }

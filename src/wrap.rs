@@ -36,7 +36,9 @@ use crate::{
 use driver::{Beside, Driver, Signals};
 use key_file::KeyFile;
 use platform::{
-    clock, process,
+    clock,
+    peer::User,
+    process,
     pty::{Pty, Size},
     terminal::{self, RawMode, Standard},
 };
@@ -75,6 +77,8 @@ pub struct Settings {
     pub directory: Option<PathBuf>,
     /// The daemon's address.
     pub endpoint: String,
+    /// Who may run it beside this user, the system and administrators.
+    pub server: Option<User>,
     /// Where the key lies meanwhile with which the agent's own commands speak in its name.
     pub run_directory: PathBuf,
     /// Where the command's output is written to as well.
@@ -146,6 +150,7 @@ fn random_key() -> Result<Secret, WrapError> {
 fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Client, WrapError> {
     let agent = client::Settings::agent(&settings.endpoint, name.as_str());
     let settings = client::Settings {
+        server: settings.server.clone(),
         key: settings.key.clone(),
         companion_key: Some(companion_key),
         capabilities: Capabilities { max_inflight: INFLIGHT_MAX, ..agent.capabilities },

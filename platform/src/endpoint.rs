@@ -65,7 +65,12 @@ impl Endpoint {
     /// # Errors
     /// If the system does not say who this user is.
     pub fn per_user() -> io::Result<Self> {
-        Ok(Self(imp::per_user(&User::me()?)))
+        Ok(Self::of(&User::me()?))
+    }
+
+    /// The same endpoint of any user.
+    pub fn of(user: &User) -> Self {
+        Self(imp::per_user(user))
     }
 
     /// The address as text; [`Endpoint::parse`] reads it back.

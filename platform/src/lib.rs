@@ -11,6 +11,9 @@
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
 
+#[cfg(windows)]
+#[path = "access/windows.rs"]
+mod access;
 pub mod clock;
 pub mod endpoint;
 pub mod lock;
@@ -22,8 +25,12 @@ mod poll;
 pub mod process;
 pub mod pty;
 #[cfg(windows)]
+#[path = "registry/windows.rs"]
+mod registry;
+#[cfg(windows)]
 #[path = "security/windows.rs"]
 mod security;
+pub mod service;
 pub mod stop;
 pub mod terminal;
 pub mod transport;

@@ -15,7 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::{naming, refusal};
+use crate::{naming, peer::User, refusal};
 
 /// The directory for what Agent Relay keeps between runs, by each system's convention:
 /// `$XDG_STATE_HOME/agent-relay` or `~/.local/state/agent-relay`;
@@ -25,6 +25,17 @@ use crate::{naming, refusal};
 /// If the system does not say where this user's home is.
 pub fn home() -> io::Result<PathBuf> {
     Ok(imp::data_directory()?.join("agent-relay"))
+}
+
+/// The same directory of another user's.
+///
+/// # Errors
+/// `Unsupported` where a user's files are his own to make; and if the system does not say where they are.
+pub fn home_of(user: &User) -> io::Result<PathBuf> {
+    if User::me()? == *user {
+        return home();
+    }
+    Ok(imp::data_directory_of(user)?.join("agent-relay"))
 }
 
 /// Makes a directory (and its parents) that only this user can read or enter. One that is there
@@ -47,6 +58,21 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The same for another user's directory, which an administrator may make for him.
+///
+/// # Errors
+/// `Unsupported` where nobody makes another user's directories; else as [`make_private_dir`].
+pub fn make_private_dir_of(path: &Path, user: &User) -> io::Result<()> {
+    if User::me()? == *user {
+        return make_private_dir(path);
+    }
+    match imp::make_dir_of(path, user) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(naming(format!("make {}", path.display())))?,
+    }
+    check_private_among(path, std::slice::from_ref(user))
+}
+
 /// Makes a new file that only this user can read or write, whatever the umask.
 ///
 /// # Errors
@@ -61,6 +87,21 @@ pub fn create_private_file(path: &Path) -> io::Result<File> {
 /// If it cannot be made or opened.
 pub fn open_private_file(path: &Path) -> io::Result<File> {
     imp::open_file(path).map_err(naming(format!("open {}", path.display())))
+}
+
+/// The same, of a file that one more user may read, if it is made now.
+///
+/// # Errors
+/// `Unsupported` if this system has no such files and the reader is not this user; else as
+/// [`open_private_file`].
+pub fn open_private_file_for(path: &Path, reader: &User) -> io::Result<File> {
+    if User::me()? == *reader {
+        return open_private_file(path);
+    }
+    match imp::create_file_for(path, reader) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_private_file(path),
+        made => made.map_err(naming(format!("make {}", path.display()))),
+    }
 }
 
 /// Opens a file for reading that somebody else may have put there, and nothing that is none: who opens a
@@ -82,6 +123,28 @@ pub fn open_file_of_others(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If it cannot be written; the old content is there then.
 pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, bytes, create_private_file)
+}
+
+/// The same, of a file that one more user may read.
+///
+/// # Errors
+/// `Unsupported` if this system has no such files and the reader is not this user; else as
+/// [`write_private_file`].
+pub fn write_private_file_for(path: &Path, bytes: &[u8], reader: &User) -> io::Result<()> {
+    if User::me()? == *reader {
+        return write_private_file(path, bytes);
+    }
+    write_with(path, bytes, |new| {
+        imp::create_file_for(new, reader).map_err(naming(format!("make {}", new.display())))
+    })
+}
+
+fn write_with(
+    path: &Path,
+    bytes: &[u8],
+    create: impl FnOnce(&Path) -> io::Result<File>,
+) -> io::Result<()> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let Some(name) = path.file_name() else {
         return Err(refusal(
@@ -92,7 +155,7 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = name.to_owned();
     new.push(format!(".{}-{}.new", process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
     let new = path.with_file_name(new);
-    let written = create_private_file(&new)
+    let written = create(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| imp::replace(&new, path));
     if written.is_err() {
@@ -108,7 +171,15 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// `PermissionDenied` with a sentence that says how to make it so; or if it is not there.
 pub fn check_private(path: &Path) -> io::Result<()> {
-    imp::check_private(path)
+    check_private_among(path, &[])
+}
+
+/// The same where some users are as good as this one.
+///
+/// # Errors
+/// As [`check_private`]'s.
+pub fn check_private_among(path: &Path, users: &[User]) -> io::Result<()> {
+    imp::check_private(path, users)
 }
 
 /// Checks that a file belongs to this user (or the system) and that nobody else can change it. Others may

@@ -9,6 +9,8 @@ mod imp;
 
 use std::{fmt, io};
 
+use crate::refusal;
+
 /// The identity of the process at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -30,6 +32,16 @@ impl User {
     /// If the system does not say (Windows only).
     pub fn me() -> io::Result<Self> {
         imp::me().map(Self)
+    }
+
+    /// The user whom such a text names: a user id on Unix, a SID on Windows; `Display` writes it.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is none.
+    pub fn parse(text: &str) -> io::Result<Self> {
+        imp::parse(text).map(Self).ok_or_else(|| {
+            refusal(io::ErrorKind::InvalidInput, format!("{text} is not {}", imp::FORM))
+        })
     }
 
     /// Whether a server run by this user may be trusted with what this process says: it is this

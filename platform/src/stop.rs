@@ -10,7 +10,10 @@ mod imp;
 
 use std::{
     io,
-    sync::{Mutex, OnceLock},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::{locked, refusal};
@@ -31,6 +34,9 @@ type Listener = Box<dyn Fn(Signal) + Send>;
 
 /// Who is told. There is one for the whole process, as there is one set of signals.
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+
+/// Whether Ctrl-C, and what else a console tells, means this process.
+static HEARS_CONSOLE: AtomicBool = AtomicBool::new(true);
 
 /// Being told; ends when dropped. The signals do not get their old meaning back then: they do
 /// nothing any more.
@@ -56,7 +62,8 @@ pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
         }
         *listener = Some(Box::new(told));
     }
-    match catch_ctrl_c().and_then(|()| imp::watch()) {
+    let caught = if HEARS_CONSOLE.load(Ordering::SeqCst) { catch_ctrl_c() } else { Ok(()) };
+    match caught.and_then(|()| imp::watch()) {
         Ok(watch) => Ok(Listening { _watch: watch }),
         Err(error) => {
             *locked(&LISTENER) = None;
@@ -71,8 +78,14 @@ impl Drop for Listening {
     }
 }
 
+/// For a service, which the service manager tells: a console would tell it of every logoff of anybody.
+#[cfg(windows)]
+pub(crate) fn leave_console() {
+    HEARS_CONSOLE.store(false, Ordering::SeqCst);
+}
+
 /// Called by the watches.
-fn tell(signal: Signal) {
+pub(crate) fn tell(signal: Signal) {
     if let Some(listener) = &*locked(&LISTENER) {
         listener(signal);
     }

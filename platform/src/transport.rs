@@ -13,13 +13,20 @@ mod imp;
 #[cfg(windows)]
 #[path = "transport/windows.rs"]
 mod imp;
+#[cfg(windows)]
+pub(crate) mod pipe;
 
 use std::{
     io::{self, Read, Write},
     sync::Arc,
 };
 
-use crate::{endpoint::Endpoint, naming, peer::Peer, refusal};
+use crate::{
+    endpoint::Endpoint,
+    naming,
+    peer::{Peer, User},
+    refusal,
+};
 
 /// What stands at a listener's endpoint now; see [`Listener::place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +62,16 @@ impl Listener {
     /// `AddrInUse` if somebody listens there; `AlreadyExists` if something stands there that is not
     /// a listener's; `PermissionDenied` if it is another user's; and what the system says.
     pub fn bind(endpoint: &Endpoint) -> io::Result<Self> {
-        imp::Listener::bind(endpoint).map(Self)
+        Self::bind_for(endpoint, &User::me()?)
+    }
+
+    /// The same for the processes of another user, where this process serves one: it runs as a service then.
+    /// That user can connect, and nobody else.
+    ///
+    /// # Errors
+    /// `Unsupported` where there are no such services; else as [`Listener::bind`].
+    pub fn bind_for(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
+        imp::Listener::bind(endpoint, user).map(Self)
     }
 
     /// Checks that this user could listen there, as far as that shows without doing so. Who listens there
@@ -106,10 +122,19 @@ impl Stream {
     /// `PermissionDenied` if this user may not connect, or if what answers is run neither by this
     /// user nor by the system or an administrator.
     pub fn connect(endpoint: &Endpoint) -> io::Result<Self> {
+        Self::connect_among(endpoint, &[])
+    }
+
+    /// The same where some users are trusted as this one is: the account of the service that an administrator
+    /// has installed for this user.
+    ///
+    /// # Errors
+    /// As [`Stream::connect`].
+    pub fn connect_among(endpoint: &Endpoint, users: &[User]) -> io::Result<Self> {
         let stream =
             imp::Stream::connect(endpoint).map_err(naming(format!("connect to {endpoint}")))?;
         let server = stream.server().map_err(naming(format!("ask who runs {endpoint}")))?;
-        if !server.is_trusted_server() {
+        if !server.is_trusted_server() && !users.contains(&server) {
             return Err(refusal(
                 io::ErrorKind::PermissionDenied,
                 format!(

@@ -53,17 +53,21 @@ tests! {
         stop_ends_a_blocked_accept, a_stop_is_for_ever;
     listeners:
         nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
-        a_dead_endpoint_is_taken_over, what_is_not_a_socket_is_left_alone, where_nobody_can_listen_is_told, a_removed_socket_is_noticed,
+        a_dead_endpoint_is_taken_over,
+        who_holds_on_to_what_has_ended_keeps_nobody_from_listening, what_is_not_a_socket_is_left_alone, where_nobody_can_listen_is_told, a_removed_socket_is_noticed,
         a_foreign_socket_is_left_alone, a_thousand_connections, endpoints_are_checked,
         the_clock_goes_forward;
     users:
         the_peer_is_me, another_user_cannot_connect, another_user_is_recognized,
-        another_users_server_is_refused, another_users_endpoint_is_foreign;
+        another_users_server_is_refused, another_users_endpoint_is_foreign,
+        users_are_read_as_they_are_written, a_listener_for_another_user_is_still_ours;
     files:
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
         private_files_are_private, private_files_are_replaced_whole,
         a_reader_keeps_what_it_opened, private_directories_are_private,
-        what_takes_no_files_is_told, what_another_may_not_write_to_is_told, what_others_can_read_is_refused, what_others_can_change_is_refused, a_detached_process_holds_nothing_open,
+        what_takes_no_files_is_told, what_another_may_not_write_to_is_told,
+        what_others_can_read_is_refused, what_others_can_change_is_refused,
+        one_more_reader_is_let_in_and_known, a_detached_process_holds_nothing_open,
         a_detached_process_leaves_its_session, as_many_files_as_the_system_allows;
     terminals:
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
@@ -94,6 +98,9 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("windows", "termination_is_told", "there is no SIGTERM, and a test cannot log off"),
     ("windows", "a_hang_up_is_told", "there is no SIGHUP"),
     ("unix", "the_cursor_is_told", "only Windows asks the terminal where its cursor is"),
+    ("unix", "a_listener_for_another_user_is_still_ours", "a service is its user's own"),
+    ("unix", "one_more_reader_is_let_in_and_known", "a service is its user's own"),
+    ("wine", "one_more_reader_is_let_in_and_known", "its files have Unix modes"),
     ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
     ("wine", "a_reader_keeps_what_it_opened", "it does not replace a file that is open"),
     ("wine", "ctrl_c_is_told", "its console host ends itself when it is typed"),

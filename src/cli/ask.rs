@@ -29,7 +29,7 @@ const NO_KEY: &str = "; you are a guest there, since its operator.key is not in 
 /// Joins the daemon that runs, as who this process is.
 pub(super) fn join(asked: &Asked) -> Result<Client, Failure> {
     let joined = asked.place().and_then(|place| {
-        let identity = Identity::of_process(&place.home)?;
+        let identity = Identity::of_process(&place)?;
         place.join(&|endpoint| identity.settings(endpoint))
     });
     joined.map_err(or_print)

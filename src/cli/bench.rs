@@ -19,7 +19,7 @@ use crate::{client::Settings, protocol::record::Durability};
 use argh::{ArgsInfo, FromArgs};
 use measure::Flood;
 use platform::{endpoint::Endpoint, paths};
-use route::{End, Template};
+use route::{Daemon, End, Template};
 use serde::Serialize;
 use std::{
     env, fmt, fs, io,
@@ -72,13 +72,15 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join_or_start(&mut asked.place()?, &|endpoint| Settings::guest(endpoint))?;
-        let endpoint = parse(client.endpoint())?;
+        let mut place = asked.place()?;
+        let client = join_or_start(&mut place, &|endpoint| Settings::guest(endpoint))?;
+        let (endpoint, server) = (parse(client.endpoint())?, place.server(client.endpoint()));
+        let daemon = Daemon { endpoint, server };
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
         let scratch = Scratch::make().map_err(Failure::because)?;
         let progress = |what: &str| say(format_args!("{what} …"));
         let measure = if self.ack { measure_acked } else { measure };
-        let report = measure(&endpoint, extent, &scratch.0, &progress)
+        let report = measure(&daemon, extent, &scratch.0, &progress)
             .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
         let mut out = Out::new();
         if self.json {
@@ -221,7 +223,7 @@ impl fmt::Display for Report {
 
 /// Measures; `progress` hears what is being measured.
 fn measure(
-    daemon: &Endpoint,
+    daemon: &Daemon,
     extent: Extent,
     scratch: &Path,
     progress: &dyn Fn(&str),
@@ -268,7 +270,7 @@ fn measure(
 
 /// The same for at-least-once messages; the floor still answers nothing.
 fn measure_acked(
-    daemon: &Endpoint,
+    daemon: &Daemon,
     extent: Extent,
     scratch: &Path,
     progress: &dyn Fn(&str),

@@ -182,7 +182,7 @@ impl Stage {
         };
         let exe = env::current_exe().map_err(Failure::because)?;
         let place = asked.place()?;
-        let owner = Identity::Person(place.home.clone());
+        let owner = Identity::of_person(&place);
         let mut stage = Self { directory, place, owner, exe };
         match launch::start(&mut stage.place) {
             Ok(_) => Ok(stage),

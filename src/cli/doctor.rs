@@ -112,13 +112,17 @@ fn examine(asked: &Asked) -> Vec<Check> {
     checks.push(locks());
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
-    checks.push(policy(&home));
     let config = config.unwrap_or_default();
-    match asked.sources(&home, &config) {
+    let sources = asked.sources(&home, &config);
+    checks.push(match sources.as_ref().ok().and_then(EndpointSources::service_used) {
+        Some(service) => anothers_policy(&service.home),
+        None => policy(&home),
+    });
+    match sources {
         Ok(sources) => {
             checks.push(endpoint(&sources));
             let place = Place { home, config, sources };
-            let identity = Identity::of_process(&place.home);
+            let identity = Identity::of_process(&place);
             let joined = place.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),
                 Err(_) => Settings::guest(endpoint),
@@ -203,6 +207,12 @@ fn configuration(home: &Path, config: &Result<Config, config::ConfigError>) -> C
     }
 }
 
+/// A service's is read by its own account and by administrators only.
+fn anothers_policy(home: &Path) -> Check {
+    let path = home.join(config::policy::FILE);
+    Check::ok("policy", format!("{}, which is an administrator's to write", path.display()))
+}
+
 /// The file as it is, which a daemon that runs may not have read yet.
 fn policy(home: &Path) -> Check {
     let id = "policy";
@@ -225,6 +235,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
         EndpointSources { option: Some(_), .. } => "by --endpoint",
         EndpointSources { environment: Some(_), .. } => "by AGENT_RELAY_ENDPOINT",
         EndpointSources { config: Some(_), .. } => "by config.toml",
+        EndpointSources { service: Some(_), .. } => "by service.toml",
         EndpointSources { left: Some(_), .. } => "where the last daemon was",
         EndpointSources { .. } => "as usual",
     };
@@ -232,6 +243,10 @@ fn endpoint(sources: &EndpointSources) -> Check {
     // Where the last daemon was is not where the next one will be.
     let next = sources.asked_for().or_else(|| sources.defaults.first().map(String::as_str));
     let judged = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
+        if sources.service_used().is_some() {
+            // Whose that is, service.toml says.
+            return Ok(false);
+        }
         let is_foreign = endpoint.is_foreign()?;
         let next = Endpoint::parse(next.unwrap_or(&first).as_ref())?;
         if is_foreign { Ok(true) } else { Listener::check(&next).map(|()| false) }

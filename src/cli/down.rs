@@ -44,7 +44,7 @@ struct Report<'a> {
 impl Down {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let place = asked.place()?;
-        let stopped = stop(&place, &Identity::of_process(&place.home)?)?.is_some();
+        let stopped = stop(&place, &Identity::of_process(&place)?)?.is_some();
         let mut out = Out::new();
         if self.json {
             out.json("down", &Report { home: &place.home, stopped })?;
@@ -72,7 +72,7 @@ pub(super) fn make_room(place: &Place) -> Result<Option<Stopped>, Failure> {
     // One that doesn't know the reason stops all the same.
     let why = relay::Stop { reason: Some(UPGRADE.into()) };
     let why = to_raw_value(&why).expect("it is a text");
-    ask_to_go(place, &Identity::of_process(&place.home)?, Some(&why))
+    ask_to_go(place, &Identity::of_process(place)?, Some(&why))
 }
 
 fn ask_to_go(
@@ -120,6 +120,9 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
     }
     let Some(about) = about(client)? else { return Ok(()) };
     let (theirs, ours) = (Path::new(&*about.home), &place.home);
+    if place.sources.service.as_ref().is_some_and(|service| service.home == theirs) {
+        return Ok(());
+    }
     let is_same = match (theirs.canonicalize(), ours.canonicalize()) {
         (Ok(theirs), Ok(ours)) => theirs == ours,
         _ => theirs == ours,
@@ -137,7 +140,7 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
 
 /// Nothing is there, or something that was started since.
 fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
-    match Client::join(Settings::guest(endpoint)) {
+    match Client::join(place.trusting(Settings::guest(endpoint))) {
         Err(ClientError::NoDaemon { .. }) => Ok(!place.is_locked()?),
         // One that is about to go may say so.
         Err(_) => Ok(false),

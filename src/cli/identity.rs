@@ -1,12 +1,13 @@
 //! As whom a command joins that states no name: as the operator; inside a wrapped agent as its companion.
 
-use super::{Failure, USAGE, print::foreign_line};
+use super::{Failure, USAGE, place::Place, print::foreign_line};
 use crate::{
     client::Settings,
-    config::is_absent,
+    config::{is_absent, service::Service},
     daemon::operator_key,
     protocol::{name::Name, secret::Secret},
 };
+use platform::peer::User;
 use std::{
     env,
     ffi::OsString,
@@ -29,17 +30,39 @@ const KEYS: &str = "keys";
 /// Who a command is.
 #[derive(Clone, Debug)]
 pub(super) enum Identity {
-    /// Somebody at a terminal of his own, or a program of his. The key is in this home, as soon as a
-    /// daemon has made it.
-    Person(PathBuf),
+    /// Somebody at a terminal of his own, or a program of his.
+    Person(Keys),
     /// A command of this agent's.
     Companion(String, Secret),
 }
 
+/// Where a person's key is, as soon as a daemon has made it.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    home: PathBuf,
+    service: Option<Service>,
+}
+
+impl Keys {
+    fn of_daemon_at(&self, endpoint: &str) -> io::Result<Secret> {
+        match self.service.as_ref().filter(|service| service.endpoint == endpoint) {
+            None => operator_key::read(&self.home),
+            Some(service) => {
+                operator_key::read_among(&service.home, &[User::parse(&service.account)?])
+            }
+        }
+    }
+}
+
 impl Identity {
+    /// A person, whatever is around this process.
+    pub(super) fn of_person(place: &Place) -> Self {
+        Self::Person(Keys { home: place.home.clone(), service: place.sources.service.clone() })
+    }
+
     /// Who this process is.
-    pub(super) fn of_process(home: &Path) -> Result<Self, Failure> {
-        let Some(agent) = agent_around() else { return Ok(Self::Person(home.to_owned())) };
+    pub(super) fn of_process(place: &Place) -> Result<Self, Failure> {
+        let Some(agent) = agent_around() else { return Ok(Self::of_person(place)) };
         Name::parse(&agent).map_err(|error| {
             Failure::failed(format!("{AGENT} says {}: {error}", foreign_line(&agent)))
         })?;
@@ -75,7 +98,7 @@ impl Identity {
     pub(super) fn settings(&self, endpoint: &str) -> Settings {
         match self {
             Self::Companion(agent, key) => Settings::companion(endpoint, agent, key.clone()),
-            Self::Person(home) => match operator_key::read(home) {
+            Self::Person(keys) => match keys.of_daemon_at(endpoint) {
                 Ok(key) => Settings::operator(endpoint, key),
                 Err(_) => Settings::guest(endpoint),
             },

@@ -7,8 +7,11 @@ use super::{
     place::{Place, judged},
     print::foreign_line,
 };
-use crate::client::{Client, ClientError, Settings};
-use platform::{clock, paths, process};
+use crate::{
+    client::{Client, ClientError, Settings},
+    config::{self, service::Service},
+};
+use platform::{clock, paths, process, service};
 use std::{
     env,
     ffi::OsString,
@@ -45,12 +48,16 @@ pub(super) fn join_or_start(
 /// Starts a daemon on its own, and returns once it can be reached; false where somebody else's was
 /// faster.
 pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
+    if let Some(service) = place.sources.service_used() {
+        return start_service(place, service).map(|()| true);
+    }
     make_home(&place.home)?;
     let log = place.home.join(log::FILE);
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
-    let mut daemon = process::spawn_detached(&own_program()?, &arguments(place), &log)
-        .map_err(Failure::because)?;
+    let mut daemon =
+        process::spawn_detached(&own_program()?, &arguments(place, "--detached"), &log)
+            .map_err(Failure::because)?;
     let deadline = clock::monotonic_ms() + START_MS;
     let mut is_another_up = false;
     loop {
@@ -89,8 +96,36 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
 fn is_yet_to_listen(place: &Place) -> Result<bool, Failure> {
     let tried = place.sources.candidates();
     let elsewhere = place.sources.left.as_deref().filter(|left| !tried.contains(left));
-    let runs_elsewhere = elsewhere.is_some_and(|at| Client::join(Settings::guest(at)).is_ok());
-    Ok(place.is_locked()? && !runs_elsewhere)
+    let is_there = |at: &str| Client::join(place.trusting(Settings::guest(at))).is_ok();
+    Ok(place.is_locked()? && !elsewhere.is_some_and(is_there))
+}
+
+/// The daemon of a service is the service's to start: one that is started beside it would have none of the
+/// mail that waits there.
+fn start_service(place: &Place, service: &Service) -> Result<(), Failure> {
+    service::start().map_err(|error| {
+        Failure::failed(match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "the service is gone that {} tells of: remove that file, or install the service again",
+                place.home.join(config::service::FILE).display()
+            ),
+            _ => format!("the daemon is a service's, and that is not started: {error}"),
+        })
+    })?;
+    let deadline = clock::monotonic_ms() + START_MS;
+    loop {
+        match place.try_join(&|endpoint| Settings::guest(endpoint)) {
+            Ok(_) => return Ok(()),
+            Err(ClientError::NoDaemon { .. }) if clock::monotonic_ms() <= deadline => {}
+            Err(ClientError::NoDaemon { .. }) => {
+                let log = service.home.join(log::FILE);
+                let words = format!("the service can't be reached {START_MS} ms after its start");
+                return Err(Failure::new(TIMED_OUT, format!("{words}: see {}", log.display())));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// This program, to be run again.
@@ -116,18 +151,19 @@ fn pid(client: &Client) -> Option<u32> {
     about(client).ok()?.map(|about| about.pid)
 }
 
-fn arguments(place: &Place) -> Vec<OsString> {
+/// What a daemon on its own is started with; the last says by whom.
+pub(super) fn arguments(place: &Place, by: &str) -> Vec<OsString> {
     let mut arguments =
         vec![AS_AGENT_RELAY.into(), "--home".into(), place.home.clone().into_os_string()];
     if let Some(endpoint) = &place.sources.option {
         arguments.extend(["--endpoint".into(), endpoint.into()]);
     }
-    arguments.extend(["up".into(), "--foreground".into(), "--detached".into()]);
+    arguments.extend(["up".into(), "--foreground".into(), by.into()]);
     arguments
 }
 
 /// What the daemon said last, of what it said since the log was so long.
-fn last_line(log: &Path, start: u64) -> Option<String> {
+pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
     let text = said_since(log, start)?;
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(foreign_line(line.trim().trim_start_matches("agent-relay: ")))

@@ -4,11 +4,12 @@
 //! own standard error, where a panic is written, ends in it.
 
 use super::{Failure, print::has_colours};
-use platform::terminal::Standard;
+use platform::{paths, peer::User, terminal::Standard};
 use std::{
     env,
     fs::{self, File},
     io::{self, Write},
+    panic,
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -53,6 +54,16 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
         }
         None => log.with_ansi(has_colours(Standard::Error)).with_writer(io::stderr).init(),
     }
+    Ok(())
+}
+
+/// The log of a daemon that the system starts: the home's, made where there is none, for its owner to read.
+/// Nobody reads where errors go, so that panics are said there, too.
+pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {
+    let log = home.join(FILE);
+    paths::open_private_file_for(&log, owner).map_err(Failure::because)?;
+    begin(Some(&log))?;
+    panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(())
 }
 
@@ -108,9 +119,9 @@ mod tests {
     #[test]
     fn a_log_never_grows_beyond_its_limit_and_keeps_what_was_last() {
         let directory = env::temp_dir().join(format!("agent-relay-log-{}", process::id()));
-        platform::paths::make_private_dir(&directory).unwrap();
+        paths::make_private_dir(&directory).unwrap();
         let path = directory.join(FILE);
-        drop(platform::paths::create_private_file(&path).unwrap());
+        drop(paths::create_private_file(&path).unwrap());
         // Another handle, as the daemon's standard error has one.
         let mut error = File::options().append(true).open(&path).unwrap();
         let mut log = Log { bytes_max: 64, ..Log::open(&path).unwrap() };

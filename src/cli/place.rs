@@ -6,10 +6,13 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
-    config::{Config, ENDPOINT_FILE, EndpointSources, LOCK_FILE, is_absent},
+    config::{
+        Config, ENDPOINT_FILE, EndpointSources, LOCK_FILE, is_absent,
+        service::{self, Service},
+    },
     protocol::code::ErrorCode,
 };
-use platform::{endpoint::Endpoint, lock::Lock, paths};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -48,6 +51,7 @@ impl Asked {
             None => None,
         };
         let config = config.endpoint.as_deref().map(checked).transpose()?;
+        let service = service_in(home)?;
         let left = left_in(home)?;
         let mut defaults = Vec::new();
         if !Endpoint::shared().is_foreign().unwrap_or(true) {
@@ -55,7 +59,7 @@ impl Asked {
         }
         // Where the system doesn't say who we are, the shared one has to do.
         defaults.extend(Endpoint::per_user().ok().map(|endpoint| endpoint.as_text().to_owned()));
-        Ok(EndpointSources { option, environment, config, left, defaults })
+        Ok(EndpointSources { option, environment, config, service, left, defaults })
     }
 }
 
@@ -63,6 +67,16 @@ fn checked(text: impl AsRef<std::ffi::OsStr>) -> Result<String, Failure> {
     Endpoint::parse(text.as_ref())
         .map(|endpoint| endpoint.as_text().to_owned())
         .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Believed only if nobody else could have written it: it says who may run the daemon.
+fn service_in(home: &Path) -> Result<Option<Service>, Failure> {
+    let Some(mut service) = Service::load(home).map_err(Failure::because)? else {
+        return Ok(None);
+    };
+    paths::check_unchangeable(&home.join(service::FILE)).map_err(Failure::because)?;
+    service.endpoint = checked(&service.endpoint)?;
+    Ok(Some(service))
 }
 
 fn left_in(home: &Path) -> Result<Option<String>, Failure> {
@@ -87,20 +101,32 @@ impl Place {
     pub(super) fn try_join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, ClientError> {
         let mut nobody = None;
         for endpoint in self.sources.candidates() {
-            let settings = make(endpoint);
+            let settings = self.trusting(make(endpoint));
             let is_operator = settings.mode == Mode::Operator;
             match Client::join(settings) {
                 // The key is of another home's daemon, or this one is too old to know what it is for.
                 Err(ClientError::Ended(Ended::Fault(fault)))
                     if is_operator && fault.is(ErrorCode::Unauthorized) =>
                 {
-                    return Client::join(Settings::guest(endpoint));
+                    return Client::join(self.trusting(Settings::guest(endpoint)));
                 }
                 Err(error @ ClientError::NoDaemon { .. }) => nobody = nobody.or(Some(error)),
                 other => return other,
             }
         }
         Err(nobody.expect("there is always an endpoint to try"))
+    }
+
+    /// What joins the service expects its account there.
+    pub(super) fn trusting(&self, settings: Settings) -> Settings {
+        Settings { server: self.server(&settings.endpoint), ..settings }
+    }
+
+    /// Who runs what is at an endpoint, where that is the service.
+    pub(super) fn server(&self, endpoint: &str) -> Option<User> {
+        let service = self.sources.service.as_ref().filter(|it| it.endpoint == endpoint)?;
+        // No user is nobody to be trusted.
+        User::parse(&service.account).ok()
     }
 
     /// The same as a command wants it: with a sentence where it fails.

@@ -105,7 +105,10 @@ struct KeyReport<'a> {
 
 impl Key {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let file = asked.home()?.join(policy::FILE);
+        let place = asked.place()?;
+        // A service's is in its own home.
+        let service = place.sources.service_used();
+        let file = service.map_or(&place.home, |service| &service.home).join(policy::FILE);
         let mut bits = [0; 32];
         getrandom::fill(&mut bits)
             .map_err(|error| Failure::failed(format!("the system has no randomness: {error}")))?;
@@ -124,7 +127,7 @@ impl Key {
              Nobody gets the name without it once this is in {}:\n\n\
              [[agent]]\nname = \"{name}\"\nkey = \"{hash}\"",
             key.reveal(),
-            identity::key_file(&asked.home()?, name).display(),
+            identity::key_file(&place.home, name).display(),
             file.display()
         ))?;
         Ok(DONE)

@@ -96,6 +96,7 @@ impl Run {
             true => (Box::new(io::empty()), Box::new(io::sink())),
             false => (Box::new(io::stdin()), Box::new(io::stdout())),
         };
+        let endpoint = endpoint(&mut place)?;
         let recipes = recipes::load(&place.home);
         let settings = wrap::Settings {
             recipes: recipes.map_err(|error| Failure::failed(error.to_string()))?,
@@ -103,7 +104,8 @@ impl Run {
             key,
             command,
             directory: self.cwd.as_ref().map(PathBuf::from),
-            endpoint: endpoint(&mut place)?,
+            server: place.server(&endpoint),
+            endpoint,
             run_directory: place.home.join(RUN),
             record: self.record.as_ref().map(PathBuf::from),
             inline: self.inline,

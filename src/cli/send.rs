@@ -259,7 +259,7 @@ fn join_named(
 ) -> Result<Client, Failure> {
     let mut place = asked.place()?;
     from.map_or(Ok(()), check_name)?;
-    let identity = Identity::of_process(&place.home)?;
+    let identity = Identity::of_process(&place)?;
     if from.is_none() {
         identity.check_speaks()?;
     }

@@ -51,7 +51,7 @@ impl Status {
             return self.message(asked, &mut out, id);
         }
         let place = asked.place().map_err(or_print)?;
-        let identity = Identity::of_process(&place.home).map_err(or_print)?;
+        let identity = Identity::of_process(&place).map_err(or_print)?;
         match place.try_join(&|endpoint| identity.settings(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
                 let report = Report { running: false, endpoint: &endpoint, status: None };

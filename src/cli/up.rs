@@ -4,7 +4,7 @@ use super::{
     DONE, Failure, VERSION,
     ask::{about, guest},
     down::{self, Stopped},
-    launch::start,
+    launch::{make_home, start},
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
@@ -14,7 +14,7 @@ use crate::{
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::endpoint::Endpoint;
+use platform::{endpoint::Endpoint, peer::User};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -35,6 +35,10 @@ pub(super) struct Up {
     /// write the log into the home directory, as a daemon on its own does
     #[argh(switch, hidden_help)]
     detached: bool,
+
+    /// the same, started by the system: there may be no home yet, and nobody reads what it says elsewhere
+    #[argh(switch, hidden_help)]
+    service: bool,
 
     /// stop the daemon that runs, and start this version's in its place; clients come back by themselves
     #[argh(switch)]
@@ -58,6 +62,9 @@ struct Report<'a> {
 
 impl Up {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+        if self.service {
+            return serve(asked);
+        }
         let mut place = asked.place()?;
         let old = if self.replace { down::make_room(&place)? } else { None };
         if let Some(old) = &old {
@@ -122,16 +129,45 @@ fn without(old: Option<&Stopped>, failure: Failure) -> Failure {
     Failure::new(failure.code, format!("version {version} was stopped, and no daemon is up: {why}"))
 }
 
+/// The daemon as a service: all that it says is in its log.
+fn serve(asked: &Asked) -> Result<i32, Failure> {
+    let home = asked.home()?;
+    make_home(&home)?;
+    log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
+    asked.place().and_then(foreground).inspect_err(|failure| {
+        if let Some(words) = &failure.words {
+            tracing::error!("{words}");
+        }
+    })
+}
+
 fn foreground(place: Place) -> Result<i32, Failure> {
+    if let Some(service) = place.sources.service_used() {
+        return Err(Failure::failed(format!(
+            "the daemon is a service's (at {}), and `agent-relay service start` starts it: one beside it \
+             needs another --endpoint and --home",
+            foreign_line(&service.endpoint)
+        )));
+    }
+    run(place, User::me().map_err(Failure::because)?, |_| {})
+}
+
+/// Runs the daemon of a place, for its owner.
+pub(super) fn run(
+    place: Place,
+    owner: User,
+    ready: impl FnOnce(&Endpoint),
+) -> Result<i32, Failure> {
     let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
     let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
+        owner,
         endpoint: endpoint.map_err(|error| failed(&error))?,
         limits: place.config.limits(),
         history_days: place.config.history_days,
         store_bytes_max: place.config.store_max_bytes,
         home: place.home,
     };
-    daemon::run(settings, |_| {}).map_err(|error| failed(&error))?;
+    daemon::run(settings, ready).map_err(|error| failed(&error))?;
     Ok(DONE)
 }

@@ -261,9 +261,12 @@ impl Driver {
                 self.handle(Input::Connected);
             }
             Err(error) => {
+                // A pipe that is busy for so long is held open by clients of a daemon that has ended.
                 let absent = matches!(
                     error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::ConnectionRefused
+                        | io::ErrorKind::TimedOut
                 );
                 self.handle(Input::NotConnected { why: error.to_string(), absent });
             }

@@ -2,13 +2,16 @@
 //!
 //! Liveness of a daemon is a lock held for life, never a ping or a process id.
 
-use super::DaemonError;
+use super::{DaemonError, Settings};
 use crate::config::{ENDPOINT_FILE, LOCK_FILE};
-use platform::{endpoint::Endpoint, lock::Lock, paths};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
 use std::{
     io, mem,
     path::{Path, PathBuf},
 };
+
+/// The directory of the endpoints' locks in a home.
+const LOCKS: &str = "locks";
 
 /// The locks of a running daemon.
 #[derive(Debug)]
@@ -18,20 +21,26 @@ pub(super) struct Claim {
     /// Where it listened before somebody else took that place.
     pub(super) left: Option<Endpoint>,
     pub(super) home: PathBuf,
+    /// Where the endpoints' locks are: daemons with different homes meet in the default one.
+    locks: PathBuf,
     home_lock: Lock,
     endpoint_lock: Lock,
 }
 
 impl Claim {
     /// Takes the home's lock and the endpoint's.
-    pub(super) fn stake(home: &Path, wanted: Option<Endpoint>) -> Result<Self, DaemonError> {
+    pub(super) fn stake(settings: &Settings) -> Result<Self, DaemonError> {
+        let home = &settings.home;
+        let is_own = settings.owner == User::me()?;
+        // Nobody logs on as a service, so that it has no home but this.
+        let locks = if is_own { locks_directory()? } else { home.join(LOCKS) };
         paths::make_private_dir(home)?;
         let home_lock = Lock::take(&home.join(LOCK_FILE))?
             .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
-        let endpoint = wanted.map_or_else(default_endpoint, Ok)?;
-        let endpoint_lock = lock_endpoint(&endpoint)?;
+        let endpoint = settings.endpoint.clone().map_or_else(default_endpoint, Ok)?;
+        let endpoint_lock = lock_endpoint(&locks, &endpoint)?;
         let home = home.to_owned();
-        Ok(Self { endpoint, left: None, home, home_lock, endpoint_lock })
+        Ok(Self { endpoint, left: None, home, locks, home_lock, endpoint_lock })
     }
 
     /// Writes the endpoint where this home's commands look for it.
@@ -62,7 +71,7 @@ impl Claim {
             let taken = format!("{own} was taken as well; remove it, or start with --endpoint");
             return Err(io::Error::other(taken).into());
         }
-        self.endpoint_lock = lock_endpoint(&own)?;
+        self.endpoint_lock = lock_endpoint(&self.locks, &own)?;
         self.left = Some(mem::replace(&mut self.endpoint, own));
         Ok(())
     }
@@ -76,12 +85,11 @@ fn default_endpoint() -> io::Result<Endpoint> {
 
 /// Where daemons with different homes meet: it lies in the default home, whatever a daemon's own is.
 pub fn locks_directory() -> io::Result<PathBuf> {
-    Ok(paths::home()?.join("locks"))
+    Ok(paths::home()?.join(LOCKS))
 }
 
-fn lock_endpoint(endpoint: &Endpoint) -> Result<Lock, DaemonError> {
-    let locks = locks_directory()?;
-    paths::make_private_dir(&locks)?;
+fn lock_endpoint(locks: &Path, endpoint: &Endpoint) -> Result<Lock, DaemonError> {
+    paths::make_private_dir(locks)?;
     let name = format!("{:016x}", fingerprint(endpoint.as_text()));
     Lock::take(&locks.join(name))?.ok_or_else(|| DaemonError::EndpointInUse(endpoint.clone()))
 }

@@ -3,11 +3,12 @@
 
 use super::seed;
 use crate::protocol::secret::Secret;
-use platform::paths;
+use platform::{paths, peer::User};
 use std::{
     fs::{self, File},
     io::{self, Read},
     path::Path,
+    slice,
 };
 
 /// The file's name in the home directory.
@@ -22,7 +23,16 @@ const FILE_BYTES_MAX: u64 = 256;
 /// `NotFound` if there is none yet; else if it can't be read, is open to other users, or is no key. The
 /// sentence names the file, and never says what is in it.
 pub fn read(home: &Path) -> io::Result<Secret> {
-    read_file(&home.join(FILE))
+    read_among(home, &[])
+}
+
+/// The same in a home in which some users are as good as this one: the account of the service whose it is,
+/// or the owner whom that serves.
+///
+/// # Errors
+/// As [`read`]'s.
+pub fn read_among(home: &Path, users: &[User]) -> io::Result<Secret> {
+    read_checked(&home.join(FILE), users)
 }
 
 /// The same of any file with a key.
@@ -30,6 +40,10 @@ pub fn read(home: &Path) -> io::Result<Secret> {
 /// # Errors
 /// As [`read`]'s.
 pub fn read_file(path: &Path) -> io::Result<Secret> {
+    read_checked(path, &[])
+}
+
+fn read_checked(path: &Path, users: &[User]) -> io::Result<Secret> {
     let named = |error: io::Error| {
         io::Error::new(error.kind(), format!("read {}: {error}", path.display()))
     };
@@ -37,7 +51,7 @@ pub fn read_file(path: &Path) -> io::Result<Secret> {
     if !fs::metadata(path).map_err(named)?.is_file() {
         return Err(named(io::Error::other("it is not a file")));
     }
-    paths::check_private(path)?;
+    paths::check_private_among(path, users)?;
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(named)?;
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(named)?;
@@ -48,21 +62,21 @@ pub fn read_file(path: &Path) -> io::Result<Secret> {
 
 /// The same for the daemon that holds the home's lock: a key is made where there is none, and in the
 /// place of one that is no good.
-pub(super) fn read_or_make(home: &Path) -> io::Result<Secret> {
-    match read(home) {
+pub(super) fn read_or_make(home: &Path, owner: &User) -> io::Result<Secret> {
+    match read_among(home, slice::from_ref(owner)) {
         Ok(key) => return Ok(key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => tracing::warn!("the operator's key is no good, and replaced: {error}"),
     }
     let key = Secret::from_random(seed()?);
-    write(home, &key)?;
+    write(home, &key, owner)?;
     Ok(key)
 }
 
-/// Puts the daemon's key into its home.
-pub(super) fn write(home: &Path, key: &Secret) -> io::Result<()> {
+/// Puts the daemon's key into its home, for the owner to read.
+pub(super) fn write(home: &Path, key: &Secret, owner: &User) -> io::Result<()> {
     let line = format!("{}\n", key.reveal());
-    paths::write_private_file(&home.join(FILE), line.as_bytes())
+    paths::write_private_file_for(&home.join(FILE), line.as_bytes(), owner)
 }
 
 #[cfg(test)]
@@ -75,6 +89,10 @@ mod tests {
         process,
         sync::atomic::{AtomicU32, Ordering},
     };
+
+    fn read_or_make(home: &Path) -> io::Result<Secret> {
+        super::read_or_make(home, &User::me()?)
+    }
 
     /// A home directory of a test's own.
     struct Home(PathBuf);

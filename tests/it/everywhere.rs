@@ -8,6 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
+    env,
     io::{BufRead, BufReader},
     process::{Child, Command, Output, Stdio},
     sync::{Barrier, mpsc},
@@ -97,6 +98,41 @@ fn a_second_terminal_shows_an_agent_and_drives_it() {
     other.press("quit\r");
     other.wait_for("Ann ended with code 0");
     assert_eq!(other.finish(), 0);
+}
+
+#[test]
+fn the_systems_own_shell_talks_and_runs_no_message() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    // Its prompt ends with the word, and the line prints a message for Bob.
+    let (shell, prompt, line) = match env::var("ComSpec") {
+        Ok(cmd) => (vec![cmd, "/d".into()], ">", "echo -^>relay:Bob ^<^<^<from a shell^>^>^>\r"),
+        Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<from a shell>>>'\r"),
+    };
+    let words: Vec<_> = shell.iter().map(String::as_str).collect();
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &words);
+    ann.wait_until("a prompt", |screen| screen.trim_end().ends_with(prompt));
+    ann.press(line);
+    let heard = bob.expect("DELIVER");
+    assert_eq!(
+        (&heard["from"], &heard["payload"]["body"]),
+        (&json!("Ann"), &json!("from a shell"))
+    );
+    bob.acknowledge(&heard);
+    for body in ["echo x>pwned", "x\r\necho x>pwned\r\n", "& echo x>pwned & rem"] {
+        sandbox.send("Carl", "Ann", body);
+    }
+    // Typed where a shell takes it for a text that does nothing, and else not at all.
+    until("all are typed, or wait for ever", || {
+        let held = sandbox.run(["release", "Ann", "--json"]);
+        let held: Value = serde_json::from_slice(&held.stdout).unwrap();
+        let agent = bob.agents().into_iter().find(|agent| agent["name"] == "Ann").unwrap();
+        let is_over = agent["queued"] == 0 && agent["in_flight"] == 0;
+        is_over || held["waiting"] == 3 && held["why"] == "what is typed would be run by a shell"
+    });
+    ann.press("exit 7\r");
+    assert_eq!(ann.finish(), 7);
+    assert!(!sandbox.directory().join("pwned").exists());
 }
 
 #[test]

@@ -216,3 +216,29 @@ fn every_file_of_test_data_is_used() {
     let data = ["data/hello.json", "data/claude.bytes", "data/other.json"].map(str::to_owned);
     assert_eq!(rules::unused(&data, &[source]).len(), 1);
 }
+
+#[test]
+fn tests_that_are_passed_over_or_pointed_to_exist() {
+    let (windows, macos) =
+        (include_str!("../../ci/windows.not-shown"), include_str!("../../ci/macos.not-shown"));
+    let over = windows.lines().chain(macos.lines());
+    let over = over.map(|line| line.split(": ").nth(1).and_then(|row| row.split_once(' ')));
+    let over = over.map(|row| row.expect("not shown: BINARY NAME: REASON").1);
+    let document = include_str!("../../docs/WINDOWS.md");
+    let (_, shown) = document.split_once("## What was shown").unwrap();
+    let words = shown.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
+    let pointed = words.filter(|word| word.contains("::") || word.matches('_').count() > 1);
+    let names: Vec<_> = over.chain(pointed).collect();
+    assert!(names.len() > 60, "{names:?}");
+    let sources = house::sources();
+    none(names.iter().filter(|name| !rules::is_test(name, &sources)));
+
+    let source = Source::new("tests/it/grid.rs", "#[test] fn it_is_heard() {}");
+    let named = |name| rules::is_test(name, std::slice::from_ref(&source));
+    for name in ["grid", "grid::", "grid::it_is_heard", "grid::it_is", "it_is_heard"] {
+        assert!(named(name), "{name}");
+    }
+    for name in ["grids", "grid::it_was", "it_was_heard", "wrap::it_is_heard"] {
+        assert!(!named(name), "{name}");
+    }
+}

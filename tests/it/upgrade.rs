@@ -1,12 +1,13 @@
 //! A daemon is replaced while agents run: they come back by themselves.
 
 use crate::{
-    sandbox::{Sandbox, output},
+    sandbox::{Sandbox, output, until},
     terminal::Terminal,
 };
 use serde_json::Value;
 use std::{
     fs,
+    path::Path,
     process::{Child, Output, Stdio},
     thread,
 };
@@ -139,4 +140,55 @@ fn a_daemon_stays_where_the_new_one_could_not_start() {
     // It still answers.
     drop(place.0.join("Ann"));
     fs::remove_file(&config).unwrap();
+}
+
+/// As whoever installs a new version does it: what runs can be moved aside on every system, and overwritten
+/// on none.
+#[test]
+fn a_daemon_is_replaced_while_its_program_is_in_use() {
+    let built = Path::new(env!("CARGO_BIN_EXE_agent-relay"));
+    let place = Replaced(Sandbox::empty());
+    let programs = place.0.directory().join("programs");
+    fs::create_dir(&programs).unwrap();
+    let (program, aside) = (programs.join(built.file_name().unwrap()), programs.join("old"));
+    let install = || {
+        fs::copy(built, &program).unwrap();
+        // What another test starts meanwhile has our files open until it runs, on Unix.
+        let mut help = place.0.program(&program);
+        help.arg("--help");
+        until("it can be run", || help.output().is_ok());
+    };
+    install();
+    let run = |line: &[&str]| {
+        let mut command = place.0.program(&program);
+        command.args(["--endpoint", place.0.endpoint().as_text(), "--home"]);
+        text(&output({
+            command.arg(place.0.home()).args(line);
+            command
+        }))
+    };
+    run(&["up"]);
+    let old = place.daemon();
+    fs::rename(&program, &aside).unwrap();
+    install();
+    let report: Value = serde_json::from_str(&run(&["up", "--replace", "--json"])).unwrap();
+    assert_eq!((&report["started"], &report["replaced"]), (&true.into(), &report["version"]));
+    assert_ne!(place.daemon(), old);
+    // It has ended, and the new one is what runs now.
+    until("nothing runs the old program", || fs::remove_file(&aside).is_ok());
+    run(&["down"]);
+    until("nothing runs the new one", || fs::remove_file(&program).is_ok());
+}
+
+#[test]
+fn a_daemon_that_was_killed_is_followed_by_another_whoever_holds_on_to_it() {
+    let mut sandbox = Sandbox::new();
+    let held = sandbox.join("Ann");
+    sandbox.kill();
+    let place = Replaced(sandbox);
+    place.done(&["up"]);
+    let mut cid = place.0.join("Cid");
+    place.done(&["send", "--as", "Bob", "Cid", "this one hears"]);
+    assert_eq!(cid.expect("DELIVER")["payload"]["body"], "this one hears");
+    drop(held);
 }

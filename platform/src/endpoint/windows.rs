@@ -3,7 +3,15 @@
 use std::{ffi::OsString, io, path::Path};
 
 use super::Endpoint;
-use crate::{paths, peer::User, refusal, transport::Stream};
+use crate::{
+    paths,
+    peer::User,
+    refusal,
+    transport::{
+        Stream,
+        pipe::{self, Found},
+    },
+};
 
 /// What an endpoint looks like here, for error sentences.
 pub(crate) const FORM: &str = r"the name of a pipe on this machine, as \\.\pipe\NAME";
@@ -57,6 +65,11 @@ pub(crate) fn per_user(user: &User) -> String {
 
 /// Whether this user is let in and trusts who is there; a pipe has no owner to look at from outside.
 pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
+    match pipe::look_until_settled(endpoint) {
+        Found::Nothing => return Ok(false),
+        Found::Listening => {}
+        Found::Unattended => return pipe::is_foreign(endpoint),
+    }
     match Stream::connect(endpoint) {
         Ok(_) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

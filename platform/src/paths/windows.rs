@@ -11,25 +11,28 @@ use std::{
 use windows_sys::Win32::{
     Foundation::{GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE},
     Storage::FileSystem::{
-        CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ADD_FILE, FILE_ADD_SUBDIRECTORY,
-        FILE_ATTRIBUTE_NORMAL, FILE_CREATION_DISPOSITION, FILE_FLAG_BACKUP_SEMANTICS,
-        FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, OPEN_ALWAYS,
+        CREATE_NEW, CreateFileW, FILE_ADD_FILE, FILE_ADD_SUBDIRECTORY, FILE_ATTRIBUTE_NORMAL,
+        FILE_CREATION_DISPOSITION, FILE_FLAG_BACKUP_SEMANTICS, FILE_SHARE_DELETE, FILE_SHARE_READ,
+        FILE_SHARE_WRITE, OPEN_ALWAYS,
     },
 };
 
 use crate::{
-    naming,
+    access, naming,
     peer::User,
-    refusal,
-    security::{self, Descriptor, checked, wide},
+    refusal, registry,
+    security::{self, Descriptor, wide},
 };
 
 /// A file that somebody reads is tried to be replaced so often, with so much time between.
 const REPLACE_ATTEMPTS: u32 = 50;
 const REPLACE_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Stand-ins in an access list for whoever the owner is.
-const OWNERS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
+/// What administrators keep for somebody else; who that is comes after it.
+const KEPT_FOR_OTHERS: &str = "O:BAD:P(A;OICI;GA;;;BA)(A;OICI;GA;;;SY)";
+
+/// Where the registry has the users' profiles.
+const PROFILES: &str = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion\ProfileList";
 
 pub(crate) fn data_directory() -> io::Result<PathBuf> {
     std::env::var_os("LOCALAPPDATA")
@@ -43,10 +46,21 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
         })
 }
 
+/// Where it is unless the user has moved it, which only his own logon tells.
+pub(crate) fn data_directory_of(user: &User) -> io::Result<PathBuf> {
+    let key = format!(r"{PROFILES}\{user}");
+    let profile = registry::text(&key, "ProfileImagePath").map_err(naming(format!(
+        "look for the profile of {user}, who has to log on once before"
+    )))?;
+    Ok(PathBuf::from(profile).join(r"AppData\Local"))
+}
+
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    let (name, descriptor) = (wide(path), Descriptor::private()?);
-    // SAFETY: the name ends with a zero, and the attributes live until after the call.
-    checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
+    access::make_dir_with(path, &Descriptor::private()?)
+}
+
+pub(crate) fn make_dir_of(path: &Path, user: &User) -> io::Result<()> {
+    access::make_dir_with(path, &Descriptor::of(&format!("{KEPT_FOR_OTHERS}(A;OICI;GA;;;{user})"))?)
 }
 
 /// Who reads the old file at this moment, a scanner of viruses say, keeps it from being replaced.
@@ -63,11 +77,22 @@ pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
 }
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
-    open(path, CREATE_NEW)
+    open(path, CREATE_NEW, &Descriptor::private()?)
+}
+
+/// A service looks after its files itself, as administrators do after what they make for others.
+pub(crate) fn create_file_for(path: &Path, reader: &User) -> io::Result<File> {
+    let kept = if security::am_service()? {
+        let me = security::my_sid()?;
+        format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY)(A;;GA;;;BA)")
+    } else {
+        KEPT_FOR_OTHERS.to_owned()
+    };
+    open(path, CREATE_NEW, &Descriptor::of(&format!("{kept}(A;;GR;;;{reader})"))?)
 }
 
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    open(path, OPEN_ALWAYS)
+    open(path, OPEN_ALWAYS, &Descriptor::private()?)
 }
 
 /// A handle with the rights that it takes; that flag is what opens a directory.
@@ -82,32 +107,16 @@ pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-pub(crate) fn check_private(path: &Path) -> io::Result<()> {
-    let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
-    let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));
-    let trusted = |sid: &str| User::of_sid(sid.to_owned()).is_trusted_server();
-    if !trusted(&owner) {
-        return denied(format!("{} belongs to the user {owner}: choose another", path.display()));
-    }
-    let stranger = allowed.map_or(Some("everybody".to_owned()), |allowed| {
-        allowed.into_iter().find(|sid| !trusted(sid) && !OWNERS.contains(&sid.as_str()))
-    });
-    match stranger {
-        None => Ok(()),
-        Some(stranger) => denied(format!(
-            "{0} is open to others ({stranger}): run icacls \"{0}\" /inheritance:r /grant:r \"%USERNAME%\":(F)",
-            path.display()
-        )),
-    }
+pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
+    access::check_private(path, users)
 }
 
-/// The same: an access list's entries are not looked into.
 pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
-    check_private(path)
+    access::check_unchangeable(path)
 }
 
-fn open(path: &Path, how: FILE_CREATION_DISPOSITION) -> io::Result<File> {
-    let (name, descriptor) = (wide(path), Descriptor::private()?);
+fn open(path: &Path, how: FILE_CREATION_DISPOSITION, descriptor: &Descriptor) -> io::Result<File> {
+    let name = wide(path);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
     let file = unsafe {
         CreateFileW(

@@ -10,6 +10,13 @@ pub(crate) fn me() -> io::Result<Id> {
     Ok(unsafe { libc::geteuid() })
 }
 
+/// What a user's text looks like, for error sentences.
+pub(crate) const FORM: &str = "a user id";
+
+pub(crate) fn parse(text: &str) -> Option<Id> {
+    text.parse().ok()
+}
+
 pub(crate) fn is_system(id: &Id) -> bool {
     *id == 0
 }

@@ -7,8 +7,20 @@ use crate::security;
 /// A SID.
 pub(crate) type Id = String;
 
+/// Fifteen numbers of ten digits, and some to spare.
+const SID_BYTES_MAX: usize = 192;
+
 pub(crate) fn me() -> io::Result<Id> {
     security::my_sid().map_err(crate::naming("ask who this user is"))
+}
+
+/// What a user's text looks like, for error sentences.
+pub(crate) const FORM: &str = "a SID, as S-1-5-18";
+
+pub(crate) fn parse(text: &str) -> Option<Id> {
+    let mut numbers = text.strip_prefix("S-1-")?.split('-');
+    let is_number = |part: &str| part.parse::<u64>().is_ok() && !part.starts_with('+');
+    (text.len() <= SID_BYTES_MAX && numbers.all(is_number)).then(|| text.to_owned())
 }
 
 pub(crate) fn is_system(id: &Id) -> bool {

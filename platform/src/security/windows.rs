@@ -14,17 +14,21 @@ use std::{
     sync::OnceLock,
 };
 
+use crate::refusal;
 use windows_sys::Win32::{
     Foundation::{ERROR_SUCCESS, LocalFree},
     Security::{
         ACCESS_ALLOWED_ACE, ACE_HEADER, ACL,
         Authorization::{
-            ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW,
+            ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertSidToStringSidW,
+            ConvertStringSecurityDescriptorToSecurityDescriptorW, ConvertStringSidToSidW,
             GetNamedSecurityInfoW, GetSecurityInfo, SDDL_REVISION_1, SE_FILE_OBJECT,
             SE_KERNEL_OBJECT,
         },
-        DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, OWNER_SECURITY_INFORMATION, PSID,
-        RevertToSelf, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser,
+        DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, INHERIT_ONLY_ACE,
+        LABEL_SECURITY_INFORMATION, LookupAccountNameW, LookupAccountSidW,
+        OWNER_SECURITY_INFORMATION, PSID, RevertToSelf, SECURITY_ATTRIBUTES, SidTypeUser,
+        TOKEN_QUERY, TOKEN_USER, TokenUser,
     },
     System::{
         Pipes::ImpersonateNamedPipeClient,
@@ -55,6 +59,66 @@ pub(crate) fn my_sid() -> io::Result<String> {
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     let sid = user_of(&unsafe { OwnedHandle::from_raw_handle(token) })?;
     Ok(SID.get_or_init(|| sid).clone())
+}
+
+/// Whether this process runs under the account of a service of its own.
+pub(crate) fn am_service() -> io::Result<bool> {
+    Ok(my_sid()?.starts_with("S-1-5-80-"))
+}
+
+/// The SID of a user, by his name.
+pub(crate) fn sid_of(name: &str) -> io::Result<String> {
+    let name = wide(name);
+    let (mut sid, mut sid_bytes) = (vec![0_u64; 16], 128);
+    let (mut domain, mut domain_units) = (vec![0; 512], 512);
+    let mut kind = 0;
+    // SAFETY: the name ends with a zero; the pointers and lengths are those of vectors of ours.
+    checked(unsafe {
+        LookupAccountNameW(
+            null(),
+            name.as_ptr(),
+            sid.as_mut_ptr().cast(),
+            &mut sid_bytes,
+            domain.as_mut_ptr(),
+            &mut domain_units,
+            &mut kind,
+        )
+    })?;
+    if kind != SidTypeUser {
+        return Err(refusal(io::ErrorKind::NotFound, "that is no user"));
+    }
+    sid_text(sid.as_mut_ptr().cast())
+}
+
+/// The name of an account, as people know it, where the system has one.
+pub(crate) fn name_of(sid: &str) -> Option<String> {
+    let sid = wide(sid);
+    let mut found = null_mut();
+    // SAFETY: the text ends with a zero, and the pointer is to a pointer of ours.
+    checked(unsafe { ConvertStringSidToSidW(sid.as_ptr(), &mut found) }).ok()?;
+    let (mut name, mut name_units) = (vec![0; 512], 512);
+    let (mut domain, mut domain_units) = (vec![0; 512], 512);
+    let mut kind = 0;
+    // SAFETY: the SID is valid; the pointers and lengths are those of vectors of ours.
+    let looked_up = checked(unsafe {
+        LookupAccountSidW(
+            null(),
+            found,
+            name.as_mut_ptr(),
+            &mut name_units,
+            domain.as_mut_ptr(),
+            &mut domain_units,
+            &mut kind,
+        )
+    });
+    // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
+    unsafe { LocalFree(found) };
+    looked_up.ok()?;
+    let name = String::from_utf16_lossy(name.get(..name_units as usize)?);
+    match String::from_utf16_lossy(domain.get(..domain_units as usize)?).as_str() {
+        "" => Some(name),
+        domain => Some(format!("{domain}\\{name}")),
+    }
 }
 
 /// The SID of the client at the other end of a pipe's server end, by the system's word. Windows says
@@ -97,8 +161,52 @@ pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
     sid_text(owner)
 }
 
-/// The owner of a file or directory, and everybody who is allowed anything; `None`: everybody is.
-pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<String>>)> {
+/// Who owns a pipe, who may use it, and its label, in the security descriptor definition language.
+pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
+    const ASKED: u32 =
+        OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION | LABEL_SECURITY_INFORMATION;
+    let mut descriptor = null_mut();
+    // SAFETY: the handle is open while the caller's reference lives; the last pointer is to a pointer of
+    // ours, and the others are null, which asks for nothing more.
+    let error = unsafe {
+        GetSecurityInfo(
+            pipe,
+            SE_KERNEL_OBJECT,
+            ASKED,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            &mut descriptor,
+        )
+    };
+    let descriptor = Descriptor(descriptor);
+    known(error)?;
+    let mut text = null_mut();
+    // SAFETY: the descriptor is valid, and the pointer is to a pointer of ours; null asks for no length.
+    checked(unsafe {
+        ConvertSecurityDescriptorToStringSecurityDescriptorW(
+            descriptor.0,
+            SDDL_REVISION_1,
+            ASKED,
+            &mut text,
+            null_mut(),
+        )
+    })?;
+    Ok(owned(text))
+}
+
+/// What somebody is allowed.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) sid: String,
+    pub(crate) rights: u32,
+    /// It is no right to the directory itself, but to what is made in it.
+    pub(crate) is_for_heirs_only: bool,
+}
+
+/// The owner of a file or directory, and what everybody is allowed; `None`: everybody is allowed everything.
+pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<Access>>)> {
     let path = wide(path);
     let (mut owner, mut list, mut descriptor) = (null_mut(), null_mut(), null_mut());
     // SAFETY: the path ends with a zero; the pointers are to pointers of ours, or null for what is
@@ -131,9 +239,17 @@ pub(crate) struct Descriptor(*mut c_void);
 impl Descriptor {
     /// For what only this user and the system may use, and this user owns. What is made in such a
     /// directory gets the same.
+    ///
+    /// Nobody logs on as a service: what is its own, administrators look after.
     pub(crate) fn private() -> io::Result<Self> {
         let me = my_sid()?;
-        let text = wide(format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY)"));
+        let administrators = if am_service()? { "(A;OICI;GA;;;BA)" } else { "" };
+        Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY){administrators}"))
+    }
+
+    /// What such a text says, in the security descriptor definition language.
+    pub(crate) fn of(text: &str) -> io::Result<Self> {
+        let text = wide(text);
         let mut descriptor = null_mut();
         // SAFETY: the text ends with a zero, and the pointer is to a pointer of ours.
         checked(unsafe {
@@ -200,34 +316,40 @@ fn sid_text(sid: PSID) -> io::Result<String> {
     let mut text = null_mut();
     // SAFETY: the SID is valid, and the pointer is to a pointer of ours.
     checked(unsafe { ConvertSidToStringSidW(sid, &mut text) })?;
+    Ok(owned(text))
+}
+
+/// `text` is valid: the system has just allocated it, for the caller to free.
+fn owned(text: *mut u16) -> String {
     // SAFETY: the system's string ends with a zero.
     let units =
         unsafe { slice::from_raw_parts(text, (0..).take_while(|n| *text.add(*n) != 0).count()) };
     let owned = String::from_utf16_lossy(units);
     // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
     unsafe { LocalFree(text.cast()) };
-    Ok(owned)
+    owned
 }
 
-/// The SIDs of the entries that allow something. `list` is valid: the system gave it.
-fn allowed(list: *const ACL) -> io::Result<Vec<String>> {
+/// The entries that allow something. `list` is valid: the system gave it.
+fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
     // SAFETY: the list is valid.
     let count = unsafe { (*list).AceCount };
-    let mut sids = Vec::new();
+    let mut found = Vec::new();
     for index in 0..u32::from(count) {
         let mut entry = null_mut();
         // SAFETY: the list is valid, the index in it, and the pointer is to a pointer of ours.
         checked(unsafe { GetAce(list, index, &mut entry) })?;
         // SAFETY: every entry begins with this header.
-        let kind = unsafe { (*entry.cast::<ACE_HEADER>()).AceType };
-        if u32::from(kind) == ACCESS_ALLOWED_ACE_TYPE {
+        let header = unsafe { *entry.cast::<ACE_HEADER>() };
+        if u32::from(header.AceType) == ACCESS_ALLOWED_ACE_TYPE {
+            let entry = entry.cast::<ACCESS_ALLOWED_ACE>();
             // SAFETY: an entry of this kind is of this type, and its SID begins in its last field.
-            sids.push(sid_text(
-                unsafe { &raw mut (*entry.cast::<ACCESS_ALLOWED_ACE>()).SidStart }.cast(),
-            )?);
+            let (sid, rights) = unsafe { ((&raw mut (*entry).SidStart).cast(), (*entry).Mask) };
+            let is_for_heirs_only = u32::from(header.AceFlags) & INHERIT_ONLY_ACE != 0;
+            found.push(Access { sid: sid_text(sid)?, rights, is_for_heirs_only });
         }
     }
-    Ok(sids)
+    Ok(found)
 }
 
 /// What a call takes that wants no attributes.

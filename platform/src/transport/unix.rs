@@ -43,7 +43,13 @@ pub(crate) struct Listener {
 struct FileId(u64, u64);
 
 impl Listener {
-    pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+    pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
+        if *user != User::me()? {
+            return Err(refusal(
+                io::ErrorKind::Unsupported,
+                format!("can't listen at {endpoint} for user {user}: here every user has his own"),
+            ));
+        }
         clear_the_way(endpoint)?;
         let listening = || naming(format!("listen at {endpoint}"));
         let AnyListener::UdSocket(socket) = listen(endpoint)

@@ -24,8 +24,8 @@ use windows_sys::{
     Wdk::Storage::FileSystem::{FileModeInformation, NtQueryInformationFile},
     Win32::{
         Foundation::{
-            ERROR_ACCESS_DENIED, ERROR_FILE_NOT_FOUND, ERROR_NO_DATA, ERROR_PIPE_BUSY,
-            ERROR_PIPE_NOT_CONNECTED, GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE,
+            ERROR_ACCESS_DENIED, ERROR_NO_DATA, ERROR_PIPE_BUSY, ERROR_PIPE_NOT_CONNECTED,
+            INVALID_HANDLE_VALUE,
         },
         Storage::FileSystem::{
             CreateFileW, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, SECURITY_IDENTIFICATION,
@@ -33,12 +33,15 @@ use windows_sys::{
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
-            Pipes::{NMPWAIT_NOWAIT, WaitNamedPipeW},
+            Pipes::WaitNamedPipeW,
         },
     },
 };
 
-use super::{Place, Written};
+use super::{
+    Place, Written,
+    pipe::{self, BUFFER_BYTES, CONNECT, Found},
+};
 use crate::{
     endpoint::Endpoint,
     locked, naming,
@@ -47,8 +50,6 @@ use crate::{
     security::{self, Descriptor, wide},
 };
 
-/// What the system may keep for a side that does not read yet.
-const BUFFER_BYTES: u32 = 64 << 10;
 /// The most that is written in one call: a larger write may be refused for want of quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 /// How long a client waits while every instance of a pipe is taken.
@@ -72,7 +73,7 @@ pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
 }
 
 impl Listener {
-    pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+    pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
         let taken = || {
             refusal(
                 io::ErrorKind::AddrInUse,
@@ -81,21 +82,25 @@ impl Listener {
                 ),
             )
         };
-        if exists(endpoint) {
-            return Err(taken());
-        }
-        let descriptor = Descriptor::private()?;
+        let access = Descriptor::of(&pipe::access(user)?)?;
         // SAFETY: the descriptor is valid, and lives until after its copy is made.
         let owned =
-            unsafe { BorrowedSecurityDescriptor::from_ptr(descriptor.as_ptr()) }.to_owned_sd()?;
-        let pipe = PipeListenerOptions::new()
+            unsafe { BorrowedSecurityDescriptor::from_ptr(access.as_ptr()) }.to_owned_sd()?;
+        let options = PipeListenerOptions::new()
             .path(endpoint.as_text())
             .accept_remote(false)
             .input_buffer_size_hint(BUFFER_BYTES)
             .output_buffer_size_hint(BUFFER_BYTES)
-            .security_descriptor(Some(owned))
-            .create_duplex()
-            // So Windows says that the first instance is another's.
+            .security_descriptor(Some(owned));
+        let pipe = match pipe::look_until_settled(endpoint) {
+            Found::Listening => return Err(taken()),
+            Found::Nothing => options.create_duplex(),
+            Found::Unattended => pipe::go_on_with(endpoint, &access).and_then(|pipe| {
+                Ok(PipeListener::from_handle_and_options(pipe, options.to_owned()?))
+            }),
+        };
+        let pipe = pipe
+            // So Windows says that the first instance is another's, or that the others are.
             .map_err(|error| if is(&error, ERROR_ACCESS_DENIED) { taken() } else { error })
             .map_err(naming(format!("listen at {endpoint}")))?;
         Ok(Self {
@@ -255,7 +260,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
         let pipe = unsafe {
             CreateFileW(
                 path.as_ptr(),
-                GENERIC_READ | GENERIC_WRITE,
+                CONNECT,
                 0,
                 security::NO_ATTRIBUTES,
                 OPEN_EXISTING,
@@ -283,14 +288,6 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
     }
 }
 
-/// Whether there is such a pipe, without connecting to it.
-fn exists(endpoint: &Endpoint) -> bool {
-    let path = wide(endpoint.as_text());
-    // SAFETY: the path ends with a zero.
-    let free = unsafe { WaitNamedPipeW(path.as_ptr(), NMPWAIT_NOWAIT) } != 0;
-    free || !is(&io::Error::last_os_error(), ERROR_FILE_NOT_FOUND)
-}
-
 /// The system serializes the calls on a handle that is not.
 fn is_overlapped(pipe: RawHandle) -> bool {
     const FILE_SYNCHRONOUS_IO: u32 = 0x30;
@@ -308,4 +305,105 @@ fn is(error: &io::Error, code: u32) -> bool {
 
 fn ended() -> io::Error {
     refusal(io::ErrorKind::BrokenPipe, "the connection has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs::File, process, sync::Barrier};
+    use windows_sys::Win32::Storage::FileSystem::FILE_CREATE_PIPE_INSTANCE;
+
+    /// A pipe of a test's own.
+    fn endpoint(name: &str) -> Endpoint {
+        Endpoint::parse(format!(r"\\.\pipe\test-{}-{name}", process::id()).as_ref()).unwrap()
+    }
+
+    fn listener(endpoint: &Endpoint) -> Listener {
+        Listener::bind(endpoint, &User::me().unwrap()).unwrap()
+    }
+
+    fn access() -> Descriptor {
+        Descriptor::of(&pipe::access(&User::me().unwrap()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn handles_are_overlapped_and_one_that_is_not_is_noticed() {
+        let endpoint = endpoint("overlapped");
+        let listener = listener(&endpoint);
+        let client = open(&endpoint).unwrap();
+        assert!(is_overlapped(client.as_raw_handle()));
+        let server = listener.accept().unwrap();
+        assert!(is_overlapped(server.pipe().unwrap().handle()));
+        let plain = File::options().read(true).write(true).open(endpoint.as_text()).unwrap();
+        assert!(!is_overlapped(plain.as_raw_handle()));
+    }
+
+    /// What docs/PROTOCOL.md has clients ask for.
+    #[test]
+    fn clients_ask_for_the_rights_that_are_written_down() {
+        assert_eq!(CONNECT, 0x0012_019B);
+        assert_eq!(CONNECT & FILE_CREATE_PIPE_INSTANCE, 0);
+    }
+
+    #[test]
+    fn two_hundred_who_come_before_the_first_is_let_in_wait() {
+        const CLIENTS: usize = 200;
+        let endpoint = endpoint("burst");
+        let listener = listener(&endpoint);
+        let together = Barrier::new(CLIENTS + 1);
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    together.wait();
+                    let client = Stream::connect(&endpoint).unwrap();
+                    assert_eq!(client.read(&mut [0]).unwrap(), 1);
+                });
+            }
+            together.wait();
+            for _ in 0..CLIENTS {
+                assert_eq!(listener.accept().unwrap().write(b"x").unwrap(), 1);
+            }
+        });
+    }
+
+    #[test]
+    fn who_is_never_let_in_waits_no_longer_than_to_the_deadline() {
+        let endpoint = endpoint("busy");
+        let _listener = listener(&endpoint);
+        let _first = open(&endpoint).unwrap();
+        let before = Instant::now();
+        let error = open(&endpoint).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        assert!(before.elapsed() >= BUSY, "it did wait");
+    }
+
+    #[test]
+    fn a_pipe_of_ours_is_gone_on_with_and_no_other() {
+        let ours = endpoint("ours");
+        let _left = listener(&ours);
+        let _client = open(&ours).unwrap();
+        // Nothing of it listens now.
+        assert!(!ours.is_foreign().unwrap());
+        let pipe = pipe::go_on_with(&ours, &access()).unwrap();
+        assert!(is_overlapped(pipe.as_raw_handle()));
+        open(&ours).unwrap();
+
+        let others = endpoint("others");
+        let everybody = Descriptor::of("D:(A;;GA;;;WD)").unwrap();
+        let _theirs = pipe::instance(others.as_text(), &everybody, 0).unwrap();
+        let _client = open(&others).unwrap();
+        assert!(others.is_foreign().unwrap());
+        let error = pipe::go_on_with(&others, &access()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+    }
+
+    #[test]
+    fn what_listens_is_neither_nothing_nor_left_behind() {
+        let endpoint = endpoint("settled");
+        assert_eq!(pipe::look_until_settled(&endpoint), Found::Nothing);
+        let _listener = listener(&endpoint);
+        assert_eq!(pipe::look_until_settled(&endpoint), Found::Listening);
+        let _client = open(&endpoint).unwrap();
+        assert_eq!(pipe::look_until_settled(&endpoint), Found::Unattended);
+    }
 }

@@ -10,6 +10,7 @@ use std::{
 use platform::{
     lock::Lock,
     paths,
+    peer::User,
     transport::{Listener, Stream},
 };
 
@@ -178,6 +179,18 @@ pub(crate) fn what_others_can_change_is_refused() {
     assert!(error.to_string().contains(&file.display().to_string()), "{error}");
     let none = paths::check_unchangeable(&folder.path("none")).unwrap_err();
     assert_eq!(none.kind(), io::ErrorKind::NotFound);
+}
+
+pub(crate) fn one_more_reader_is_let_in_and_known() {
+    let folder = Folder::new();
+    let file = folder.path("file");
+    let another = User::parse(system::ANOTHER_USER).unwrap();
+    paths::write_private_file_for(&file, b"x", &another).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"x");
+    let error = paths::check_private(&file).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+    paths::check_private_among(&file, &[another]).unwrap();
+    paths::check_unchangeable(&file).unwrap();
 }
 
 pub(crate) fn a_detached_process_holds_nothing_open() {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     process::Stdio,
     sync::Barrier,
     thread,
@@ -166,6 +166,25 @@ pub(crate) fn a_foreign_socket_is_left_alone() {
     assert_eq!(listener.place().unwrap(), Place::Foreign);
     drop(listener);
     assert_eq!(fs::read(endpoint.as_text()).unwrap(), b"precious");
+}
+
+/// A client that has not noticed yet, or never will.
+pub(crate) fn who_holds_on_to_what_has_ended_keeps_nobody_from_listening() {
+    let folder = Folder::new();
+    let endpoint = folder.endpoint();
+    let listener = Listener::bind(&endpoint).unwrap();
+    let held = Stream::connect(&endpoint).unwrap();
+    drop(listener.accept().unwrap());
+    drop(listener);
+    for _ in 0..2 {
+        let listener = Listener::bind(&endpoint).unwrap();
+        for byte in *b"ab" {
+            let client = Stream::connect(&endpoint).unwrap();
+            (&client).write_all(&[byte]).unwrap();
+            assert_eq!(read_exactly(&listener.accept().unwrap(), 1), [byte]);
+        }
+    }
+    assert_eq!((&held).read(&mut [0]).unwrap(), 0);
 }
 
 pub(crate) fn a_thousand_connections() {

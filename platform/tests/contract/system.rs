@@ -69,6 +69,9 @@ impl Umask {
     }
 }
 
+/// Some user, or group of users, that this process is not: Windows's authenticated users.
+pub(crate) const ANOTHER_USER: &str = "S-1-5-11";
+
 /// Ends a process of ours by the signal's name.
 pub(crate) fn signal(name: &str, pid: u32) {
     let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{self, Write as _},
     process::{self, Child},
+    slice,
 };
 
 use platform::{
@@ -71,6 +72,9 @@ pub(crate) fn another_users_server_is_refused() {
     let error = Stream::connect(&endpoint).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains(&another.name()), "{error}");
+    // Unless he is the one who was expected.
+    let him = User::parse(&another.name()).unwrap();
+    Stream::connect_among(&endpoint, &[him]).unwrap();
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
@@ -86,6 +90,29 @@ pub(crate) fn another_users_endpoint_is_foreign() {
     assert!(endpoint.is_foreign().unwrap());
     daemon.kill().unwrap();
     daemon.wait().unwrap();
+}
+
+pub(crate) fn users_are_read_as_they_are_written() {
+    let me = User::me().unwrap();
+    assert_eq!(User::parse(&me.to_string()).unwrap(), me);
+    for wrong in ["", " ", "S-1-", "S-1-5-", "S-1-5-x", "-1", "a name", "S-1-5-21-1 "] {
+        assert_eq!(User::parse(wrong).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{wrong}");
+    }
+}
+
+/// Who listens for somebody else can reach himself, and is who he is.
+pub(crate) fn a_listener_for_another_user_is_still_ours() {
+    let folder = Folder::new();
+    let another = User::parse(system::ANOTHER_USER).unwrap();
+    let listener = Listener::bind_for(&folder.endpoint(), &another).unwrap();
+    for _ in 0..2 {
+        let client = Stream::connect_among(&folder.endpoint(), slice::from_ref(&another)).unwrap();
+        let server = listener.accept().unwrap();
+        (&client).write_all(b"x").unwrap();
+        read_exactly(&server, 1);
+        assert_eq!(server.peer().unwrap().user, User::me().unwrap());
+        assert_eq!(client.peer().unwrap().user, User::me().unwrap());
+    }
 }
 
 fn strangers_daemon(another: &AnotherUser, folder: &Folder) -> (Endpoint, Child) {

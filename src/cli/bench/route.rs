@@ -5,11 +5,18 @@ use crate::protocol::{
     frame::{self, Decoder, FRAME_BYTES_MAX, Frames},
     payload::{Capabilities, Empty, Fault, Heartbeat, Hello, Spoken},
 };
-use platform::{endpoint::Endpoint, transport::Stream};
+use platform::{endpoint::Endpoint, peer::User, transport::Stream};
 use std::io::{self, Read, Write};
 
 /// Digits of a bench message's id, patched into the frame for each message.
 const ID_DIGITS: usize = 16;
+
+/// The daemon that is measured.
+pub(super) struct Daemon {
+    pub(super) endpoint: Endpoint,
+    /// Who may run it beside this user, the system and administrators.
+    pub(super) server: Option<User>,
+}
 
 /// One end of a connection: whole frames in, bytes out.
 pub(super) struct End {
@@ -20,13 +27,17 @@ pub(super) struct End {
 impl End {
     /// Connects, and says nothing.
     pub(super) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
-        let stream = Stream::connect(endpoint)?;
-        Ok(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX) })
+        Stream::connect(endpoint).map(Self::over)
+    }
+
+    fn over(stream: Stream) -> Self {
+        Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX) }
     }
 
     /// Connects and joins a daemon as an agent.
-    pub(super) fn join(endpoint: &Endpoint, name: &str, window: u64) -> io::Result<Self> {
-        let mut end = Self::connect(endpoint)?;
+    pub(super) fn join(daemon: &Daemon, name: &str, window: u64) -> io::Result<Self> {
+        let stream = Stream::connect_among(&daemon.endpoint, daemon.server.as_slice())?;
+        let mut end = Self::over(stream);
         let capabilities = Capabilities { max_inflight: window, ..Capabilities::default() };
         let hello = Hello { agent: Some(name.to_owned()), capabilities, ..Hello::default() };
         end.say(&Header::new(Kind::Hello, "hello", 0), &hello)?;

@@ -463,3 +463,18 @@ fn has(path: &Named, segments: &[&str]) -> bool {
 fn breach(source: &Source, line: usize, found: &str, instead: &str) -> Breach {
     Breach { path: source.path.clone(), line, found: found.to_owned(), instead: instead.to_owned() }
 }
+
+/// Whether a name that `cargo test` is given is that of a test, or of a module, or how one begins.
+pub(super) fn is_test(name: &str, sources: &[Source]) -> bool {
+    let (module, function) = name.rsplit_once("::").unwrap_or(("", name));
+    let is_file = |source: &Source, module: &str| {
+        source.path.ends_with(&format!("/{}.rs", module.replace("::", "/")))
+    };
+    sources.iter().any(|source| {
+        let is_module = is_file(source, name.trim_end_matches("::"));
+        let is_in = module.is_empty() || is_file(source, module);
+        let mut functions = source.functions().into_iter();
+        is_module
+            || !function.is_empty() && is_in && functions.any(|it| it.name.starts_with(function))
+    })
+}

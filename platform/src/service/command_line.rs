@@ -1,0 +1,92 @@
+//! Words as one line, by the rules by which programs on Windows cut it up again.
+
+/// The line of these words, each in quotes: no blank in a path can end it early.
+pub(super) fn join(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| quoted(word.as_ref())).collect();
+    words.join(" ")
+}
+
+/// The words of a line. A program's name is read as the others are: a path has no quotes in it.
+pub(super) fn split(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start_matches([' ', '\t']);
+    while !rest.is_empty() {
+        let (word, after) = first(rest);
+        words.push(word);
+        rest = after.trim_start_matches([' ', '\t']);
+    }
+    words
+}
+
+/// Backslashes count only before quotes: twice as many stand for them, and one more for the quotes.
+fn quoted(word: &str) -> String {
+    let mut quoted = String::from('"');
+    let mut backslashes = 0;
+    for character in word.chars() {
+        if character == '"' {
+            quoted.extend(std::iter::repeat_n('\\', backslashes + 1));
+        }
+        backslashes = if character == '\\' { backslashes + 1 } else { 0 };
+        quoted.push(character);
+    }
+    quoted.extend(std::iter::repeat_n('\\', backslashes));
+    quoted.push('"');
+    quoted
+}
+
+/// The first word, and what comes after it.
+fn first(line: &str) -> (String, &str) {
+    let mut word = String::new();
+    let (mut is_quoted, mut backslashes) = (false, 0_usize);
+    for (place, character) in line.char_indices() {
+        match character {
+            '\\' => {
+                backslashes += 1;
+                word.push('\\');
+                continue;
+            }
+            '"' => {
+                word.truncate(word.len() - backslashes.div_ceil(2));
+                if backslashes % 2 == 1 {
+                    word.push('"');
+                } else {
+                    is_quoted = !is_quoted;
+                }
+            }
+            ' ' | '\t' if !is_quoted => return (word, &line[place..]),
+            _ => word.push(character),
+        }
+        backslashes = 0;
+    }
+    (word, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_they_were() {
+        for words in [
+            &[r"C:\Program Files\a.exe", "up", "--foreground"][..],
+            &[r"C:\a\", r"\\server\share\", "", " ", "\t"],
+            &[r#"a"b"#, r#"a\"b"#, r#"a\\"b\\"#, r"\\", r#"""#, r#"\""#],
+            &["日本", "O'Brien", "^&|<>"],
+        ] {
+            assert_eq!(split(&join(words)), words);
+        }
+    }
+
+    #[test]
+    fn lines_of_others_are_read_as_programs_read_them() {
+        for (line, words) in [
+            ("", &[][..]),
+            (r"C:\a.exe -x", &[r"C:\a.exe", "-x"]),
+            (r#"  "C:\a b.exe"   --home "C:\c d\\" "#, &[r"C:\a b.exe", "--home", r"C:\c d\"]),
+            (r#"a"b c"d e"#, &["ab cd", "e"]),
+        ] {
+            assert_eq!(split(line), words, "{line}");
+        }
+        assert_eq!(join([r"C:\a.exe"]), r#""C:\a.exe""#);
+    }
+}

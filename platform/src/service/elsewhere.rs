@@ -1,0 +1,25 @@
+//! Linux and macOS: a service is its user's own, so that it needs nothing of this.
+
+use std::io;
+
+use super::{Body, Site};
+use crate::refusal;
+
+pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
+    match user {
+        None => Ok(None),
+        Some(_) => Err(for_windows("--user", "a service runs as the user who installs it")),
+    }
+}
+
+pub(super) fn check_logon() -> io::Result<()> {
+    Err(for_windows("--logon", "a service is started at logon anyway"))
+}
+
+pub(super) fn run(_: Body) -> io::Result<()> {
+    Err(for_windows("service run", "a service runs the daemon itself"))
+}
+
+fn for_windows(what: &str, here: &str) -> io::Error {
+    refusal(io::ErrorKind::Unsupported, format!("`{what}` is for Windows: here {here}"))
+}

@@ -1,0 +1,184 @@
+//! Windows: this process as the service that the service manager has started, and the system's log.
+
+use std::{
+    ffi::OsString,
+    io,
+    ptr::{null, null_mut},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use windows_service::{
+    Error,
+    service::{
+        ServiceControl, ServiceControlAccept, ServiceExitCode, ServiceState, ServiceStatus,
+        ServiceType,
+    },
+    service_control_handler::{self, ServiceControlHandlerResult, ServiceStatusHandle},
+    service_dispatcher,
+};
+use windows_sys::Win32::System::EventLog::{
+    DeregisterEventSource, EVENTLOG_ERROR_TYPE, EVENTLOG_INFORMATION_TYPE, RegisterEventSourceW,
+    ReportEventW,
+};
+
+use super::{Body, NAME, Running};
+use crate::{
+    locked, naming, refusal, registry,
+    security::wide,
+    stop::{self, Signal},
+};
+
+/// How long the system waits for a start or a stop before it takes the service for dead.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a service ends with that failed.
+const FAILED: u32 = 1;
+
+/// Where sources of the system's log are registered.
+const SOURCE: &str = r"SYSTEM\CurrentControlSet\Services\EventLog\Application\agent-relay";
+
+/// On every Windows; its messages 1 to 1000 are the event's own text, and nothing else.
+const MESSAGES: &str = r"%SystemRoot%\System32\EventCreate.exe";
+
+/// Information, warnings and errors.
+const EVENT_TYPES: u32 = 7;
+
+/// The system calls a function without anything of ours.
+static BODY: Mutex<Option<Body>> = Mutex::new(None);
+static STATUS: OnceLock<ServiceStatusHandle> = OnceLock::new();
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn run(body: Body) -> io::Result<()> {
+    stop::leave_console();
+    *locked(&BODY) = Some(body);
+    service_dispatcher::start(NAME, main).map_err(|error| {
+        refusal(
+            io::ErrorKind::Unsupported,
+            format!(
+                "only the service manager starts this ({}): `agent-relay service start` asks it to",
+                sentence(error)
+            ),
+        )
+    })
+}
+
+/// Lets the system's log show what the service says.
+pub(super) fn register_log() -> io::Result<()> {
+    registry::set_text(SOURCE, "EventMessageFile", MESSAGES)
+        .and_then(|()| registry::set_number(SOURCE, "TypesSupported", EVENT_TYPES))
+        .map_err(naming("register with the event log"))
+}
+
+pub(super) fn unregister_log() -> io::Result<()> {
+    registry::remove(SOURCE).map_err(naming("take the service out of the event log"))
+}
+
+extern "system" fn main(_: u32, _: *mut *mut u16) {
+    let Some(body) = locked(&BODY).take() else { return };
+    match service_control_handler::register(NAME, control) {
+        Ok(status) => drop(STATUS.set(status)),
+        Err(error) => return Event::Failed.log(&sentence(error)),
+    }
+    tell(ServiceState::StartPending, 0);
+    let running = Running(Box::new(|| {
+        tell(ServiceState::Running, 0);
+        Event::Started.log("Agent Relay is up.");
+    }));
+    let code = match body(&running) {
+        Ok(()) => {
+            Event::Stopped.log("Agent Relay is down.");
+            0
+        }
+        Err(why) => {
+            Event::Failed.log(&format!("Agent Relay failed: {why}"));
+            FAILED
+        }
+    };
+    tell(ServiceState::Stopped, code);
+}
+
+fn control(control: ServiceControl) -> ServiceControlHandlerResult {
+    match control {
+        ServiceControl::Interrogate => ServiceControlHandlerResult::NoError,
+        ServiceControl::Stop | ServiceControl::Shutdown | ServiceControl::Preshutdown => {
+            if !IS_STOPPING.swap(true, Ordering::SeqCst) {
+                tell(ServiceState::StopPending, 0);
+                stop::tell(Signal::Stop);
+            }
+            ServiceControlHandlerResult::NoError
+        }
+        _ => ServiceControlHandlerResult::NotImplemented,
+    }
+}
+
+/// Only what runs hears of a stop: before, nobody would act on it.
+fn tell(state: ServiceState, code: u32) {
+    let is_running = state == ServiceState::Running;
+    let controls_accepted = if is_running {
+        ServiceControlAccept::STOP
+            | ServiceControlAccept::SHUTDOWN
+            | ServiceControlAccept::PRESHUTDOWN
+    } else {
+        ServiceControlAccept::empty()
+    };
+    let is_pending = matches!(state, ServiceState::StartPending | ServiceState::StopPending);
+    let status = ServiceStatus {
+        service_type: ServiceType::OWN_PROCESS,
+        current_state: state,
+        controls_accepted,
+        exit_code: match code {
+            0 => ServiceExitCode::Win32(0),
+            code => ServiceExitCode::ServiceSpecific(code),
+        },
+        checkpoint: u32::from(is_pending),
+        wait_hint: if is_pending { PATIENCE } else { Duration::ZERO },
+        process_id: None,
+    };
+    if let Some(handle) = STATUS.get()
+        && let Err(error) = handle.set_service_status(status)
+    {
+        Event::Failed.log(&format!("The service manager was not told: {}", sentence(error)));
+    }
+}
+
+/// What there is in the system's log, by its number.
+#[derive(Clone, Copy)]
+enum Event {
+    Started = 1,
+    Stopped = 2,
+    Failed = 3,
+}
+
+impl Event {
+    /// Who can't be told so is told by the log in the home.
+    fn log(self, words: &str) {
+        let kind = match self {
+            Self::Started | Self::Stopped => EVENTLOG_INFORMATION_TYPE,
+            Self::Failed => EVENTLOG_ERROR_TYPE,
+        };
+        let (name, words) = (wide(NAME), wide(OsString::from(words.replace('\0', " "))));
+        // SAFETY: the name ends with a zero; null means this machine.
+        let source = unsafe { RegisterEventSourceW(null(), name.as_ptr()) };
+        if source.is_null() {
+            return;
+        }
+        let texts = [words.as_ptr()];
+        // SAFETY: the source is open; one text, which ends with a zero, no user, and no bytes.
+        unsafe {
+            ReportEventW(source, kind, 0, self as u32, null_mut(), 1, 0, texts.as_ptr(), null());
+            DeregisterEventSource(source);
+        }
+    }
+}
+
+/// The library's own words leave the system's out.
+fn sentence(error: Error) -> String {
+    match error {
+        Error::Winapi(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}

@@ -1,0 +1,69 @@
+//! What launchctl prints of an agent.
+
+use super::{NAME, State};
+
+/// From lines as `state = running`, `pid = 12` and `last exit code = 1`.
+pub(super) fn state(shown: &str) -> State {
+    let value = |name: &str| {
+        let mut lines = shown.lines().filter_map(|line| line.trim().split_once(" = "));
+        lines.find(|(known, _)| *known == name).map(|(_, value)| value)
+    };
+    if let Some(pid) = value("pid").and_then(|pid| pid.parse().ok()) {
+        return State::Running(pid);
+    }
+    match (value("last exit code"), value("last terminating signal")) {
+        (Some("0"), _) | (None | Some("(never exited)"), None) => State::Stopped,
+        (_, Some(signal)) => State::Failed(signal.to_owned()),
+        (Some(code), None) => State::Failed(format!("exit code {code}")),
+    }
+}
+
+/// From lines as `"agent-relay" => disabled`, or, before macOS 13, `=> true`.
+pub(super) fn is_disabled(shown: &str) -> bool {
+    let of_ours = format!("\"{NAME}\" => ");
+    let mut lines = shown.lines().filter_map(|line| line.trim().strip_prefix(&of_ours));
+    lines.any(|value| matches!(value, "disabled" | "true"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_launchctl_prints_is_understood() {
+        let shown =
+            |rows: &str| format!("gui/501/agent-relay = {{\n\tactive count = 1\n{rows}\n}}");
+        for (rows, expected) in [
+            (
+                "\tstate = running\n\truns = 1\n\tpid = 812\n\tlast exit code = 1",
+                State::Running(812),
+            ),
+            ("\tstate = not running\n\truns = 3\n\tlast exit code = 0", State::Stopped),
+            ("\tstate = not running\n\tlast exit code = (never exited)", State::Stopped),
+            (
+                "\tstate = spawn scheduled\n\tlast exit code = 78: EX_CONFIG",
+                State::Failed("exit code 78: EX_CONFIG".into()),
+            ),
+            (
+                "\tstate = not running\n\tlast terminating signal = Killed: 9",
+                State::Failed("Killed: 9".into()),
+            ),
+        ] {
+            assert_eq!(state(&shown(rows)), expected, "{rows}");
+        }
+    }
+
+    #[test]
+    fn who_has_turned_it_off_is_heard() {
+        let shown = |rows: &str| format!("\tdisabled services = {{\n{rows}\n\t}}");
+        for (rows, is_off) in [
+            ("\t\t\"agent-relay\" => disabled", true),
+            ("\t\t\"agent-relay\" => true", true),
+            ("\t\t\"agent-relay\" => enabled", false),
+            ("\t\t\"agent-relay-other\" => disabled", false),
+            ("", false),
+        ] {
+            assert_eq!(is_disabled(&shown(rows)), is_off, "{rows}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! macOS: launchd, for the user who is logged in.
+
+use std::{
+    env, fs, io,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Installed, Kind, NAME, Program, Site, State,
+    command::run,
+    launchctl::{is_disabled, state},
+    plist,
+};
+use crate::{naming, paths, peer::User, refusal};
+
+pub(super) const WITHOUT_LOGON: Option<&str> = None;
+
+/// How long launchd may take to let go of what it was told to unload, and to take it again.
+const SETTLE: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    paths::check_unchangeable(&program.file)
+}
+
+pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    let path = definition()?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
+    }
+    let was_loaded = unload()?;
+    fs::write(&path, plist::write(program)).map_err(naming(format!("write {}", path.display())))?;
+    // For some seconds after it has let go of one, it takes no other of this name.
+    let give_up = Instant::now() + if was_loaded { SETTLE } else { Duration::ZERO };
+    loop {
+        match load() {
+            Err(_) if Instant::now() < give_up => thread::sleep(LOOK_AGAIN),
+            loaded => return loaded,
+        }
+    }
+}
+
+pub(super) fn uninstall() -> io::Result<bool> {
+    let path = definition()?;
+    if !path.exists() {
+        return Ok(false);
+    }
+    unload()?;
+    fs::remove_file(&path).map_err(naming(format!("remove {}", path.display())))?;
+    Ok(true)
+}
+
+pub(super) fn start() -> io::Result<()> {
+    match shown()? {
+        None => load(),
+        Some(_) => run("launchctl", &["kickstart", &target()?]).map(drop),
+    }
+}
+
+/// It ends without a failure then, after which launchd leaves it.
+pub(super) fn stop() -> io::Result<()> {
+    match shown()?.map(|shown| state(&shown)) {
+        Some(State::Running(_)) => run("launchctl", &["kill", "SIGTERM", &target()?]).map(drop),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn installed() -> io::Result<Option<Installed>> {
+    let definition = definition()?;
+    let text = match fs::read_to_string(&definition) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(naming(definition.display())(error)),
+    };
+    let shown = shown()?;
+    Ok(Some(Installed {
+        kind: Kind::Launchd,
+        definition,
+        program: plist::read(&text),
+        // All that lies there is loaded at logon, unless the user has said otherwise.
+        is_enabled: !is_disabled(&run("launchctl", &["print-disabled", &domain()?])?),
+        state: shown.map_or(State::Stopped, |shown| state(&shown)),
+    }))
+}
+
+/// Also starts it.
+fn load() -> io::Result<()> {
+    let path = definition()?;
+    let path = path.to_string_lossy();
+    run("launchctl", &["bootstrap", &domain()?, &path]).map(drop)
+}
+
+/// Ends it as well; false where it was not loaded. That it is gone shows only later.
+fn unload() -> io::Result<bool> {
+    if shown()?.is_none() {
+        return Ok(false);
+    }
+    let told = run("launchctl", &["bootout", &target()?]);
+    let give_up = Instant::now() + SETTLE;
+    while shown()?.is_some() {
+        if Instant::now() > give_up {
+            let words =
+                format!("launchd still has {} {} s after it was told", target()?, SETTLE.as_secs());
+            return Err(told.err().unwrap_or_else(|| refusal(io::ErrorKind::TimedOut, words)));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    Ok(true)
+}
+
+/// What launchd prints of it, if it is loaded.
+fn shown() -> io::Result<Option<String>> {
+    // Who is not logged in has no domain; of what is not loaded it says only that.
+    run("launchctl", &["print", &domain()?])?;
+    Ok(run("launchctl", &["print", &target()?]).ok())
+}
+
+fn domain() -> io::Result<String> {
+    Ok(format!("gui/{}", User::me()?))
+}
+
+fn target() -> io::Result<String> {
+    Ok(format!("{}/{NAME}", domain()?))
+}
+
+fn definition() -> io::Result<PathBuf> {
+    let home = env::home_dir().filter(|home| home.is_absolute()).ok_or_else(|| {
+        refusal(io::ErrorKind::NotFound, "this user has no home directory: set HOME")
+    })?;
+    Ok(home.join("Library/LaunchAgents").join(format!("{NAME}.plist")))
+}

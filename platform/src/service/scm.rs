@@ -1,0 +1,357 @@
+//! Windows: the service, by the service manager.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    ptr::{null, null_mut},
+    thread,
+    time::{Duration, Instant},
+};
+
+use windows_service::{
+    Error,
+    service::{
+        Service, ServiceAccess, ServiceAction, ServiceActionType, ServiceErrorControl,
+        ServiceExitCode, ServiceFailureActions, ServiceFailureResetPeriod, ServiceInfo,
+        ServiceSidType, ServiceStartType, ServiceState, ServiceType,
+    },
+    service_manager::{ServiceManager, ServiceManagerAccess},
+};
+use windows_sys::Win32::{
+    Foundation::{
+        ERROR_ACCESS_DENIED, ERROR_INVALID_LEVEL, ERROR_SERVICE_ALREADY_RUNNING,
+        ERROR_SERVICE_DOES_NOT_EXIST, ERROR_SERVICE_MARKED_FOR_DELETE, ERROR_SERVICE_NOT_ACTIVE,
+    },
+    Security::DACL_SECURITY_INFORMATION,
+    System::Services::{
+        ChangeServiceConfig2W, ChangeServiceConfigW, SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO,
+        SERVICE_NO_CHANGE, SERVICE_REQUIRED_PRIVILEGES_INFOW, SetServiceObjectSecurity,
+    },
+};
+
+use super::{Installed, Kind, NAME, Program, Site, State, command_line, host, program, words};
+use crate::{
+    access, naming, paths,
+    peer::User,
+    refusal,
+    security::{Descriptor, checked, wide},
+};
+
+const DISPLAY_NAME: &str = "Agent Relay";
+const DESCRIPTION: &str = "Lets AI coding agents on this machine talk to each other.";
+
+/// It has no password, and no rights but those that it is given here and on its files.
+const ACCOUNT_NAME: &str = r"NT SERVICE\agent-relay";
+
+/// To reach files in directories that it can't look into. Impersonation to know a client takes none.
+const PRIVILEGE: &str = "SeChangeNotifyPrivilege";
+
+/// After its first, second and every later failure of a day it is started again after so long.
+const RESTARTS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(60)];
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How long the system's own shutdown waits for it.
+const PRESHUTDOWN: Duration = Duration::from_secs(20);
+
+/// How long a service may take to stop before it is replaced or removed.
+const STOP: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What installing takes.
+const MAKING: ServiceManagerAccess =
+    ServiceManagerAccess::CONNECT.union(ServiceManagerAccess::CREATE_SERVICE);
+
+/// Whoever does without a right is told how he gets it.
+const ELEVATED: &str = "run this in a terminal opened with `Run as administrator`";
+
+pub(super) fn check_install(program: &Program) -> io::Result<()> {
+    connect(MAKING)?;
+    access::check_irreplaceable(&program.file).map_err(|error| {
+        let words = "a service runs only what nobody else can replace: copy the executables into a \
+                     directory in %ProgramFiles%, and install from there";
+        refusal(error.kind(), format!("{error}; {words}"))
+    })
+}
+
+pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
+    let managed = connect(MAKING)?;
+    make_home(site)?;
+    let info = info(program);
+    let (service, is_new) = match managed.open_service(NAME, ServiceAccess::ALL_ACCESS) {
+        Ok(service) => {
+            stop_and_wait(&service)?;
+            service.change_config(&info).map_err(refused("change"))?;
+            (service, false)
+        }
+        Err(error) if code(&error) == Some(ERROR_SERVICE_DOES_NOT_EXIST) => {
+            let made = managed.create_service(&info, ServiceAccess::ALL_ACCESS);
+            (made.map_err(refused("install"))?, true)
+        }
+        Err(error) => return Err(refused("replace")(error)),
+    };
+    let started = configure(&service, program, site)
+        .and_then(|()| host::register_log())
+        .and_then(|()| service.start::<OsString>(&[]).map_err(|error| unstarted(error, program)));
+    if started.is_err() && is_new {
+        // The first error is the one to tell; half a service would be worse than none.
+        let _ = service.delete();
+    }
+    started
+}
+
+pub(super) fn uninstall() -> io::Result<()> {
+    let access = ServiceAccess::STOP | ServiceAccess::DELETE | ServiceAccess::QUERY_STATUS;
+    let service = open(access)?.ok_or_else(none)?;
+    stop_and_wait(&service)?;
+    service.delete().map_err(refused("remove"))?;
+    host::unregister_log()
+}
+
+pub(super) fn start() -> io::Result<()> {
+    let service = open(ServiceAccess::START)?.ok_or_else(none)?;
+    match service.start::<OsString>(&[]) {
+        Err(error) if code(&error) == Some(ERROR_SERVICE_ALREADY_RUNNING) => Ok(()),
+        started => started.map_err(refused("start")),
+    }
+}
+
+pub(super) fn stop() -> io::Result<()> {
+    let service = open(ServiceAccess::STOP)?.ok_or_else(none)?;
+    ask_to_stop(&service)
+}
+
+pub(super) fn installed() -> io::Result<Option<Installed>> {
+    let Some(service) = open(ServiceAccess::QUERY_CONFIG | ServiceAccess::QUERY_STATUS)? else {
+        return Ok(None);
+    };
+    let config = service.query_config().map_err(refused("ask about"))?;
+    let line = config.executable_path.to_string_lossy().into_owned();
+    Ok(Some(Installed {
+        kind: Kind::Service,
+        definition: PathBuf::from(format!(r"HKLM\SYSTEM\CurrentControlSet\Services\{NAME}")),
+        program: program(command_line::split(&line)),
+        is_enabled: config.start_type == ServiceStartType::AutoStart,
+        state: state(&service)?,
+    }))
+}
+
+fn state(service: &Service) -> io::Result<State> {
+    let status = service.query_status().map_err(refused("ask about"))?;
+    Ok(match (status.current_state, status.process_id) {
+        (ServiceState::Running, Some(pid)) => State::Running(pid),
+        (ServiceState::Stopped, _) => match status.exit_code {
+            // The other one: it was not started since the system was.
+            ServiceExitCode::Win32(0 | ERROR_SERVICE_NEVER_STARTED) => State::Stopped,
+            ServiceExitCode::Win32(code) => State::Failed(format!("error {code}")),
+            ServiceExitCode::ServiceSpecific(code) => State::Failed(format!("exit code {code}")),
+        },
+        _ => State::Changing,
+    })
+}
+
+const ERROR_SERVICE_NEVER_STARTED: u32 = 1077;
+
+fn info(program: &Program) -> ServiceInfo {
+    ServiceInfo {
+        name: NAME.into(),
+        display_name: DISPLAY_NAME.into(),
+        service_type: ServiceType::OWN_PROCESS,
+        start_type: ServiceStartType::AutoStart,
+        error_control: ServiceErrorControl::Normal,
+        executable_path: program.file.clone(),
+        launch_arguments: program.arguments.clone(),
+        dependencies: Vec::new(),
+        account_name: Some(ACCOUNT_NAME.into()),
+        account_password: None,
+    }
+}
+
+fn configure(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
+    set_command_line(service, &command_line::join(words(program)))?;
+    let refused = || refused("configure");
+    service.set_description(DESCRIPTION).map_err(refused())?;
+    service
+        .update_failure_actions(ServiceFailureActions {
+            reset_period: ServiceFailureResetPeriod::After(DAY),
+            reboot_msg: None,
+            command: None,
+            actions: Some(RESTARTS.map(restart_after).to_vec()),
+        })
+        .map_err(refused())?;
+    for set in [
+        service.set_failure_actions_on_non_crash_failures(true),
+        service.set_delayed_auto_start(true),
+        service.set_config_service_sid_info(ServiceSidType::Unrestricted),
+        service.set_preshutdown_timeout(PRESHUTDOWN),
+        require_privilege(service).map_err(Error::Winapi),
+    ] {
+        match set {
+            // Every Windows knows these; Wine doesn't know all of them.
+            Err(error) if code(&error) == Some(ERROR_INVALID_LEVEL) => {}
+            set => set.map_err(refused())?,
+        }
+    }
+    allow_owner(service, &site.owner)
+}
+
+fn restart_after(delay: Duration) -> ServiceAction {
+    ServiceAction { action_type: ServiceActionType::Restart, delay }
+}
+
+/// In quotes, whatever is in it.
+fn set_command_line(service: &Service, line: &str) -> io::Result<()> {
+    let line = wide(line);
+    // SAFETY: the handle is open while the service lives; the text ends with a zero, and null means no change.
+    checked(unsafe {
+        ChangeServiceConfigW(
+            service.raw_handle(),
+            SERVICE_NO_CHANGE,
+            SERVICE_NO_CHANGE,
+            SERVICE_NO_CHANGE,
+            line.as_ptr(),
+            null(),
+            null_mut(),
+            null(),
+            null(),
+            null(),
+            null(),
+        )
+    })
+    .map_err(naming("write the service's command line"))
+}
+
+/// It gets no other, not even those that services have by default.
+fn require_privilege(service: &Service) -> io::Result<()> {
+    let mut list: Vec<u16> = wide(PRIVILEGE);
+    list.push(0);
+    let info = SERVICE_REQUIRED_PRIVILEGES_INFOW { pmszRequiredPrivileges: list.as_mut_ptr() };
+    // SAFETY: the handle is open while the service lives; the list ends with two zeros and outlives the call.
+    checked(unsafe {
+        ChangeServiceConfig2W(
+            service.raw_handle(),
+            SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO,
+            (&raw const info).cast(),
+        )
+    })
+}
+
+/// What every service allows the system, administrators, and who is at the machine; and that its owner may
+/// look, start and stop without being an administrator.
+fn allow_owner(service: &Service, owner: &User) -> io::Result<()> {
+    let text = format!(
+        "D:(A;;CCLCSWRPWPDTLOCRRC;;;SY)(A;;CCDCLCSWRPWPDTLOCRSDRCWDWO;;;BA)(A;;CCLCSWLOCRRC;;;IU)\
+         (A;;CCLCSWLOCRRC;;;SU)(A;;CCLCSWRPWPLOCRRC;;;{owner})"
+    );
+    let descriptor = Descriptor::of(&text)?;
+    // SAFETY: the handle is open while the service lives, and the descriptor is valid.
+    checked(unsafe {
+        SetServiceObjectSecurity(
+            service.raw_handle(),
+            DACL_SECURITY_INFORMATION,
+            descriptor.as_ptr().cast_mut(),
+        )
+    })
+    .map_err(naming("let the owner start and stop the service"))
+}
+
+/// The home, and the directory of all homes, in which everybody could make one otherwise.
+fn make_home(site: &Site) -> io::Result<()> {
+    const KEEPERS: &str = "O:BAD:P(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)";
+    let account = &site.account;
+    if let Some(homes) = site.home.parent() {
+        make_dir(homes, KEEPERS)?;
+        access::check_unchangeable_and_above(homes)?;
+    }
+    make_dir(&site.home, &format!("{KEEPERS}(A;OICI;GA;;;{account})"))?;
+    paths::check_private_among(&site.home, std::slice::from_ref(account))
+}
+
+fn make_dir(path: &Path, access: &str) -> io::Result<()> {
+    match access::make_dir_with(path, &Descriptor::of(access)?) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(naming(format!("make {}", path.display()))),
+    }
+}
+
+fn connect(access: ServiceManagerAccess) -> io::Result<ServiceManager> {
+    ServiceManager::local_computer(None::<&str>, access).map_err(refused("install"))
+}
+
+fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
+    match connect(ServiceManagerAccess::CONNECT)?.open_service(NAME, access) {
+        Ok(service) => Ok(Some(service)),
+        Err(error) if code(&error) == Some(ERROR_SERVICE_DOES_NOT_EXIST) => Ok(None),
+        Err(error) => Err(refused("open")(error)),
+    }
+}
+
+fn ask_to_stop(service: &Service) -> io::Result<()> {
+    match service.stop() {
+        Err(error) if code(&error) == Some(ERROR_SERVICE_NOT_ACTIVE) => Ok(()),
+        stopped => stopped.map(drop).map_err(refused("stop")),
+    }
+}
+
+fn stop_and_wait(service: &Service) -> io::Result<()> {
+    let give_up = Instant::now() + STOP;
+    while !matches!(state(service)?, State::Stopped | State::Failed(_)) {
+        if matches!(state(service)?, State::Running(_)) {
+            ask_to_stop(service)?;
+        }
+        if Instant::now() > give_up {
+            let words =
+                format!("the service is still there {} s after it was told", STOP.as_secs());
+            return Err(refusal(io::ErrorKind::TimedOut, words));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+fn code(error: &Error) -> Option<u32> {
+    match error {
+        Error::Winapi(error) => error.raw_os_error().map(i32::cast_unsigned),
+        _ => None,
+    }
+}
+
+fn none() -> io::Error {
+    refusal(io::ErrorKind::NotFound, "no service is installed")
+}
+
+/// Whoever could install it may start it: it is its account that may not run its program.
+fn unstarted(error: Error, program: &Program) -> io::Error {
+    if code(&error) != Some(ERROR_ACCESS_DENIED) {
+        return refused("start")(error);
+    }
+    refusal(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "the account {ACCOUNT_NAME} may not run {}: copy the executables into a directory in \
+             %ProgramFiles%, and install from there",
+            program.file.display()
+        ),
+    )
+}
+
+/// The system's answer as a sentence.
+fn refused(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
+    let what = format!("{what} the service {NAME}");
+    move |error| match (code(&error), error) {
+        (Some(ERROR_ACCESS_DENIED), _) => refusal(
+            io::ErrorKind::PermissionDenied,
+            format!("{what}: that is for administrators: {ELEVATED}"),
+        ),
+        (Some(ERROR_SERVICE_MARKED_FOR_DELETE), _) => refusal(
+            io::ErrorKind::ResourceBusy,
+            format!(
+                "{what}: the old one goes when the last window that shows it is closed: close \
+                 services.msc and the Task Manager, and try again"
+            ),
+        ),
+        (_, Error::Winapi(error)) => naming(what)(error),
+        (_, error) => refusal(io::ErrorKind::Other, format!("{what}: {error}")),
+    }
+}

@@ -1,0 +1,124 @@
+//! Linux: the user's own systemd.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{Installed, Kind, NAME, Program, Site, State, command::run, unit};
+use crate::{naming, paths, refusal};
+
+pub(super) const WITHOUT_LOGON: Option<&str> = Some("loginctl enable-linger");
+
+pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    // Without it there is nothing to install for.
+    systemctl(&["show-environment"])?;
+    paths::check_unchangeable(&program.file)
+}
+
+pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    let path = definition()?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
+    }
+    fs::write(&path, unit::write(program)).map_err(naming(format!("write {}", path.display())))?;
+    systemctl(&["daemon-reload"])?;
+    systemctl(&["enable", "--quiet", NAME])?;
+    forget_failures();
+    // Perhaps it runs, by the definition before.
+    systemctl(&["restart", NAME]).map(drop)
+}
+
+pub(super) fn uninstall() -> io::Result<bool> {
+    let path = definition()?;
+    if !path.exists() {
+        return Ok(false);
+    }
+    systemctl(&["disable", "--quiet", "--now", NAME])?;
+    fs::remove_file(&path).map_err(naming(format!("remove {}", path.display())))?;
+    systemctl(&["daemon-reload"])?;
+    Ok(true)
+}
+
+pub(super) fn start() -> io::Result<()> {
+    forget_failures();
+    systemctl(&["start", NAME]).map(drop)
+}
+
+pub(super) fn stop() -> io::Result<()> {
+    systemctl(&["stop", NAME]).map(drop)
+}
+
+pub(super) fn installed() -> io::Result<Option<Installed>> {
+    let definition = definition()?;
+    let text = match fs::read_to_string(&definition) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(naming(definition.display())(error)),
+    };
+    let shown = systemctl(&["show", NAME, "--property=ActiveState,MainPID,Result,UnitFileState"])?;
+    Ok(Some(Installed {
+        kind: Kind::Systemd,
+        definition,
+        program: unit::read(&text),
+        is_enabled: property(&shown, "UnitFileState") == "enabled",
+        state: state(&shown),
+    }))
+}
+
+/// After too many it would not be started again for some seconds.
+fn forget_failures() {
+    // Where there were none, it is not known yet, which is an error to systemd.
+    systemctl(&["reset-failed", NAME]).ok();
+}
+
+fn state(shown: &str) -> State {
+    let pid = property(shown, "MainPID").parse().unwrap_or(0);
+    match property(shown, "ActiveState") {
+        "failed" => State::Failed(property(shown, "Result").to_owned()),
+        _ if pid > 0 => State::Running(pid),
+        _ => State::Stopped,
+    }
+}
+
+/// What one of the lines `NAME=VALUE` has.
+fn property<'a>(shown: &'a str, name: &str) -> &'a str {
+    let mut lines = shown.lines().filter_map(|line| line.split_once('='));
+    lines.find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+}
+
+fn systemctl(arguments: &[&str]) -> io::Result<String> {
+    let arguments: Vec<_> = ["--user"].iter().chain(arguments).copied().collect();
+    run("systemctl", &arguments).map_err(|error| {
+        let words = "a service needs the user's own systemd; without it, `agent-relay up` starts the daemon";
+        refusal(error.kind(), format!("{error}: {words}"))
+    })
+}
+
+/// Where the user's units are.
+fn definition() -> io::Result<PathBuf> {
+    let set = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || env::home_dir().filter(|home| home.is_absolute()).map(|it| it.join(".config"));
+    let directory = set.or_else(home).ok_or_else(|| {
+        refusal(io::ErrorKind::NotFound, "this user has no home directory: set HOME")
+    })?;
+    Ok(directory.join(Path::new("systemd/user")).join(format!("{NAME}.service")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_shows_is_understood() {
+        for (shown, expected) in [
+            ("MainPID=12\nActiveState=active\nResult=success", State::Running(12)),
+            ("MainPID=0\nActiveState=inactive\nResult=success", State::Stopped),
+            ("MainPID=0\nActiveState=activating\nResult=exit-code", State::Stopped),
+            ("MainPID=0\nActiveState=failed\nResult=exit-code", State::Failed("exit-code".into())),
+            ("", State::Stopped),
+        ] {
+            assert_eq!(state(shown), expected, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A task of Windows's Task Scheduler, as text.
+
+use super::{
+    Program, command_line, program, words,
+    xml::{escaped, plain},
+};
+
+/// Starts with its user's logon, without elevation, and again a minute after a failure; no limit of time
+/// and no battery ends it. Its priority is that of an ordinary program: a task's own usual one is lower.
+pub(super) fn write(program: &Program, sid: &str) -> String {
+    let mut words = words(program);
+    let file = escaped(&words.next().unwrap_or_default());
+    let arguments = escaped(&command_line::join(words));
+    format!(
+        r#"<?xml version="1.0" encoding="UTF-16"?>
+<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->
+<Task version="1.3" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo>
+    <Description>Agent Relay: lets AI coding agents on this machine talk to each other</Description>
+  </RegistrationInfo>
+  <Triggers>
+    <LogonTrigger>
+      <Enabled>true</Enabled>
+      <UserId>{sid}</UserId>
+    </LogonTrigger>
+  </Triggers>
+  <Principals>
+    <Principal id="Author">
+      <UserId>{sid}</UserId>
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <AllowHardTerminate>true</AllowHardTerminate>
+    <StartWhenAvailable>false</StartWhenAvailable>
+    <RunOnlyIfNetworkAvailable>false</RunOnlyIfNetworkAvailable>
+    <AllowStartOnDemand>true</AllowStartOnDemand>
+    <Enabled>true</Enabled>
+    <Hidden>true</Hidden>
+    <RunOnlyIfIdle>false</RunOnlyIfIdle>
+    <WakeToRun>false</WakeToRun>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <Priority>5</Priority>
+    <RestartOnFailure>
+      <Interval>PT1M</Interval>
+      <Count>255</Count>
+    </RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec>
+      <Command>{file}</Command>
+      <Arguments>{arguments}</Arguments>
+    </Exec>
+  </Actions>
+</Task>
+"#
+    )
+}
+
+/// What a task runs.
+pub(super) fn read(task: &str) -> Option<Program> {
+    let action = inside(task, "Exec")?;
+    let mut words = vec![plain(inside(action, "Command")?.trim()).trim_matches('"').to_owned()];
+    words.extend(command_line::split(&plain(inside(action, "Arguments").unwrap_or_default())));
+    program(words)
+}
+
+/// Whether the system starts a task: the scheduler leaves out what is as usual.
+pub(super) fn is_enabled(task: &str) -> bool {
+    let switched_off =
+        |part| inside(task, part).is_some_and(|part| inside(part, "Enabled") == Some("false"));
+    !switched_off("Settings") && !switched_off("LogonTrigger")
+}
+
+/// What is in the first element of this name that has no attributes.
+fn inside<'a>(text: &'a str, element: &str) -> Option<&'a str> {
+    let (_, after) = text.split_once(&format!("<{element}>"))?;
+    Some(after.split_once(&format!("</{element}>"))?.0)
+}

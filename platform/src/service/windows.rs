@@ -1,0 +1,118 @@
+//! Windows: a service for one user, or a task of his own.
+
+use std::{io, path::PathBuf, ptr::null_mut, slice};
+
+use windows_sys::Win32::{
+    System::Com::CoTaskMemFree,
+    UI::Shell::{FOLDERID_ProgramData, SHGetKnownFolderPath},
+};
+
+use super::{Installed, Kind, NAME, Program, Site, schedule, scm};
+use crate::{endpoint::Endpoint, naming, peer::User, refusal, security};
+
+pub(super) use super::host::run;
+
+pub(super) const WITHOUT_LOGON: Option<&str> = None;
+
+/// The SID of `NT SERVICE\agent-relay`, which is made of the service's name.
+pub(super) const ACCOUNT: &str = "S-1-5-80-722816291-908252167-3255456494-1261689126-2257521638";
+
+pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
+    let owner = match user {
+        None => User::me()?,
+        Some(name) => User::parse(name).or_else(|_| {
+            security::sid_of(name)
+                .map(User::of_sid)
+                .map_err(naming(format!("look for the user {name}")))
+        })?,
+    };
+    let home = program_data()?.join(NAME).join(owner.to_string());
+    let endpoint = Endpoint::of(&owner);
+    Ok(Some(Site { owner, account: User::of_sid(ACCOUNT.to_owned()), home, endpoint }))
+}
+
+pub(super) fn check_logon() -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
+    let before = scm::installed()?;
+    let in_the_way = |words: &str| Err(refusal(io::ErrorKind::AlreadyExists, words));
+    match (site, before) {
+        (Some(site), Some(before)) if before.owner().is_some_and(|it| it != site.owner) => {
+            in_the_way("a service for another user is installed: remove that first")
+        }
+        (Some(_), _) => scm::check_install(program),
+        (None, Some(before)) if is_mine(&before) => in_the_way(
+            "the service is installed, and would be there beside the task: remove that first",
+        ),
+        (None, _) => schedule::check_install(program),
+    }
+}
+
+pub(super) fn install(program: &Program, site: Option<&Site>) -> io::Result<()> {
+    let Some(site) = site else { return schedule::install(program) };
+    scm::install(program, site)?;
+    // The same user's: the service is in its place.
+    if site.owner == User::me()? { schedule::uninstall().map(drop) } else { Ok(()) }
+}
+
+pub(super) fn uninstall() -> io::Result<bool> {
+    match kind()? {
+        None => Ok(false),
+        Some(Kind::Task) => schedule::uninstall(),
+        Some(_) => scm::uninstall().map(|()| true),
+    }
+}
+
+pub(super) fn start() -> io::Result<()> {
+    match kind()? {
+        Some(Kind::Task) => schedule::start(),
+        _ => scm::start(),
+    }
+}
+
+pub(super) fn stop() -> io::Result<()> {
+    match kind()? {
+        Some(Kind::Task) => schedule::stop(),
+        _ => scm::stop(),
+    }
+}
+
+/// The service that is this user's, or his task, or whosever service there is.
+pub(super) fn installed() -> io::Result<Option<Installed>> {
+    match scm::installed()? {
+        Some(service) if is_mine(&service) => Ok(Some(service)),
+        anothers => Ok(schedule::installed()?.or(anothers)),
+    }
+}
+
+fn kind() -> io::Result<Option<Kind>> {
+    Ok(installed()?.map(|installed| installed.kind))
+}
+
+fn is_mine(service: &Installed) -> bool {
+    service.owner().is_none_or(|owner| User::me().is_ok_and(|me| me == owner))
+}
+
+/// As the system has it: what an environment says of it could be anybody's word.
+fn program_data() -> io::Result<PathBuf> {
+    let mut path = null_mut();
+    // SAFETY: the pointer is to a pointer of ours; null stands for this process's own user.
+    let result = unsafe { SHGetKnownFolderPath(&FOLDERID_ProgramData, 0, null_mut(), &mut path) };
+    let text = if result == 0 {
+        // SAFETY: the call has succeeded, so that the text ends with a zero.
+        let units = unsafe {
+            slice::from_raw_parts(path, (0..).take_while(|n| *path.add(*n) != 0).count())
+        };
+        Ok(String::from_utf16_lossy(units))
+    } else {
+        Err(refusal(
+            io::ErrorKind::NotFound,
+            format!("the system doesn't say where its programs' data are (error {result:#x})"),
+        ))
+    };
+    // SAFETY: the system allocated it for us to free so, also where it failed; nothing refers to it.
+    unsafe { CoTaskMemFree(path.cast()) };
+    text.map(PathBuf::from)
+}

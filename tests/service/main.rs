@@ -1,0 +1,241 @@
+//! The daemon as a service of a real systemd, the user's own, which each test starts for itself.
+//!
+//! `ci/service` makes the place for it, where the system itself was not started by systemd, and runs this;
+//! plain `cargo test` does not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+)]
+
+#[path = "../it/raw.rs"]
+#[allow(dead_code, reason = "what only the other tests need")]
+mod raw;
+#[path = "../it/sandbox.rs"]
+#[allow(dead_code, reason = "what only the other tests need")]
+mod sandbox;
+
+use sandbox::{Sandbox, output, until, wait};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output},
+};
+
+/// Where Debian has it; it is in nobody's PATH.
+const SYSTEMD: &str = "/lib/systemd/systemd";
+
+/// A user's systemd, ended at the end with all that it has started.
+struct Systemd {
+    place: Sandbox,
+    process: Child,
+}
+
+impl Systemd {
+    fn start() -> Self {
+        let place = Sandbox::empty();
+        platform::paths::make_private_dir(&runtime(&place)).unwrap();
+        let log = fs::File::create(place.directory().join("systemd.log")).unwrap();
+        let mut command = in_session(&place, place.program(SYSTEMD));
+        command.args(["--user", "--log-target=console"]).stderr(log);
+        let systemd = Self { process: command.spawn().unwrap(), place };
+        let socket = runtime(&systemd.place).join("systemd/private");
+        until("systemd listens", || socket.exists());
+        systemd
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        in_session(&self.place, self.place.command(words))
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        output(self.command(words))
+    }
+
+    /// Runs a command that has to succeed; what it printed.
+    #[track_caller]
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a command that has to fail; what it said.
+    #[track_caller]
+    fn fails(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn service(&self) -> Value {
+        let output = self.run(&["service", "status", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.success(), report["running"] == true, "{report}");
+        report
+    }
+
+    fn pid(&self) -> Option<u64> {
+        self.service()["pid"].as_u64()
+    }
+
+    fn unit(&self) -> PathBuf {
+        self.place.directory().join(".config/systemd/user/agent-relay.service")
+    }
+
+    fn systemctl(&self, words: &[&str]) -> Output {
+        let mut command = in_session(&self.place, self.place.program("systemctl"));
+        command.arg("--user").args(words);
+        output(command)
+    }
+}
+
+impl Drop for Systemd {
+    fn drop(&mut self) {
+        self.systemctl(&["exit"]);
+        wait(&mut self.process, "systemd");
+    }
+}
+
+fn runtime(place: &Sandbox) -> PathBuf {
+    place.directory().join("run")
+}
+
+fn in_session(place: &Sandbox, mut command: Command) -> Command {
+    command.env("XDG_RUNTIME_DIR", runtime(place));
+    command
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut all = Vec::new();
+    for entry in entries {
+        match entry.file_type().unwrap().is_dir() {
+            true => all.extend(files(&entry.path())),
+            false => all.push(entry.path()),
+        }
+    }
+    all
+}
+
+#[test]
+fn it_is_installed_used_stopped_and_removed() {
+    let systemd = Systemd::start();
+    let nothing = systemd.fails(&["service", "status"]);
+    assert!(nothing.contains("no service is installed"), "{nothing}");
+    let installed = systemd.done(&["service", "install"]);
+    assert!(installed.starts_with("systemd user unit, started at each logon"), "{installed}");
+
+    let report = systemd.service();
+    assert_eq!(report["kind"], "systemd");
+    assert_eq!(report["enabled"], true);
+    assert_eq!(report["program"], env!("CARGO_BIN_EXE_agent-relay"));
+    assert_eq!(report["home"], json!(systemd.place.home()));
+    assert_eq!(report["definition"], json!(systemd.unit()));
+    assert!(report["since"].as_u64().is_some(), "{report}");
+
+    // What goes through it arrives.
+    let mut ann = systemd.place.join("Ann");
+    systemd.done(&["send", "Ann", "hello"]);
+    assert_eq!(ann.expect("DELIVER")["payload"]["body"], "hello");
+    drop(ann);
+
+    systemd.done(&["service", "stop"]);
+    assert_eq!(systemd.service()["running"], false);
+    // Once more is no failure.
+    systemd.done(&["service", "stop"]);
+    systemd.done(&["service", "start"]);
+    let pid = systemd.pid();
+    systemd.done(&["service", "start"]);
+    assert_eq!(systemd.pid(), pid, "it ran already");
+
+    let removed = systemd.done(&["service", "uninstall"]);
+    assert!(removed.contains(&*systemd.place.home().to_string_lossy()), "{removed}");
+    assert_eq!(systemd.done(&["service", "uninstall"]), "no service was installed\n");
+    let left = files(&systemd.place.directory().join(".config"));
+    assert!(left.is_empty(), "{left:?}");
+    assert!(systemd.place.home().join("relay.db").exists(), "what was kept stays");
+    let known = systemd.systemctl(&["cat", "agent-relay"]);
+    assert!(!known.status.success(), "{known:?}");
+}
+
+#[test]
+fn it_comes_back_if_it_was_killed_and_stays_away_if_it_was_told_to_stop() {
+    let systemd = Systemd::start();
+    systemd.done(&["service", "install"]);
+    let before = systemd.pid().unwrap();
+    let killed = output({
+        let mut kill = systemd.place.program("kill");
+        kill.args(["-9", &before.to_string()]);
+        kill
+    });
+    assert!(killed.status.success(), "{killed:?}");
+    until("it comes back", || systemd.pid().is_some_and(|pid| pid != before));
+    until("it can be reached", || systemd.service()["since"].is_u64());
+
+    systemd.done(&["down"]);
+    until("it has ended", || !systemd.service()["running"].as_bool().unwrap());
+    let shown = systemd.systemctl(&["show", "agent-relay", "--property=ActiveState", "--value"]);
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), "inactive");
+}
+
+#[test]
+fn a_daemon_that_runs_beside_it_makes_room() {
+    let systemd = Systemd::start();
+    systemd.done(&["up"]);
+    let mut ann = systemd.place.join("Ann");
+    systemd.done(&["service", "install"]);
+    assert_eq!(ann.expect("BYE")["payload"]["reason"], "upgrade");
+    assert!(systemd.pid().is_some());
+
+    systemd.done(&["service", "stop"]);
+    systemd.done(&["up"]);
+    let beside = systemd.run(&["service", "status"]);
+    let words = String::from_utf8_lossy(&beside.stderr);
+    assert!(words.contains("the service did not start"), "{words}");
+    systemd.done(&["service", "start"]);
+    assert!(systemd.pid().is_some());
+}
+
+#[test]
+fn one_that_cannot_start_says_why() {
+    let systemd = Systemd::start();
+    let home = systemd.place.home();
+    platform::paths::make_private_dir(&home).unwrap();
+    fs::write(home.join("policy.toml"), "nonsense").unwrap();
+    let words = systemd.fails(&["service", "install"]);
+    assert!(words.contains("policy.toml"), "{words}");
+    assert!(words.contains("daemon.log"), "{words}");
+    fs::remove_file(home.join("policy.toml")).unwrap();
+    systemd.done(&["service", "start"]);
+}
+
+#[test]
+fn its_definition_is_one_that_systemd_accepts() {
+    let systemd = Systemd::start();
+    systemd.done(&["service", "install"]);
+    let mut verify = systemd.place.program("systemd-analyze");
+    verify.args(["verify", "--user"]).arg(systemd.unit());
+    let output = output(in_session(&systemd.place, verify));
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    platform::paths::check_unchangeable(&systemd.unit()).unwrap();
+}
+
+#[test]
+fn without_systemd_nothing_is_written_and_nothing_stopped() {
+    let mut place = Sandbox::empty();
+    let refused = |place: &Sandbox| {
+        let output = output(in_session(place, place.command(["service", "install"])));
+        assert_eq!(output.status.code(), Some(1));
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert!(words.contains("`agent-relay up` starts the daemon"), "{words}");
+    };
+    refused(&place);
+    assert!(files(place.directory()).is_empty() && !place.home().exists());
+    place.start();
+    refused(&place);
+    drop(place.join("Ann"));
+}
