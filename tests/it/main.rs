@@ -36,6 +36,7 @@ mod roles;
 mod said;
 mod sandbox;
 mod sessions;
+mod shells;
 mod soak;
 mod stress;
 #[allow(dead_code, reason = "what only the real CLIs' tests need")]
