@@ -81,10 +81,45 @@ fn the_readmes_examples_work_in_the_systems_own_shell() {
     }
 }
 
-/// On Windows one is always there.
 #[test]
 fn the_readmes_examples_work_in_powershell() {
     let example = Example::new("powershell");
+    for shell in power_shells() {
+        example.works(shell, &POWER_SHELL_FILE, "\r\n");
+    }
+}
+
+#[test]
+fn powershell_completes_commands_and_options() {
+    for shell in power_shells() {
+        let sandbox = Sandbox::empty();
+        let script = sandbox.directory().join("completed.ps1");
+        let completions = out(&run(&sandbox, &["completions", "powershell"], DONE));
+        let asked = ["agent-relay dem", "agent-relay send --to", "agent-relay completions pow"];
+        let asked = asked.map(|line| {
+            format!("(TabExpansion2 '{line}' {}).CompletionMatches.CompletionText", line.len())
+        });
+        fs::write(&script, completions + &asked.join("\n")).unwrap();
+        let mut command = sandbox.program(shell);
+        let completed = output({
+            command.args(POWER_SHELL_FILE).arg(script);
+            command
+        });
+        let lines = out(&completed);
+        assert_eq!(
+            lines.lines().collect::<Vec<_>>(),
+            ["demo", "--topic", "powershell"],
+            "{completed:?}"
+        );
+    }
+}
+
+/// Runs the script that is named next.
+const POWER_SHELL_FILE: [&str; 5] =
+    ["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"];
+
+/// Those that are here: on Windows there is always one.
+fn power_shells() -> Vec<&'static str> {
     let mut shells = vec!["powershell", "pwsh"];
     shells.retain(|shell| {
         let start = Command::new(shell)
@@ -97,13 +132,7 @@ fn the_readmes_examples_work_in_powershell() {
     if shells.is_empty() {
         eprintln!("not tried: there is no PowerShell, which only Windows always has");
     }
-    for shell in shells {
-        example.works(
-            shell,
-            &["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"],
-            "\r\n",
-        );
-    }
+    shells
 }
 
 /// A block of README.md that shows how a shell gives a text.
