@@ -15,6 +15,7 @@ mod crash;
 mod document;
 mod elsewhere;
 mod everywhere;
+mod executables;
 mod faults;
 mod gaps;
 mod grid;

@@ -3,7 +3,8 @@
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},
-    sandbox::{Sandbox, output},
+    sandbox::{Sandbox, output, until},
+    wrap::fullscreen,
 };
 use serde_json::Value;
 use std::{
@@ -182,45 +183,65 @@ impl Example {
 }
 
 #[test]
-fn a_home_may_have_blanks_umlauts_and_a_long_path() {
+fn a_home_may_have_blanks_and_umlauts() {
     let sandbox = Sandbox::empty();
-    let mut data: PathBuf = sandbox.directory().join("Zo\u{eb} M\u{fc}ller \u{5c71}");
+    let home = sandbox.directory().join("Zo\u{eb} M\u{fc}ller \u{5c71}");
+    let relay = Away { sandbox: &sandbox, data: sandbox.directory().to_owned(), home: Some(home) };
+    relay.keeps_mail();
+    relay.run(&["spawn", "Ann", "--", &fullscreen()]);
+    until("she is here", || out(&relay.run(&["agents", "--json"])).contains(r#""name":"Ann""#));
+    relay.run(&["hold", "Ann"]);
+    relay.run(&["stop", "Ann"]);
+}
+
+#[test]
+fn a_home_may_have_a_long_path() {
+    let sandbox = Sandbox::empty();
+    let mut data = sandbox.directory().to_owned();
     while data.as_os_str().len() < 300 {
-        data.push("a folder with a name of some length");
+        data.push("a folder with a name of s\u{f6}me length");
     }
     fs::create_dir_all(&data).unwrap();
-    let relay = Away { sandbox: &sandbox, data };
-    relay.run(&["up"]);
-    drop(sandbox.join("Bob"));
-    let home = relay.run(&["status", "--json"]);
-    let home: Value = serde_json::from_slice(&home.stdout).unwrap();
-    let home = PathBuf::from(home["status"]["daemon"]["home"].as_str().unwrap());
-    assert!(home.starts_with(&relay.data), "{home:?}");
-    assert!(home.join("relay.db").exists(), "{home:?}");
-    let note = relay.data.join("a note.txt");
-    fs::write(&note, "from far away").unwrap();
-    relay.run(&["send", "Bob", "--file", note.to_str().unwrap()]);
-    relay.run(&["down"]);
-    relay.run(&["up"]);
-    let found = relay.run(&["history", "--search", "far"]);
-    assert!(out(&found).contains("from far away"), "{found:?}");
-    let mail = relay.run(&["listen", "--as", "Bob", "--count", "1"]);
-    assert!(out(&mail).ends_with("from far away\n"), "{mail:?}");
-    let doctor = relay.output(&["doctor", "--json"]);
-    assert!(!out(&doctor).contains(r#""state":"fail""#), "{doctor:?}");
+    let relay = Away { sandbox: &sandbox, data, home: None };
+    relay.keeps_mail();
+    let status: Value = serde_json::from_slice(&relay.run(&["status", "--json"]).stdout).unwrap();
+    let home = PathBuf::from(status["status"]["daemon"]["home"].as_str().unwrap());
+    assert!(home.starts_with(&relay.data) && home.join("relay.db").exists(), "{home:?}");
 }
 
 /// Commands of somebody whose data lie elsewhere. The daemon that they start ends with it.
 struct Away<'a> {
     sandbox: &'a Sandbox,
     data: PathBuf,
+    /// Where it is named, and not found by the system's convention.
+    home: Option<PathBuf>,
 }
 
 impl Away<'_> {
+    /// A message outlives the daemon there, is found, and is heard.
+    fn keeps_mail(&self) {
+        self.run(&["up"]);
+        drop(self.sandbox.join("Bob"));
+        let note = self.data.join("a note.txt");
+        fs::write(&note, "from far away").unwrap();
+        self.run(&["send", "Bob", "--file", note.to_str().unwrap()]);
+        self.run(&["down"]);
+        self.run(&["up"]);
+        let found = self.run(&["history", "--search", "far"]);
+        assert!(out(&found).contains("from far away"), "{found:?}");
+        let mail = self.run(&["listen", "--as", "Bob", "--count", "1"]);
+        assert!(out(&mail).ends_with("from far away\n"), "{mail:?}");
+        let doctor = self.output(&["doctor", "--json"]);
+        assert!(!out(&doctor).contains(r#""state":"fail""#), "{doctor:?}");
+    }
+
     fn output(&self, line: &[&str]) -> Output {
         let mut command = self.sandbox.program(RELAY);
         for name in ["HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_STATE_HOME"] {
             command.env(name, &self.data);
+        }
+        if let Some(home) = &self.home {
+            command.arg("--home").arg(home);
         }
         command.arg("--endpoint").arg(self.sandbox.endpoint().as_text()).args(line);
         output(command)
