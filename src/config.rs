@@ -3,10 +3,11 @@
 pub mod policy;
 pub mod recipes;
 pub mod service;
+pub mod text;
 
 use crate::{protocol::record::Durability, router::Limits};
 use std::{
-    fmt, fs, io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 use toml::{
@@ -107,7 +108,7 @@ impl Config {
     /// Reads `<home>/config.toml`; where there is none, everything is as usual.
     pub fn load(home: &Path) -> Result<Self, ConfigError> {
         let path = home.join(FILE);
-        match fs::read_to_string(&path) {
+        match text::read(&path) {
             Ok(text) => Self::parse(&path, &text),
             Err(error) if is_absent(&error) => Ok(Self::default()),
             Err(error) => Err(ConfigError { path, line: None, reason: error.to_string() }),

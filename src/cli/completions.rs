@@ -14,7 +14,8 @@ const SHELLS: &str = "bash zsh fish powershell";
     name = "completions",
     help_triggers("--help"),
     example = "agent-relay completions bash > ~/.local/share/bash-completion/completions/agent-relay",
-    example = "agent-relay completions fish > ~/.config/fish/completions/agent-relay.fish"
+    example = "agent-relay completions fish > ~/.config/fish/completions/agent-relay.fish",
+    example = "agent-relay completions powershell | Out-String | Invoke-Expression"
 )]
 pub(super) struct Completions {
     /// bash, zsh, fish or powershell
@@ -226,7 +227,7 @@ fn powershell(table: &[Command]) -> String {
          $words = '{} {}'\n    foreach ($element in $commandAst.CommandElements) {{\n        \
          $text = $element.ToString()\n        \
          if ($text -ne $wordToComplete -and $options.ContainsKey($text)) {{ $words = $options[$text]; break }}\n    \
-         }}\n    $words -split ' ' | Where-Object {{ $_ -like \"$wordToComplete*\" }} | ForEach-Object {{\n        \
+         }}\n    $words -split ' ' | Where-Object {{ $_ -and $_.StartsWith($wordToComplete) }} | ForEach-Object {{\n        \
          [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)\n    }}\n}}\n",
         names.join(" "),
         words(top),
@@ -261,6 +262,22 @@ mod tests {
         }
         assert!(table.iter().any(|command| command.name == "send"));
         assert!(!bash(&table).contains("--detached"), "what is hidden stays so");
+    }
+
+    #[test]
+    fn powershells_script_is_whole_and_plain() {
+        let script = powershell(&commands());
+        assert!(script.is_ascii(), "Windows PowerShell reads files in the system's own encoding");
+        for (open, close) in [('{', '}'), ('(', ')'), ('[', ']')] {
+            let count = |mark| script.matches(mark).count();
+            assert_eq!(count(open), count(close), "{script}");
+        }
+        // Between single quotes nothing is special, and there are no double ones.
+        assert!(script.lines().all(|line| line.matches('\'').count() % 2 == 0), "{script}");
+        assert!(!script.contains(['"', '`', '\u{2019}']), "{script}");
+        let mut names: Vec<_> = commands().into_iter().map(|it| it.name.to_lowercase()).collect();
+        names.sort();
+        assert!(names.is_sorted_by(|one, next| one < next), "a table has each key once: {names:?}");
     }
 
     #[test]

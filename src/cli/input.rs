@@ -1,6 +1,7 @@
 //! What a command reads: a file that was named, or standard input.
 
 use super::Failure;
+use crate::config::text;
 use std::{
     fs::File,
     io::{self, Read},
@@ -17,10 +18,14 @@ pub(super) fn read(path: Option<&str>, bytes_max: u64) -> Result<Vec<u8>, Failur
     read_from(name(path), source, bytes_max)
 }
 
-/// The same for what has to be text.
+/// The same for what is to be said.
 pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Failure> {
-    String::from_utf8(read(path, bytes_max)?)
-        .map_err(|_| Failure::failed(format!("{} is not UTF-8: only text can be sent", name(path))))
+    text::body(read(path, bytes_max)?).map_err(|why| {
+        let name = name(path);
+        Failure::failed(format!(
+            "{name} can't be sent, since {why}: `agent-relay help send` says how shells give a text"
+        ))
+    })
 }
 
 fn read_from(name: &str, source: impl Read, bytes_max: u64) -> Result<Vec<u8>, Failure> {

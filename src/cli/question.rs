@@ -29,7 +29,8 @@ use std::time::Duration;
     help_triggers("--help"),
     example = "agent-relay ask Bob \"Which port does the server use?\"",
     example = "agent-relay ask --as Ann --timeout 5m Bob - < question.txt",
-    note = "Without an answer in time, the exit code is 4; the question itself still reaches the agent."
+    note = "Without an answer in time, the exit code is 4; the question itself still reaches the agent.",
+    note = "`agent-relay help send` says how each shell gives a text."
 )]
 pub(super) struct Ask {
     /// in whose name; without it you are @operator, and inside a wrapped agent that agent

@@ -35,7 +35,16 @@ pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     help_triggers("--help"),
     example = "agent-relay send Bob \"The build is green.\"",
     example = "agent-relay send --topic build.linux \"*\" - < report.txt",
-    note = "At least once by default: returns when the daemon has accepted the message."
+    note = "At least once by default: returns when the daemon has accepted the message.",
+    note = "",
+    note = "Standard input and files are UTF-8, or UTF-16 with a byte order mark, which is not sent; nor is the",
+    note = "carriage return before a newline. How shells give more than a plain line:",
+    note = "  bash, Git Bash   agent-relay send Bob - <<'END'   and the text, and END on a line of its own",
+    note = "                   (Git Bash rewrites an argument that begins with a slash: use - or --file)",
+    note = "  PowerShell       @'   the text on lines of its own   '@ | agent-relay send Bob -",
+    note = "                   (Windows PowerShell 5.1: before it $OutputEncoding = [Text.UTF8Encoding]::new())",
+    note = "  cmd              (echo one line& echo another)| agent-relay send Bob -",
+    note = "                   (before it chcp 65001, if the text is more than ASCII)"
 )]
 pub(super) struct Send {
     /// in whose name; without it you are @operator, and inside a wrapped agent that agent

@@ -7,7 +7,7 @@ mod words;
 
 pub use words::{in_words, keyed_names};
 
-use super::{ConfigError, is_absent, line_at, not_toml, whole};
+use super::{ConfigError, is_absent, line_at, not_toml, text, whole};
 use crate::{
     protocol::{
         name::Name,
@@ -15,12 +15,7 @@ use crate::{
     },
     router::policy::{Glob, GlobError, KEYS_MAX, PER_MINUTE_MAX, Policy, RULES_MAX, Rule},
 };
-use std::{
-    fs::{self, File},
-    io::{self, Read},
-    num::NonZeroU32,
-    path::Path,
-};
+use std::{io, num::NonZeroU32, path::Path};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -29,16 +24,13 @@ use toml::{
 /// The file's name in the home directory.
 pub const FILE: &str = "policy.toml";
 
-/// The longest file that is read.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
-
 /// How much of an unknown key is repeated.
 const SHOWN_CHARACTERS_MAX: usize = 40;
 
 /// Reads `<home>/policy.toml`; where there is none, nothing is forbidden.
 pub fn load(home: &Path) -> Result<Policy, ConfigError> {
     let path = home.join(FILE);
-    match text_of(&path) {
+    match text::read(&path) {
         Ok(text) => parse(&path, &text),
         Err(error) if is_absent(&error) => Ok(Policy::default()),
         Err(error) => Err(unreadable(&path, &error)),
@@ -47,7 +39,7 @@ pub fn load(home: &Path) -> Result<Policy, ConfigError> {
 
 /// Reads a file that has to be there.
 pub fn read(path: &Path) -> Result<Policy, ConfigError> {
-    let text = text_of(path).map_err(|error| unreadable(path, &error))?;
+    let text = text::read(path).map_err(|error| unreadable(path, &error))?;
     parse(path, &text)
 }
 
@@ -61,20 +53,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Policy, ConfigError> {
     let table = DeTable::parse(text)
         .map_err(|error| wrong((error.span().map(|span| span.start), not_toml(error.message()))))?;
     policy(text, table.get_ref()).map_err(wrong)
-}
-
-/// The text of a file that people write.
-pub(super) fn text_of(path: &Path) -> io::Result<String> {
-    // Whoever opens a pipe waits for its other end.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {

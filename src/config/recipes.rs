@@ -1,6 +1,6 @@
 //! recipes.toml: what the owner knows better of the programs that are wrapped.
 
-use super::{ConfigError, is_absent, line_at, policy::text_of};
+use super::{ConfigError, is_absent, line_at, text};
 use crate::bridge::recipe::Book;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub const FILE: &str = "recipes.toml";
 /// Reads `<home>/recipes.toml`; where there is none, what is built in counts.
 pub fn load(home: &Path) -> Result<Book, ConfigError> {
     let path = home.join(FILE);
-    match text_of(&path) {
+    match text::read(&path) {
         Ok(text) => parse(&path, &text),
         Err(error) if is_absent(&error) => Ok(Book::default()),
         Err(error) => Err(ConfigError { path, line: None, reason: error.to_string() }),

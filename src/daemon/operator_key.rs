@@ -2,7 +2,7 @@
 //! home directory can say it.
 
 use super::seed;
-use crate::protocol::secret::Secret;
+use crate::{config::text, protocol::secret::Secret};
 use platform::{paths, peer::User};
 use std::{
     fs::{self, File},
@@ -55,7 +55,7 @@ fn read_checked(path: &Path, users: &[User]) -> io::Result<Secret> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(named)?;
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(named)?;
-    let text = str::from_utf8(&bytes).unwrap_or_default();
+    let text = text::decode(bytes).unwrap_or_default();
     let text = text.trim_end_matches(['\r', '\n']);
     Secret::parse(text).ok_or_else(|| named(io::Error::other("it holds no key")))
 }

@@ -13,8 +13,8 @@ use std::{
     thread,
 };
 
-const DONE: i32 = 0;
-const FAILED: i32 = 1;
+pub(crate) const DONE: i32 = 0;
+pub(crate) const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
@@ -37,7 +37,7 @@ pub(crate) fn run(sandbox: &Sandbox, line: &[&str], code: i32) -> Output {
 
 /// Runs a command that reads `text` on standard input.
 #[track_caller]
-fn run_with(sandbox: &Sandbox, line: &[&str], text: &[u8], code: i32) -> Output {
+pub(crate) fn run_with(sandbox: &Sandbox, line: &[&str], text: &[u8], code: i32) -> Output {
     let mut command = sandbox.command(line);
     let path = sandbox.directory().join("input");
     fs::write(&path, text).unwrap();
@@ -48,7 +48,7 @@ fn run_with(sandbox: &Sandbox, line: &[&str], text: &[u8], code: i32) -> Output 
 }
 
 /// A daemon in whose mailboxes mail for these agents waits: they were here once.
-fn known(names: &[&str]) -> Sandbox {
+pub(crate) fn known(names: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     for name in names {
         drop(sandbox.join(name));
@@ -391,7 +391,7 @@ fn the_doctor_looks_into_the_policy_and_the_store() {
 #[test]
 fn what_is_sent_is_heard_byte_for_byte() {
     let sandbox = known(&["Bob"]);
-    let body = "from a file\r\n  \u{e4}\u{1f600} \"quoted\" \\ end\n";
+    let body = "from a file\r  \u{e4}\u{1f600} \"quoted\" \\ end\n";
     let file = sandbox.directory().join("body.txt");
     fs::write(&file, body).unwrap();
     run(&sandbox, &["send", "Bob", "- a word"], DONE);

@@ -15,6 +15,7 @@ mod crash;
 mod document;
 mod elsewhere;
 mod everywhere;
+mod executables;
 mod faults;
 mod gaps;
 mod grid;
@@ -36,6 +37,7 @@ mod roles;
 mod said;
 mod sandbox;
 mod sessions;
+mod shells;
 mod soak;
 mod stress;
 #[allow(dead_code, reason = "what only the real CLIs' tests need")]

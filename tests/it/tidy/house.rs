@@ -99,10 +99,13 @@ fn table(text: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// `src/router/outbox.rs` is in `router`, `src/bin/x.rs` in `bin`, all of `platform/` in
-/// `platform`. `src/lib.rs` and everything under `tests/` is in none.
+/// `platform`, `build.rs` in `build`. `src/lib.rs` and everything under `tests/` is in none.
 pub(super) fn layer(path: &str) -> Option<&str> {
     if path.starts_with("platform/") {
         return Some("platform");
+    }
+    if path == "build.rs" {
+        return Some("build");
     }
     let inside = path.strip_prefix("src/")?;
     let layer = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");

@@ -1,0 +1,33 @@
+//! Gives the executables a version and a manifest where they are built for Windows.
+#![allow(clippy::print_stdout, reason = "so a build script speaks to cargo")]
+
+use embed_resource::{CompilationResult, ParamsIncludeDirs, compile_for};
+use std::{env, fs, path::Path};
+
+/// The executables.
+const NAMES: [&str; 3] = ["agent-relay", "agent-relay-wrap", "agent-relayw"];
+
+fn main() -> Result<(), CompilationResult> {
+    for file in ["build.rs", "package/executable.rc", "package/executable.manifest"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    let version = variable("CARGO_PKG_VERSION");
+    let numbers = ["MAJOR", "MINOR", "PATCH"]
+        .map(|part| variable(&format!("CARGO_PKG_VERSION_{part}")))
+        .join(",");
+    for name in NAMES {
+        let script = Path::new(&variable("OUT_DIR")).join(format!("{name}.rc"));
+        let text = format!(
+            "#define NAME \"{name}\"\n#define VERSION {numbers},0\n#define VERSION_TEXT \"{version}\"\n\
+             #include \"executable.rc\"\n"
+        );
+        fs::write(&script, text).expect("cargo's own folder can be written to");
+        // Where there is no compiler of resources there is no linker either, and the code is only checked.
+        compile_for(&script, [name], ParamsIncludeDirs(["package"])).manifest_optional()?;
+    }
+    Ok(())
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).expect("cargo sets it")
+}

@@ -1,0 +1,126 @@
+//! Texts that people give, as the editors and shells of every system write them.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
+
+/// The longest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What stands before a text in UTF-8 of some editors and of Windows PowerShell's pipes.
+const UTF_8: &[u8] = b"\xef\xbb\xbf";
+
+/// How a text is written that Windows PowerShell has put into a file, and how it begins.
+type Utf16 = (&'static [u8], fn([u8; 2]) -> u16);
+
+const UTF_16: [Utf16; 2] = [(b"\xff\xfe", u16::from_le_bytes), (b"\xfe\xff", u16::from_be_bytes)];
+
+/// Why bytes are no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotText {
+    /// They don't say what else they would be.
+    NotUtf8,
+    /// They begin as UTF-16 does, and don't go on like that.
+    NotUtf16,
+}
+
+impl fmt::Display for NotText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotUtf8 => "it is not UTF-8",
+            Self::NotUtf16 => "it begins as UTF-16 and is not",
+        })
+    }
+}
+
+impl From<NotText> for io::Error {
+    fn from(why: NotText) -> Self {
+        Self::new(io::ErrorKind::InvalidData, why.to_string())
+    }
+}
+
+/// What is written there in UTF-8, or in UTF-16 if a byte order mark says so. The mark is no part of it.
+///
+/// # Errors
+/// If the bytes are something else.
+pub fn decode(mut bytes: Vec<u8>) -> Result<String, NotText> {
+    for (mark, unit) in UTF_16 {
+        if let Some(rest) = bytes.strip_prefix(mark) {
+            let (units, rest) = rest.as_chunks();
+            let units: Vec<_> = units.iter().copied().map(unit).collect();
+            let text = String::from_utf16(&units).ok().filter(|_| rest.is_empty());
+            return text.ok_or(NotText::NotUtf16);
+        }
+    }
+    if bytes.starts_with(UTF_8) {
+        bytes.drain(..UTF_8.len());
+    }
+    String::from_utf8(bytes).map_err(|_| NotText::NotUtf8)
+}
+
+/// The text of a file that people write.
+pub(super) fn read(path: &Path) -> io::Result<String> {
+    // Whoever opens a pipe waits for its other end.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(decode(bytes)?)
+}
+
+/// What is said there, wherever it was written: every line ends with a newline alone.
+///
+/// # Errors
+/// As [`decode`]'s.
+pub fn body(bytes: Vec<u8>) -> Result<String, NotText> {
+    let text = decode(bytes)?;
+    Ok(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Gr\u{fc}\u{df}e \u{1f600}\r\n";
+
+    fn utf_16(mark: &[u8], bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        [mark.to_vec(), TEXT.encode_utf16().flat_map(bytes).collect()].concat()
+    }
+
+    #[test]
+    fn a_text_is_read_as_its_mark_says_and_as_utf_8_without_one() {
+        let (little, big) =
+            (utf_16(b"\xff\xfe", u16::to_le_bytes), utf_16(b"\xfe\xff", u16::to_be_bytes));
+        let marked = format!("\u{feff}{TEXT}").into_bytes();
+        for bytes in [TEXT.as_bytes().to_vec(), marked, little, big] {
+            assert_eq!(decode(bytes), Ok(TEXT.to_owned()));
+        }
+        for mark in [UTF_8, UTF_16[0].0, UTF_16[1].0, b""] {
+            assert_eq!(decode(mark.to_vec()), Ok(String::new()));
+        }
+        assert_eq!(decode("a\u{feff}".into()), Ok("a\u{feff}".to_owned()), "it marks beginnings");
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        // An umlaut as cmd and older programs write it; half a character; half a pair.
+        for bytes in [&b"Gr\x81\xe1e"[..], b"a\xc3", b"\xef\xbb\xbf\xff"] {
+            assert_eq!(decode(bytes.to_vec()), Err(NotText::NotUtf8));
+        }
+        for bytes in [&b"\xff\xfea"[..], b"\xff\xfe\x3d\xd8", b"\xfe\xff\xd8\x3d\0a"] {
+            assert_eq!(decode(bytes.to_vec()), Err(NotText::NotUtf16));
+        }
+    }
+
+    #[test]
+    fn lines_of_a_body_end_with_a_newline_alone() {
+        assert_eq!(body(b"a\r\nb\n\r\nc\rd\r\r\n".to_vec()), Ok("a\nb\n\nc\rd\r\n".to_owned()));
+    }
+}

@@ -1,0 +1,40 @@
+//! What the executables say of themselves to a system that asks.
+
+use std::fs;
+
+#[test]
+fn on_windows_each_has_a_manifest_and_a_version() {
+    let manifest = include_bytes!("../../package/executable.manifest");
+    for (name, path) in [
+        ("agent-relay", env!("CARGO_BIN_EXE_agent-relay")),
+        ("agent-relay-wrap", env!("CARGO_BIN_EXE_agent-relay-wrap")),
+        ("agent-relayw", env!("CARGO_BIN_EXE_agent-relayw")),
+    ] {
+        let bytes = fs::read(path).unwrap();
+        // As all of Windows' executables begin.
+        if !bytes.starts_with(b"MZ") {
+            continue;
+        }
+        let at = find(&bytes, manifest).unwrap_or_else(|| panic!("{path} has no manifest of ours"));
+        // All resources are beside each other, and the rest is large.
+        let resources = &bytes[at.saturating_sub(64 << 10)..];
+        let says = |key: &str, value: &str| {
+            let key = wide(key);
+            let after = find(resources, &key).unwrap_or_else(|| panic!("{path} has no {key:?}"));
+            // The value begins at a multiple of four.
+            let said = resources[after + key.len()..].iter().skip_while(|byte| **byte == 0);
+            let value = wide(value);
+            assert!(said.take(value.len()).eq(&value), "{path}: {value:?}");
+        };
+        says("FileVersion", env!("CARGO_PKG_VERSION"));
+        says("OriginalFilename", &format!("{name}.exe"));
+    }
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+fn wide(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}

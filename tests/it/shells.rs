@@ -1,0 +1,273 @@
+//! Texts as the shells of every system give them, what README.md shows of that, and homes whose paths are
+//! as odd as people's names.
+
+use crate::{
+    commands::{DONE, FAILED, err, known, out, run, run_with},
+    sandbox::{Sandbox, output, until},
+    wrap::fullscreen,
+};
+use serde_json::Value;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
+
+#[test]
+fn a_body_is_the_same_whatever_wrote_it() {
+    let sandbox = known(&["Bob"]);
+    let body = "Gr\u{fc}\u{df}e\r\nan alle \u{1f600}\r\n";
+    let utf_16 = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        format!("\u{feff}{text}").encode_utf16().flat_map(bytes).collect()
+    };
+    let written = [
+        body.replace('\r', "").into_bytes(),
+        body.as_bytes().to_vec(),
+        format!("\u{feff}{body}").into_bytes(),
+        utf_16(body, u16::to_le_bytes),
+        utf_16(body, u16::to_be_bytes),
+    ];
+    let file = sandbox.directory().join("Gr\u{fc}\u{df}e an alle.txt");
+    for bytes in &written {
+        run_with(&sandbox, &["send", "Bob", "-"], bytes, DONE);
+        fs::write(&file, bytes).unwrap();
+        run(&sandbox, &["send", "Bob", "--file", file.to_str().unwrap()], DONE);
+    }
+    let bodies = heard(&sandbox, written.len() * 2);
+    assert!(bodies.iter().all(|it| *it == body.replace('\r', "")), "{bodies:?}");
+}
+
+#[test]
+fn what_is_no_text_is_said_with_what_to_do() {
+    let sandbox = known(&["Bob"]);
+    for (bytes, why) in [
+        (&b"Gr\x81\xe1e"[..], "it is not UTF-8"),
+        (b"\xff\xfeG\0r", "it begins as UTF-16 and is not"),
+    ] {
+        for line in [&["send", "Bob", "-"], &["ask", "Bob", "-"]] {
+            let refused = err(&run_with(&sandbox, line, bytes, FAILED));
+            let words = format!(
+                "standard input can't be sent, since {why}: `agent-relay help send` says how shells \
+                 give a text\n"
+            );
+            assert!(refused.ends_with(&words), "{refused}");
+            assert_eq!(refused.lines().count(), 1, "{refused}");
+        }
+    }
+}
+
+#[test]
+fn files_of_the_home_may_be_written_by_any_shell() {
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let config = "heartbeat_ms = 1\r\n";
+    for bytes in [
+        format!("\u{feff}{config}").into_bytes(),
+        format!("\u{feff}{config}").encode_utf16().flat_map(u16::to_le_bytes).collect(),
+    ] {
+        fs::write(sandbox.home().join("config.toml"), bytes).unwrap();
+        let refused = err(&run(&sandbox, &["up"], FAILED));
+        assert!(refused.contains("config.toml:1: "), "{refused}");
+        assert!(refused.contains("heartbeat_ms"), "{refused}");
+    }
+}
+
+#[test]
+fn the_readmes_examples_work_in_the_systems_own_shell() {
+    match env::var("ComSpec") {
+        Ok(cmd) => Example::new("bat").works(&cmd, &["/d", "/c"], "\r\n"),
+        Err(_) => Example::new("sh").works("bash", &["-e"], "\n"),
+    }
+}
+
+#[test]
+fn the_readmes_examples_work_in_powershell() {
+    let example = Example::new("powershell");
+    for shell in power_shells() {
+        example.works(shell, &POWER_SHELL_FILE, "\r\n");
+    }
+}
+
+#[test]
+fn powershell_completes_commands_and_options() {
+    for shell in power_shells() {
+        let sandbox = Sandbox::empty();
+        let script = sandbox.directory().join("completed.ps1");
+        let completions = out(&run(&sandbox, &["completions", "powershell"], DONE));
+        let asked = ["agent-relay dem", "agent-relay send --to", "agent-relay completions pow"];
+        let asked = asked.map(|line| {
+            format!("(TabExpansion2 '{line}' {}).CompletionMatches.CompletionText", line.len())
+        });
+        fs::write(&script, completions + &asked.join("\n")).unwrap();
+        let mut command = sandbox.program(shell);
+        let completed = output({
+            command.args(POWER_SHELL_FILE).arg(script);
+            command
+        });
+        let lines = out(&completed);
+        assert_eq!(
+            lines.lines().collect::<Vec<_>>(),
+            ["demo", "--topic", "powershell"],
+            "{completed:?}"
+        );
+    }
+}
+
+/// Runs the script that is named next.
+const POWER_SHELL_FILE: [&str; 5] =
+    ["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"];
+
+/// Those that are here: on Windows there is always one.
+fn power_shells() -> Vec<&'static str> {
+    let mut shells = vec!["powershell", "pwsh"];
+    shells.retain(|shell| {
+        let start = Command::new(shell)
+            .args(["-NoProfile", "-Command", "exit"])
+            .stdin(Stdio::null())
+            .output();
+        start.is_ok_and(|ended| ended.status.success())
+    });
+    assert!(env::var_os("ComSpec").is_none() || !shells.is_empty(), "no PowerShell starts");
+    if shells.is_empty() {
+        eprintln!("not tried: there is no PowerShell, which only Windows always has");
+    }
+    shells
+}
+
+/// A block of README.md that shows how a shell gives a text.
+struct Example {
+    language: &'static str,
+    lines: Vec<String>,
+}
+
+impl Example {
+    fn new(language: &'static str) -> Self {
+        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        let readme = fs::read_to_string(readme).unwrap();
+        let lines = readme.lines().skip_while(|line| *line != format!("```{language}")).skip(1);
+        let lines: Vec<_> = lines.take_while(|line| *line != "```").map(str::to_owned).collect();
+        assert!(!lines.is_empty(), "README.md has an example for {language}");
+        Self { language, lines }
+    }
+
+    /// Every shell says the same.
+    fn works(&self, shell: &str, arguments: &[&str], line_end: &str) {
+        let sandbox = known(&["Bob"]);
+        let extension = if self.language == "powershell" { "ps1" } else { self.language };
+        let script = sandbox.directory().join(format!("example.{extension}"));
+        fs::write(&script, self.lines.join(line_end) + line_end).unwrap();
+        fs::write(sandbox.directory().join("report.txt"), "All is green.\n").unwrap();
+        let mut command = sandbox.program(shell);
+        let folder = Path::new(RELAY).parent().unwrap().to_owned();
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths(std::iter::once(folder).chain(env::split_paths(&path)));
+        command.env("PATH", path.unwrap());
+        command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
+        command.env("AGENT_RELAY_HOME", sandbox.home());
+        command.args(arguments).arg(script);
+        let ended = output(command);
+        assert!(ended.status.success(), "{ended:?}");
+        let bodies = heard(&sandbox, 3);
+        assert_eq!(
+            bodies,
+            [
+                "It costs $5 & more.",
+                "Two lines,\nthe second with \"quotes\", $names and `backticks`.\n",
+                "All is green.\n"
+            ],
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn a_home_may_have_blanks_and_umlauts() {
+    let sandbox = Sandbox::empty();
+    let home = sandbox.directory().join("Zo\u{eb} M\u{fc}ller \u{5c71}");
+    let relay = Away { sandbox: &sandbox, data: sandbox.directory().to_owned(), home: Some(home) };
+    relay.keeps_mail();
+    relay.run(&["spawn", "Ann", "--", &fullscreen()]);
+    until("she is here", || out(&relay.run(&["agents", "--json"])).contains(r#""name":"Ann""#));
+    relay.run(&["hold", "Ann"]);
+    relay.run(&["stop", "Ann"]);
+}
+
+#[test]
+fn a_home_may_have_a_long_path() {
+    let sandbox = Sandbox::empty();
+    let mut data = sandbox.directory().to_owned();
+    while data.as_os_str().len() < 300 {
+        data.push("a folder with a name of s\u{f6}me length");
+    }
+    fs::create_dir_all(&data).unwrap();
+    let relay = Away { sandbox: &sandbox, data, home: None };
+    relay.keeps_mail();
+    let status: Value = serde_json::from_slice(&relay.run(&["status", "--json"]).stdout).unwrap();
+    let home = PathBuf::from(status["status"]["daemon"]["home"].as_str().unwrap());
+    assert!(home.starts_with(&relay.data) && home.join("relay.db").exists(), "{home:?}");
+}
+
+/// Commands of somebody whose data lie elsewhere. The daemon that they start ends with it.
+struct Away<'a> {
+    sandbox: &'a Sandbox,
+    data: PathBuf,
+    /// Where it is named, and not found by the system's convention.
+    home: Option<PathBuf>,
+}
+
+impl Away<'_> {
+    /// A message outlives the daemon there, is found, and is heard.
+    fn keeps_mail(&self) {
+        self.run(&["up"]);
+        drop(self.sandbox.join("Bob"));
+        let note = self.data.join("a note.txt");
+        fs::write(&note, "from far away").unwrap();
+        self.run(&["send", "Bob", "--file", note.to_str().unwrap()]);
+        self.run(&["down"]);
+        self.run(&["up"]);
+        let found = self.run(&["history", "--search", "far"]);
+        assert!(out(&found).contains("from far away"), "{found:?}");
+        let mail = self.run(&["listen", "--as", "Bob", "--count", "1"]);
+        assert!(out(&mail).ends_with("from far away\n"), "{mail:?}");
+        let doctor = self.output(&["doctor", "--json"]);
+        assert!(!out(&doctor).contains(r#""state":"fail""#), "{doctor:?}");
+    }
+
+    fn output(&self, line: &[&str]) -> Output {
+        let mut command = self.sandbox.program(RELAY);
+        for name in ["HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_STATE_HOME"] {
+            command.env(name, &self.data);
+        }
+        if let Some(home) = &self.home {
+            command.arg("--home").arg(home);
+        }
+        command.arg("--endpoint").arg(self.sandbox.endpoint().as_text()).args(line);
+        output(command)
+    }
+
+    #[track_caller]
+    fn run(&self, line: &[&str]) -> Output {
+        let ended = self.output(line);
+        assert!(ended.status.success(), "{line:?}: {ended:?}");
+        ended
+    }
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        self.output(&["down"]);
+    }
+}
+
+/// The bodies that Bob hears.
+fn heard(sandbox: &Sandbox, count: usize) -> Vec<String> {
+    let line = ["listen", "--as", "Bob", "--count", &count.to_string(), "--json"];
+    let heard = out(&run(sandbox, &line, DONE));
+    let bodies = heard.lines().map(|line| {
+        let deliver: Value = serde_json::from_str(line).unwrap();
+        deliver["payload"]["body"].as_str().unwrap().to_owned()
+    });
+    bodies.collect()
+}
