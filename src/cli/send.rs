@@ -43,7 +43,7 @@ pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     note = "                   (Git Bash rewrites an argument that begins with a slash: use - or --file)",
     note = "  PowerShell       @'   the text on lines of its own   '@ | agent-relay send Bob -",
     note = "                   (Windows PowerShell 5.1: before it $OutputEncoding = [Text.UTF8Encoding]::new())",
-    note = "  cmd              (echo one line& echo another)| agent-relay send Bob -",
+    note = "  cmd              echo one line> text.txt   echo another>> text.txt   agent-relay send Bob - < text.txt",
     note = "                   (before it chcp 65001, if the text is more than ASCII)"
 )]
 pub(super) struct Send {
