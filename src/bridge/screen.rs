@@ -81,10 +81,16 @@ pub enum Break {
     TopPainted,
     /// The primary screen's first row was erased, as programs do that paint all rows again.
     TopErased,
+    /// All rows of the primary screen were erased, each by itself, down to the last, as programs do that go on at
+    /// another place of their text.
+    RowsErased,
 }
 
 /// Who reads along.
 pub trait Watch {
+    /// So many rows are about to be seen to leave the top of this screen.
+    fn scrolling_off(&mut self, _view: View<'_>, _rows: usize) {}
+
     /// A row left the top of the screen for good.
     fn scrolled_off(&mut self, row: &Row);
 
