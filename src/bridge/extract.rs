@@ -424,7 +424,10 @@ impl Watch for Reader {
     fn scrolling_off(&mut self, view: View<'_>, rows: usize) {
         let is_read = self.primary.is_none() && self.page.top() > 0;
         if is_read && self.still.is_painted_over(view, rows) {
-            self.begun_elsewhere();
+            self.still.repaint();
+            // What is open may not be what goes on there.
+            self.page.resize();
+            self.repainted(false);
         }
     }
 
@@ -480,7 +483,8 @@ impl Watch for Reader {
             Break::ScreenCleared | Break::HistoryCleared if alternate => return self.new_picture(),
             // Until here the program may have painted for the size before.
             Break::ScreenCleared | Break::TopErased if resized => self.page.resize(),
-            Break::RowsErased => return self.begun_elsewhere(),
+            // What is open may not be what goes on below.
+            Break::RowsErased => self.page.resize(),
             Break::ScreenCleared | Break::TopErased => return self.page.tear(),
             Break::HistoryCleared | Break::Reset => self.page.forget(),
             Break::Resized => {
@@ -517,14 +521,6 @@ impl Reader {
         self.rows = rows;
         self.page.resize();
         self.repainted(true);
-    }
-
-    /// The program paints all rows again, perhaps from another place of its text on: what is open may go on there
-    /// no more.
-    fn begun_elsewhere(&mut self) {
-        self.still.repaint();
-        self.page.resize();
-        self.repainted(false);
     }
 
     fn new_picture(&mut self) {

@@ -395,6 +395,9 @@ mod tests {
     fn what_is_erased_or_deleted_does_not_leave() {
         assert_eq!(log("a\r\nb\x1b[2J"), ["ScreenCleared"]);
         assert_eq!(log("a\r\nb\x1b[H\x1b[J"), ["ScreenCleared"]);
+        let rows = "\x1b[2K\x1b[1B".repeat(3);
+        assert_eq!(log(&format!("a\r\nb\x1b[H{rows}")), ["TopErased", "RowsErased"]);
+        assert_eq!(log("a\r\nb\x1b[3;1H\x1b[2K"), Vec::<String>::new());
         assert_eq!(log("a\r\nb\x1b[H\x1b[2Mx"), Vec::<String>::new());
         assert_eq!(log("a\r\nb\x1b[1J"), Vec::<String>::new());
         assert_eq!(painted(b"a\r\nb\x1b[1Jc").0.text(), "\n c\n\n");

@@ -538,6 +538,18 @@ fn after_a_resize_what_is_shown_again_is_old() {
     "#]]);
 }
 
+#[test]
+fn what_is_painted_again_far_below_is_old() {
+    let mut live = Live::new();
+    live.writes(MAIL).writes(&"text\n".repeat(10)).writes("Read 1 file\n").writes(MAIL);
+    live.writes("> ").waits(400).gave(expect![[r#"
+        Bob: "Hello\nBob"
+        Bob: "Hello\nBob"
+    "#]]);
+    live.writes("\x1b[4A\r\x1b[J").writes(&"row\n".repeat(200)).writes(MAIL).writes("> ");
+    live.waits(400).gave_nothing();
+}
+
 /// A conversation on a screen of 24 rows, of a program that shows what a tool printed in full, or one row of it.
 struct Details {
     live: Live,
