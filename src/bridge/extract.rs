@@ -53,6 +53,9 @@ const PLAIN_BODIES_MAX: usize = 32;
 /// How many messages that scrolled off an alternate screen belong to the picture they were part of.
 const PICTURE_MESSAGES_MAX: usize = 256;
 
+/// How many messages that stand on the primary screen, or were painted over there, are known again.
+const SHOWN_MAX: usize = 256;
+
 /// What an agent said to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
@@ -263,6 +266,7 @@ impl Extractor {
         if self.reader.pictures.is_some() && !self.screen.synchronizing() {
             self.reader.next_picture(self.screen.view());
         }
+        self.reader.scrolling_off(self.screen.view(), 0);
         self.reader.still.look(&self.screen, self.fed);
         self.sampled = now;
         self.changed = false;
@@ -381,7 +385,7 @@ struct Reader {
     taken: Taken,
     replay: Replay,
     /// What was taken from rows of the primary screen that did not scroll off yet, in order.
-    shown: Vec<Shown>,
+    shown: Vec<Identity>,
     /// What scrolled off the alternate screen's picture and was judged.
     picture: Vec<Identity>,
     /// When the last turn ended.
@@ -392,18 +396,10 @@ struct Reader {
     found: Vec<Extracted>,
 }
 
-#[derive(Clone, Copy)]
-struct Shown {
-    message: Identity,
-    /// Its last row; its first may be far above the screen.
-    row: u64,
-}
-
 /// A message as it was read.
 struct Said {
     identity: Identity,
     row: u64,
-    last: u64,
     message: Message,
     echo: Option<Problem>,
 }
@@ -425,6 +421,16 @@ struct Look {
 }
 
 impl Watch for Reader {
+    fn scrolling_off(&mut self, view: View<'_>, rows: usize) {
+        let is_read = self.primary.is_none() && self.page.top() > 0;
+        if is_read && self.still.is_painted_over(view, rows) {
+            self.still.repaint();
+            // What is open may not be what goes on there.
+            self.page.resize();
+            self.repainted(false);
+        }
+    }
+
     fn scrolled_off(&mut self, row: &Row) {
         if let Some(pictures) = &mut self.pictures {
             if !pictures.scroll(row) {
@@ -468,6 +474,7 @@ impl Watch for Reader {
             Break::TopPainted
             | Break::TopErased
             | Break::ScreenCleared
+            | Break::RowsErased
             | Break::HistoryCleared
             | Break::Reset => self.still.repaint(),
         }
@@ -476,6 +483,8 @@ impl Watch for Reader {
             Break::ScreenCleared | Break::HistoryCleared if alternate => return self.new_picture(),
             // Until here the program may have painted for the size before.
             Break::ScreenCleared | Break::TopErased if resized => self.page.resize(),
+            // What is open may not be what goes on below.
+            Break::RowsErased => self.page.resize(),
             Break::ScreenCleared | Break::TopErased => return self.page.tear(),
             Break::HistoryCleared | Break::Reset => self.page.forget(),
             Break::Resized => {
@@ -572,8 +581,8 @@ impl Reader {
             }
             Extracted::Found(message) => {
                 let identity = Identity::of(&message);
-                let Item { first: row, last, echo, .. } = item;
-                Some(Said { identity, row, last, message, echo })
+                let Item { first: row, echo, .. } = item;
+                Some(Said { identity, row, message, echo })
             }
         }
     }
@@ -590,7 +599,7 @@ impl Reader {
         if standing == Standing::Again {
             return;
         }
-        if let Some(at) = self.shown.iter().position(|shown| shown.message == identity) {
+        if let Some(at) = self.shown.iter().position(|&shown| shown == identity) {
             self.shown.drain(..=at);
         } else if let Standing::Between(number) = standing {
             self.replay.pass(number);
@@ -678,17 +687,15 @@ impl Reader {
 
     /// Takes what is new on the primary screen.
     fn judge_rows(&mut self, messages: Vec<Said>, look: Look) {
-        let (reach, top) = (2 * self.rows as u64, self.page.top());
-        self.shown.retain(|shown| shown.row + reach >= top);
         let (mut replay, mut at, mut present) = (self.replay.clone(), 0, Vec::new());
         for said in messages {
-            let shown = Shown { message: said.identity, row: said.last };
-            present.push(shown);
-            let standing = replay.judge(shown.message, &self.taken);
+            let identity = said.identity;
+            present.push(identity);
+            let standing = replay.judge(identity, &self.taken);
             if standing == Standing::Again {
                 continue;
             }
-            let known = self.shown[at..].iter().position(|known| known.message == shown.message);
+            let known = self.shown[at..].iter().position(|&known| known == identity);
             if let Some(found) = known {
                 at += found + 1;
             } else if let Standing::Between(number) = standing {
@@ -696,7 +703,7 @@ impl Reader {
                 self.replay.make_room(number);
                 self.take_before(number, said);
             } else {
-                self.shown.insert(at, shown);
+                self.shown.insert(at, identity);
                 at += 1;
                 self.take(said);
             }
@@ -706,6 +713,8 @@ impl Reader {
             self.replay = Replay::default();
             self.shown = present;
         }
+        // Last come those that were erased longest ago.
+        self.shown.truncate(SHOWN_MAX);
     }
 
     /// A message scrolled off the picture it was part of, and was judged.

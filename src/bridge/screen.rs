@@ -81,10 +81,16 @@ pub enum Break {
     TopPainted,
     /// The primary screen's first row was erased, as programs do that paint all rows again.
     TopErased,
+    /// All rows of the primary screen were erased, each by itself, down to the last, as programs do that go on at
+    /// another place of their text.
+    RowsErased,
 }
 
 /// Who reads along.
 pub trait Watch {
+    /// So many rows are about to be seen to leave the top of this screen.
+    fn scrolling_off(&mut self, _view: View<'_>, _rows: usize) {}
+
     /// A row left the top of the screen for good.
     fn scrolled_off(&mut self, row: &Row);
 
@@ -389,6 +395,9 @@ mod tests {
     fn what_is_erased_or_deleted_does_not_leave() {
         assert_eq!(log("a\r\nb\x1b[2J"), ["ScreenCleared"]);
         assert_eq!(log("a\r\nb\x1b[H\x1b[J"), ["ScreenCleared"]);
+        let rows = "\x1b[2K\x1b[1B".repeat(3);
+        assert_eq!(log(&format!("a\r\nb\x1b[H{rows}")), ["TopErased", "RowsErased"]);
+        assert_eq!(log("a\r\nb\x1b[3;1H\x1b[2K"), Vec::<String>::new());
         assert_eq!(log("a\r\nb\x1b[H\x1b[2Mx"), Vec::<String>::new());
         assert_eq!(log("a\r\nb\x1b[1J"), Vec::<String>::new());
         assert_eq!(painted(b"a\r\nb\x1b[1Jc").0.text(), "\n c\n\n");

@@ -4,7 +4,7 @@
 use crate::{
     agent::{Agent, Household, Kind},
     corpus::{Body, bodies},
-    model::{Asked, Model, Reply},
+    model::{Asked, Gate, Model, Reply},
     other::Other,
     sandbox::{Sandbox, WATCHDOG},
     shown::{heard_as, shown},
@@ -15,6 +15,7 @@ use platform::pty::Size;
 use std::{
     cell::Cell,
     collections::BTreeMap,
+    fs,
     sync::mpsc::{self, Receiver, Sender},
     thread,
     time::{Duration, Instant},
@@ -298,4 +299,106 @@ fn codex_is_heard_once_while_it_is_resized() {
 #[test]
 fn gemini_is_heard_once_while_it_is_resized() {
     is_heard_once_while_it_is_resized(Kind::Gemini);
+}
+
+/// How many rows a tool prints, which the CLI shows when it is asked for details.
+const PRINTED: usize = 150;
+
+/// Says what it is told to, at once or when the gate is opened; or has a long file shown.
+fn shows_a_file(gate: Gate) -> Model {
+    Model::start(move |asked: &Asked| {
+        let said = |word: &str| format!("I tell Bob.\n\n->relay:Bob <<<\n{word}>>>\n\nDone.");
+        let prompt = asked.prompt.trim();
+        if asked.result.is_some() {
+            Reply::new().says(said("after the file"))
+        } else if prompt == "Show the file." {
+            Reply::new().says(said("before the file")).runs("cat long.txt")
+        } else if let Some(word) = prompt.strip_prefix("Say later ") {
+            Reply::new().says("I begin.\n\n").waits(&gate).says(said(word))
+        } else {
+            Reply::new().says(said(prompt.strip_prefix("Say ").unwrap_or("what was not asked")))
+        }
+    })
+}
+
+/// Its person's part: what tools printed is shown in full, or not any more.
+fn toggle_details(agent: &mut Agent) {
+    agent.terminal.press(if agent.kind == Kind::Codex { "\x14" } else { "\x0f" });
+}
+
+/// The agent says what it is told to, and nobody hears anything else before.
+#[track_caller]
+fn say(agent: &mut Agent, bob: &Other, word: &str) {
+    agent.wait_until_idle();
+    agent.stand_still();
+    agent.submit(&format!("Say {word}"));
+    assert_eq!(bob.hear_text(agent), word);
+    agent.wait_until_idle();
+}
+
+#[track_caller]
+fn show_the_file(agent: &mut Agent, bob: &Other) {
+    agent.stand_still();
+    agent.submit("Show the file.");
+    assert_eq!(bob.hear_text(agent), "before the file");
+    let (question, yes) = agent.kind.permission();
+    let end = "after the file";
+    // To read a file some don't ask.
+    let has_come = |text: &str| text.contains(question) || text.contains(end);
+    agent.terminal.wait_until("a dialog, or the answer", has_come);
+    if !agent.terminal.text().contains(end) {
+        agent.answer(question, yes);
+    }
+    assert_eq!(bob.hear_text(agent), end);
+}
+
+/// A person looks at what a tool printed in full, and goes back, again and again, and while the agent speaks.
+fn is_heard_once_where_details_are_shown(kind: Kind) {
+    let (gate, sandbox) = (Gate::default(), Sandbox::new());
+    let model = shows_a_file(gate.clone());
+    let bob = Other::join(&sandbox, "Bob");
+    let household = Household::new(&sandbox, kind, &model, "ann");
+    let file: String = (0..PRINTED).map(|number| format!("row {number}\n")).collect();
+    fs::write(household.project().join("long.txt"), file).unwrap();
+    let size = Size { rows: ROWS, cols: 100 };
+    let mut agent = household.wrap_with(&["-n", "Ann", "--grid"], size, &[]);
+    for word in ["one", "two"] {
+        say(&mut agent, &bob, word);
+    }
+    show_the_file(&mut agent, &bob);
+    for word in ["three", "four", "five", "six", "seven", "eight"] {
+        say(&mut agent, &bob, word);
+        for _ in 0..4 {
+            toggle_details(&mut agent);
+            agent.stand_still();
+            // So long rows stand until they count.
+            agent.stand_still();
+        }
+    }
+    agent.wait_until_idle();
+    agent.submit("Say later in detail");
+    agent.terminal.wait_for("I begin.");
+    toggle_details(&mut agent);
+    gate.open();
+    assert_eq!(bob.hear_text(&agent), "in detail");
+    agent.stand_still();
+    toggle_details(&mut agent);
+    for word in ["nine", "the end"] {
+        say(&mut agent, &bob, word);
+    }
+}
+
+#[test]
+fn claude_is_heard_once_where_details_are_shown() {
+    is_heard_once_where_details_are_shown(Kind::Claude);
+}
+
+#[test]
+fn codex_is_heard_once_where_details_are_shown() {
+    is_heard_once_where_details_are_shown(Kind::Codex);
+}
+
+#[test]
+fn gemini_is_heard_once_where_details_are_shown() {
+    is_heard_once_where_details_are_shown(Kind::Gemini);
 }

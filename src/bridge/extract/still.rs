@@ -1,10 +1,13 @@
 //! Which visible rows have stood still, and since when.
 
-use crate::bridge::screen::{Row, Screen};
+use crate::bridge::screen::{Row, Screen, View};
 use crate::protocol::Moment;
 
 /// How long a row stands unchanged before it counts: with all that is on the way, others hear of it within 300 ms.
 pub(super) const STILL_MS: u64 = 250;
+
+/// Rows with other text where that is more than a mark that blinks, or a tool's state.
+const PAINTED_OVER_MIN: usize = 2;
 
 /// The visible rows, as they were when last looked at.
 #[derive(Debug, Default)]
@@ -34,6 +37,21 @@ impl Stillness {
     /// The rows are painted again: those that look the same afterwards have not changed.
     pub(super) fn repaint(&mut self) {
         self.repainting = true;
+    }
+
+    /// Whether other text than before stands in the upper half of the rows, of which so many are just scrolling
+    /// off. What is said more goes on below; only who shows another part of the text paints there.
+    pub(super) fn is_painted_over(&mut self, view: View<'_>, scrolled: usize) -> bool {
+        if self.repainting || self.gone > 0 {
+            return false;
+        }
+        let mut other = 0;
+        for (mark, index) in self.marks.iter().skip(scrolled).zip(0..view.rows() / 2) {
+            view.read(index, &mut self.scratch);
+            let texts = [&mark.row, &self.scratch].map(|row| row.text.trim());
+            other += usize::from(texts[0] != texts[1] && texts.iter().all(|text| !text.is_empty()));
+        }
+        other >= PAINTED_OVER_MIN
     }
 
     /// Nothing is known of the rows any more.

@@ -539,6 +539,101 @@ fn after_a_resize_what_is_shown_again_is_old() {
 }
 
 #[test]
+fn what_is_painted_again_far_below_is_old() {
+    let mut live = Live::new();
+    live.writes(MAIL).writes(&"text\n".repeat(10)).writes("Read 1 file\n").writes(MAIL);
+    live.writes("> ").waits(400).gave(expect![[r#"
+        Bob: "Hello\nBob"
+        Bob: "Hello\nBob"
+    "#]]);
+    live.writes("\x1b[4A\r\x1b[J").writes(&"row\n".repeat(200)).writes(MAIL).writes("> ");
+    live.waits(400).gave_nothing();
+}
+
+/// A conversation on a screen of 24 rows, of a program that shows what a tool printed in full, or one row of it.
+struct Details {
+    live: Live,
+    words: Vec<String>,
+    /// After so many of the words a tool was run.
+    tool: usize,
+}
+
+impl Details {
+    fn rows(&self, in_full: bool) -> Vec<String> {
+        let mut rows = vec!["A program".to_owned(), String::new()];
+        for (number, word) in self.words.iter().enumerate() {
+            match (number == self.tool, in_full) {
+                (true, true) => rows.extend((0..60).map(|row| format!("     row {row}"))),
+                (true, false) => rows.push("  Read 1 file".to_owned()),
+                _ => {}
+            }
+            let at = in_full.then_some("  at noon");
+            let said = ["", "● I tell Bob.", "  ->relay:Bob <<<", word, "", "  Done."];
+            rows.extend(at.into_iter().chain(said).map(str::to_owned));
+        }
+        let footer: &[&str] =
+            if in_full { &["---", "in full"] } else { &["---", "> ", "---", "?"] };
+        rows.extend(footer.iter().map(|&row| row.to_owned()));
+        rows
+    }
+
+    /// One more thing is said, over what stands below the last.
+    fn say(&mut self, word: &str) {
+        self.words.push(format!("  {word}>>>"));
+        let rows = self.rows(false);
+        let said = &rows[rows.len() - 10..];
+        self.live.writes("\x1b[3A\r\x1b[J").writes(&said.join("\n")).waits(400);
+    }
+
+    /// From the first row on it paints over what stands there, and goes on below.
+    fn show(&mut self) {
+        let before = self.rows(false).len();
+        let rows = self.rows(true).split_off(before.saturating_sub(24));
+        let (over, below) = rows.split_at(rows.len().min(24));
+        let over: Vec<String> = over.iter().map(|row| format!("{row}\x1b[K")).collect();
+        self.live.writes("\x1b[23A\r").writes(&over.join("\r\x1b[1B"));
+        self.live.writes(&below.iter().map(|row| format!("\n{row}")).collect::<String>());
+        self.live.waits(400);
+    }
+
+    /// It erases all rows, and paints the last ones.
+    fn hide(&mut self, pause: u64) {
+        let rows = self.rows(false);
+        self.live.writes("\x1b[H").writes(&"\x1b[2K\x1b[1B".repeat(24)).waits(pause);
+        self.live.writes("\x1b[H").writes(&rows[rows.len() - 24..].join("\n")).waits(400);
+    }
+}
+
+#[test]
+fn details_that_are_shown_and_hidden_again_say_nothing_again() {
+    for (tool, pause) in [(1, 0), (3, 100), (5, 0), (6, 300), (7, 0), (8, 100), (9, 0)] {
+        let mut live = Live::new();
+        live.writes(&"\n".repeat(20)).writes("---\n> \n---\n?");
+        let mut details = Details { live, words: Vec::new(), tool };
+        for word in ["one", "two", "three", "four", "two", "six", "seven", "eight"] {
+            details.say(word);
+        }
+        for word in ["nine", "two"] {
+            details.live.ends_its_turn();
+            for _ in 0..3 {
+                details.show();
+                details.hide(pause);
+            }
+            details.say(word);
+        }
+        details.show();
+        // It is said while the details are shown.
+        details.words.push("  the end>>>".to_owned());
+        details.hide(pause);
+        let found = shown(&std::mem::take(&mut details.live.found));
+        let heard: Vec<&str> = found.lines().map(|line| line.trim_start_matches("Bob: ")).collect();
+        let said: Vec<String> =
+            details.words.iter().map(|word| format!("{:?}", &word[2..word.len() - 3])).collect();
+        assert_eq!(heard, said, "{tool}, {pause}");
+    }
+}
+
+#[test]
 fn what_is_said_again_in_a_later_turn_is_said_again() {
     let mut live = Live::new();
     live.writes(MAIL).writes("> ").waits(400).gave(expect![[r#"

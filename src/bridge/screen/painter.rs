@@ -71,6 +71,7 @@ impl<W: Watch> Painter<'_, W> {
         if size == self.notes.seen {
             return;
         }
+        self.watch.scrolling_off(View(self.term), size - self.notes.seen);
         for line in (1..=(size - self.notes.seen) as i32).rev() {
             read_row(self.term.grid(), Line(-line), &mut self.notes.row);
             self.watch.scrolled_off(&self.notes.row);
@@ -116,6 +117,13 @@ impl<W: Watch> Painter<'_, W> {
         {
             self.broken(Break::TopPainted);
         }
+    }
+
+    /// Whether nothing stands on the screen.
+    fn is_blank(&self) -> bool {
+        let grid = self.term.grid();
+        let is_blank = |line| grid[Line(line)].into_iter().all(|cell| cell.c == ' ');
+        (0..grid.screen_lines() as i32).all(is_blank)
     }
 
     fn end_picture(&mut self) {
@@ -393,9 +401,15 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn clear_line(&mut self, mode: LineClearMode) {
         let whole = matches!(mode, LineClearMode::All);
         self.term.clear_line(mode);
-        let top = self.term.grid().cursor.point.line == Line(0);
-        if whole && top && !self.term.mode().contains(TermMode::ALT_SCREEN) {
+        let line = self.term.grid().cursor.point.line;
+        if !whole || self.term.mode().contains(TermMode::ALT_SCREEN) {
+            return;
+        }
+        if line == Line(0) {
             self.broken(Break::TopErased);
+        }
+        if line > Line(0) && line == self.term.bottommost_line() && self.is_blank() {
+            self.broken(Break::RowsErased);
         }
     }
 
