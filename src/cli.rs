@@ -353,7 +353,9 @@ mod tests {
             assert!(!examples.is_empty(), "{} has no example", subcommand.name);
             for example in examples {
                 let (_, line) = example.split_once("agent-relay ").expect("it is a command");
-                let line = line.split(" < ").next().unwrap().split(" > ").next().unwrap();
+                let line = [" < ", " > ", " | "].iter().fold(line, |line, shells| {
+                    line.split_once(shells).map_or(line, |(own, _)| own)
+                });
                 let command = top(line).expect(line).command;
                 assert!(command.is_some(), "{example}");
             }
