@@ -4,7 +4,7 @@
 use crate::{
     agent::{Agent, Household, Kind},
     corpus::{Body, bodies},
-    model::{Asked, Gate, Model, Reply},
+    model::{Asked, Model, Reply},
     other::Other,
     sandbox::{Sandbox, WATCHDOG},
     shown::{heard_as, shown},
@@ -304,17 +304,15 @@ fn gemini_is_heard_once_while_it_is_resized() {
 /// How many rows a tool prints, which the CLI shows when it is asked for details.
 const PRINTED: usize = 150;
 
-/// Says what it is told to, at once or when the gate is opened; or has a long file shown.
-fn shows_a_file(gate: Gate) -> Model {
-    Model::start(move |asked: &Asked| {
+/// Says what it is told to, or has a long file shown.
+fn shows_a_file() -> Model {
+    Model::start(|asked: &Asked| {
         let said = |word: &str| format!("I tell Bob.\n\n->relay:Bob <<<\n{word}>>>\n\nDone.");
         let prompt = asked.prompt.trim();
         if asked.result.is_some() {
             Reply::new().says(said("after the file"))
         } else if prompt == "Show the file." {
             Reply::new().says(said("before the file")).runs("cat long.txt")
-        } else if let Some(word) = prompt.strip_prefix("Say later ") {
-            Reply::new().says("I begin.\n\n").waits(&gate).says(said(word))
         } else {
             Reply::new().says(said(prompt.strip_prefix("Say ").unwrap_or("what was not asked")))
         }
@@ -352,10 +350,9 @@ fn show_the_file(agent: &mut Agent, bob: &Other) {
     assert_eq!(bob.hear_text(agent), end);
 }
 
-/// A person looks at what a tool printed in full, and goes back, again and again, and while the agent speaks.
+/// A person looks at what a tool printed in full, and goes back, again and again.
 fn is_heard_once_where_details_are_shown(kind: Kind) {
-    let (gate, sandbox) = (Gate::default(), Sandbox::new());
-    let model = shows_a_file(gate.clone());
+    let (model, sandbox) = (shows_a_file(), Sandbox::new());
     let bob = Other::join(&sandbox, "Bob");
     let household = Household::new(&sandbox, kind, &model, "ann");
     let file: String = (0..PRINTED).map(|number| format!("row {number}\n")).collect();
@@ -375,14 +372,6 @@ fn is_heard_once_where_details_are_shown(kind: Kind) {
             agent.stand_still();
         }
     }
-    agent.wait_until_idle();
-    agent.submit("Say later in detail");
-    agent.terminal.wait_for("I begin.");
-    toggle_details(&mut agent);
-    gate.open();
-    assert_eq!(bob.hear_text(&agent), "in detail");
-    agent.stand_still();
-    toggle_details(&mut agent);
     for word in ["nine", "the end"] {
         say(&mut agent, &bob, word);
     }
