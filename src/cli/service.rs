@@ -195,6 +195,8 @@ impl Install {
                  task with --logon",
             ));
         }
+        // Who never logged on has no place for what leads to the service.
+        paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
         if User::me().is_ok_and(|me| me == site.owner) {
@@ -247,7 +249,10 @@ impl Uninstall {
         }
         let removed = service::uninstall().map_err(Failure::because)?;
         if let Some(owner) = installed.as_ref().and_then(Installed::owner) {
-            untell(&owner)?;
+            // The service is gone all the same; who it was for may be, too.
+            if let Err(failure) = untell(&owner) {
+                failure.words.into_iter().for_each(say);
+            }
         }
         let home = installed.and_then(|it| it.after("--home").map(str::to_owned));
         let home = home.map_or_else(|| asked.home().map(|home| home.display().to_string()), Ok)?;

@@ -38,27 +38,45 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
 
 pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     // What is handed down from a directory counts as well.
-    check(path, users, |_| true, "is open to others")
+    check(path, users, |_| true, "is open to others", closing)
 }
 
 pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
-    let changes = |access: &Access| !access.is_for_heirs_only && access.rights & CHANGING != 0;
-    check(path, &[], changes, "can be changed by others")
+    check(path, &[], changes, "can be changed by others", closing)
+}
+
+/// How a file or directory is shut to all but its user.
+fn closing(path: &Path) -> String {
+    let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
+    format!("run icacls \"{}\" /inheritance:r /grant:r \"{me}:(F)\"", path.display())
+}
+
+/// What is to serve others as well, the system and administrators among them, is not shut.
+fn elsewhere(_: &Path) -> String {
+    "choose a place that only administrators can write to, such as %ProgramFiles%".to_owned()
+}
+
+fn changes(access: &Access) -> bool {
+    !access.is_for_heirs_only && access.rights & CHANGING != 0
 }
 
 /// Checks that others can't put something else in a file's place: change it or its directory.
 pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
-    check_unchangeable(file)?;
+    check(file, &[], changes, "can be changed by others", elsewhere)?;
     file.parent().map_or(Ok(()), check_unchangeable_and_above)
 }
 
 /// Checks that others can't change a directory, or move it with one that it is in. (Making something of
 /// their own in one of those is another matter: in `%ProgramData%` everybody may.)
 pub(crate) fn check_unchangeable_and_above(directory: &Path) -> io::Result<()> {
-    check_unchangeable(directory)?;
-    let moves = |access: &Access| !access.is_for_heirs_only && access.rights & MOVING != 0;
+    check(directory, &[], changes, "can be changed by others", elsewhere)?;
     let mut above = directory.ancestors().skip(1);
-    above.try_for_each(|path| check(path, &[], moves, "can be moved or replaced by others"))
+    above.try_for_each(|path| {
+        // A volume's root stays where it is; on volumes for data everybody may write to it.
+        let moving = if path.parent().is_some() { MOVING } else { MOVING & !DELETE };
+        let moves = |access: &Access| !access.is_for_heirs_only && access.rights & moving != 0;
+        check(path, &[], moves, "can be moved or replaced by others", elsewhere)
+    })
 }
 
 /// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`.
@@ -67,6 +85,7 @@ fn check(
     users: &[User],
     forbidden: impl Fn(&Access) -> bool,
     what: &str,
+    advice: fn(&Path) -> String,
 ) -> io::Result<()> {
     let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));
@@ -83,8 +102,5 @@ fn check(
     });
     let Some(stranger) = stranger else { return Ok(()) };
     let stranger = security::name_of(&stranger).unwrap_or(stranger);
-    denied(format!(
-        "{0} {what} ({stranger}): run icacls \"{0}\" /inheritance:r /grant:r \"%USERNAME%\":(F)",
-        path.display()
-    ))
+    denied(format!("{} {what} ({stranger}): {}", path.display(), advice(path)))
 }

@@ -19,6 +19,10 @@ use windows_sys::Win32::{
             JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
             JobObjectExtendedLimitInformation, SetInformationJobObject, TerminateJobObject,
         },
+        LibraryLoader::{
+            LOAD_LIBRARY_SEARCH_APPLICATION_DIR, LOAD_LIBRARY_SEARCH_SYSTEM32,
+            SetDefaultDllDirectories,
+        },
         Threading::{GetExitCodeProcess, GetProcessId, INFINITE, WaitForSingleObject},
     },
 };
@@ -52,6 +56,7 @@ type SharedWriter = Arc<Mutex<Option<Box<dyn io::Write + Send>>>>;
 
 impl Pty {
     pub(crate) fn spawn(_: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
+        trust_own_libraries_only()?;
         let pair = native_pty_system().openpty(size).map_err(io_error)?;
         let writer = pair.master.take_writer().map_err(io_error)?;
         let job = job()?;
@@ -220,12 +225,18 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
     let directories: Vec<PathBuf> = if has_directory(name) {
         vec![cwd.to_owned()]
     } else {
-        std::env::split_paths(path).map(|directory| cwd.join(directory)).collect()
+        let named = std::env::split_paths(path).filter(|it| !it.as_os_str().is_empty());
+        named.map(|directory| cwd.join(directory)).collect()
     };
     let extensions = command.get_env("PATHEXT").and_then(OsStr::to_str).unwrap_or(".EXE;.CMD;.BAT");
-    let own = Path::new(name).extension().is_some();
-    let extensions = extensions.split(';').filter(|extension| !own && !extension.is_empty());
-    let endings: Vec<&str> = extensions.chain(own.then_some("")).collect();
+    let extensions: Vec<&str> = extensions.split(';').filter(|it| !it.is_empty()).collect();
+    let own = Path::new(name).extension().and_then(OsStr::to_str).map(|own| format!(".{own}"));
+    let is_program = |own: &String| extensions.iter().any(|it| it.eq_ignore_ascii_case(own));
+    // `python3.11` has none of a program's.
+    let endings = match own {
+        Some(own) if is_program(&own) => vec![""],
+        own => extensions.iter().copied().chain(own.map(|_| "")).collect(),
+    };
     for directory in directories {
         for ending in &endings {
             let mut candidate = directory.join(name).into_os_string();
@@ -236,6 +247,15 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
         }
     }
     Err(not_found(name))
+}
+
+/// A newer `conpty.dll` is used where it lies beside the executable, and none that lies where the user happens to
+/// be, or in PATH.
+fn trust_own_libraries_only() -> io::Result<()> {
+    // SAFETY: takes nothing but flags.
+    checked(unsafe {
+        SetDefaultDllDirectories(LOAD_LIBRARY_SEARCH_APPLICATION_DIR | LOAD_LIBRARY_SEARCH_SYSTEM32)
+    })
 }
 
 /// Ends all processes in it when the last handle to it is closed, so also when this process dies; who

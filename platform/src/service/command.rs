@@ -11,6 +11,9 @@ use crate::{naming, refusal};
 pub(super) fn run(program: &str, arguments: &[&str]) -> io::Result<String> {
     let mut command = Command::new(program);
     command.args(arguments);
+    // Nothing of this name that lies where the user happens to be is meant.
+    #[cfg(windows)]
+    command.env("NoDefaultCurrentDirectoryInExePath", "1");
     #[cfg(windows)]
     std::os::windows::process::CommandExt::creation_flags(&mut command, CREATE_NO_WINDOW);
     let output = command.output().map_err(naming(program))?;
