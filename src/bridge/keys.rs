@@ -50,7 +50,7 @@ impl Line {
             touched |= key != Key::Report;
             self.take(key, before);
         }
-        self.decoder.alone = matches!(self.decoder.state, State::Escape);
+        self.decoder.pause();
         // Nothing followed: it is the Escape key itself.
         touched || self.decoder.alone
     }
@@ -59,13 +59,13 @@ impl Line {
     /// key that it waits for.
     #[must_use]
     pub fn may_command(&self) -> bool {
-        self.moded || self.decoder.alone
+        self.moded || self.decoder.is_alone()
     }
 
     /// The keys so far went to another program than the line's.
     pub fn was_elsewhere(&mut self) {
         self.moded = false;
-        self.decoder.alone = false;
+        self.decoder.forget_escape();
     }
 
     /// The screen stands like this now.
@@ -169,7 +169,7 @@ impl Keystrokes {
         if matches!(self.decoder.state, State::Escape) {
             pressed.append(&mut self.begun);
         }
-        self.decoder.alone = matches!(self.decoder.state, State::Escape);
+        self.decoder.pause();
         pressed
     }
 }
@@ -214,6 +214,8 @@ struct Decoder {
     alone: bool,
     pasting: bool,
     backslash: bool,
+    /// What the characters say that a Windows console spells out as keys.
+    spelled: Option<Box<Decoder>>,
 }
 
 #[derive(Debug, Default)]
@@ -234,6 +236,25 @@ enum State {
 }
 
 impl Decoder {
+    /// Nothing more comes for now.
+    fn pause(&mut self) {
+        self.alone = matches!(self.state, State::Escape);
+        if let Some(spelled) = &mut self.spelled {
+            spelled.pause();
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone || self.spelled.as_ref().is_some_and(|spelled| spelled.is_alone())
+    }
+
+    fn forget_escape(&mut self) {
+        self.alone = false;
+        if let Some(spelled) = &mut self.spelled {
+            spelled.forget_escape();
+        }
+    }
+
     fn next(&mut self, byte: u8) -> Option<Key> {
         match &mut self.state {
             State::Ground => self.ground(byte),
@@ -322,16 +343,129 @@ impl Decoder {
             ([b'?' | b'>' | b'=' | b'<', ..], _) => return Key::Report,
             (_, b'R' | b'c' | b'n' | b't' | b'y' | b'I' | b'O') => return Key::Report,
             ([b'1', b'3', b';', ..], b'u') => return Key::Break,
-            (_, b'u' | b'_') => return Key::Text,
+            (_, b'u') => return Key::Text,
+            (_, b'_') => {
+                return WindowsKey::of(sequence).map_or(Key::Report, |key| self.spelled(key));
+            }
             _ => {}
         }
         Key::Move
+    }
+
+    /// A key's character may be one of a sequence, as those of a paste are.
+    fn spelled(&mut self, key: WindowsKey) -> Key {
+        let Some(character) = key.character else {
+            return if key.is_modifier() { Key::Other } else { Key::Move };
+        };
+        match (key.has(WindowsKey::ALT) && !key.has(WindowsKey::CTRL), character) {
+            (true, '\r') => return Key::Break,
+            (true, _) => return Key::Mode,
+            (false, '\r') if key.has(WindowsKey::SHIFT) => return Key::Break,
+            (false, _) => {}
+        }
+        let spelled = self.spelled.get_or_insert_default();
+        let mut bytes = [0; 4];
+        let bytes = character.encode_utf8(&mut bytes).bytes();
+        bytes.filter_map(|byte| spelled.next(byte)).last().unwrap_or(Key::Other)
+    }
+}
+
+/// A key as Windows' consoles spell it where a program asks them to (`CSI ? 9001 h`):
+/// `CSI Vk ; Sc ; Uc ; Kd ; Cs ; Rc _`, the virtual key, its scan code, its character as a UTF-16 unit, whether it
+/// went down, what was held with it, and how often it repeats.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowsKey {
+    key: u32,
+    /// None of it, or half of one: a surrogate.
+    character: Option<char>,
+    held: u32,
+}
+
+impl WindowsKey {
+    /// Either Alt is held.
+    pub const ALT: u32 = 0x3;
+    /// Either Ctrl is held; with Alt it is AltGr.
+    pub const CTRL: u32 = 0xc;
+    const SHIFT: u32 = 0x10;
+
+    /// Alt's release has the character that was typed as a number with it.
+    const VK_MENU: u32 = 0x12;
+    /// Shift, Ctrl, Alt; Caps Lock; the Windows keys; Num Lock and Scroll Lock.
+    const MODIFIERS: [u32; 8] = [0x10, 0x11, 0x12, 0x14, 0x5b, 0x5c, 0x90, 0x91];
+
+    /// What stands between `CSI` and `_`; nothing where a key was let go.
+    #[must_use]
+    pub fn of(sequence: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(sequence).ok()?;
+        let mut numbers = text.split(';').map(|number| number.parse::<u32>().unwrap_or(0));
+        let [key, _, unit, down, held] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
+        if down == 0 && (key != Self::VK_MENU || unit == 0) {
+            return None;
+        }
+        let is_half = (0xd800..0xe000).contains(&unit);
+        let unit = if is_half { u32::from(char::REPLACEMENT_CHARACTER) } else { unit };
+        Some(Self { key, character: char::from_u32(unit).filter(|&c| c != '\0'), held })
+    }
+
+    /// What is typed with it.
+    #[must_use]
+    pub fn character(self) -> Option<char> {
+        self.character
+    }
+
+    /// Whether one of these was held.
+    #[must_use]
+    pub fn has(self, held: u32) -> bool {
+        self.held & held != 0
+    }
+
+    fn is_modifier(self) -> bool {
+        Self::MODIFIERS.contains(&self.key)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a console spells keys without anything held.
+    fn spelled(characters: &str) -> String {
+        let unit = |c: char| format!("\x1b[65;30;{0};1;0;1_\x1b[65;30;{0};0;0;1_", u32::from(c));
+        characters.chars().map(unit).collect()
+    }
+
+    #[test]
+    fn keys_that_windows_spells_out_are_those_keys() {
+        let typed =
+            |keys: &str, after: &'static str| is_empty(&[(&spelled(keys), after)], after.len() < 3);
+        typed("l", "> l");
+        typed("l\r", "> ");
+        typed("l\x03", "> ");
+        is_empty(&[(&spelled("ls"), "> ls"), (&spelled("\r"), "")], true);
+        // Shift and Enter, Alt and Enter; a paste.
+        is_empty(&[("\x1b[13;28;13;1;16;1_", "> ")], false);
+        is_empty(&[("\x1b[13;28;13;1;2;1_", "> ")], false);
+        is_empty(&[(&spelled("\x1b[200~a\rb\x1b[201~"), "> b"), ("", "> ")], false);
+        is_empty(&[(&spelled("\x1b[200~a\rb\x1b[201~\r"), "> ")], true);
+        // An arrow; Shift alone; a key that is let go.
+        is_empty(&[("\x1b[38;72;0;1;256;1_", "> ls")], false);
+        is_empty(&[("\x1b[16;42;0;1;16;1_", "> ")], true);
+        for (keys, touched, may_command) in [
+            ("\x1b[16;42;0;1;16;1_", true, false),
+            ("\x1b[65;30;97;0;0;1_", false, false),
+            ("\x1b[_", false, false),
+            (&spelled("\x1b"), true, true),
+            ("\x1b[66;48;98;1;2;1_", true, true),
+            // AltGr.
+            ("\x1b[81;16;64;1;9;1_", true, false),
+            // Alt and 132.
+            ("\x1b[18;56;228;0;0;1_", true, false),
+        ] {
+            let mut line = Line::default();
+            assert_eq!(line.press(keys.as_bytes(), "> "), touched, "{keys:?}");
+            assert_eq!(line.may_command(), may_command, "{keys:?}");
+        }
+    }
 
     /// Each step: keys, and what stands before the cursor afterwards.
     #[track_caller]

@@ -1,5 +1,6 @@
 //! The key that leaves an agent to itself, however a terminal spells it.
 
+use crate::bridge::keys::WindowsKey;
 use std::{fmt, str::FromStr};
 
 /// A key pressed together with Ctrl.
@@ -56,12 +57,16 @@ impl DetachKey {
         [plain, spelled].into_iter().flatten().min()
     }
 
-    /// Programs can have a terminal spell keys out: `CSI 92;5u` or `CSI 27;5;92~`.
+    /// Programs can have a terminal spell keys out: `CSI 92;5u`, `CSI 27;5;92~`, or as Windows does.
     fn is_spelled(self, bytes: &[u8]) -> bool {
         let Some(rest) = bytes.strip_prefix(b"\x1b[") else { return false };
         let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
             return false;
         };
+        if rest[end] == b'_' {
+            let key = WindowsKey::of(&rest[..end]).filter(|key| key.has(WindowsKey::CTRL));
+            return key.is_some_and(|key| key.character() == Some(char::from(self.0 & 0x1f)));
+        }
         let Ok(text) = str::from_utf8(&rest[..end]) else { return false };
         let mut parts = text.split(';');
         let (key, modifiers) = match rest[end] {
@@ -95,6 +100,9 @@ mod tests {
             (b"x\x1b[92;133u", Some(1)),
             (b"\x1b[92::92;5:1uy", Some(0)),
             (b"\x1b[27;5;92~", Some(0)),
+            (b"x\x1b[220;43;28;1;8;1_", Some(1)),
+            (b"\x1b[220;43;28;0;8;1_", None),
+            (b"\x1b[220;43;92;1;0;1_", None),
             (b"\x1b[92;5:3u", None),
             (b"\x1b[92;1u", None),
             (b"\x1b[92;7u", None),
