@@ -215,7 +215,7 @@ struct Decoder {
     pasting: bool,
     backslash: bool,
     /// What the characters say that a Windows console spells out as keys.
-    spelled: Option<Box<Decoder>>,
+    spelled: Option<Box<Self>>,
 }
 
 #[derive(Debug, Default)]
