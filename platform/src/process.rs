@@ -48,7 +48,8 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
 
 /// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
 /// none of this process's files or pipes open: nothing on standard input, and both outputs at the end
-/// of the file `log` (made for this user only). It runs in the log's directory.
+/// of the file `log` (made for this user only). It runs in the log's directory, or in the nearest above that
+/// in which the system lets processes run.
 ///
 /// # Errors
 /// If the log cannot be opened or the program not started.
@@ -58,7 +59,9 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
     let mut command = Command::new(exe);
     command.args(args).stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
-    if let Some(directory) = log.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+    let fits = |directory: &&Path| directory.as_os_str().len() <= imp::WORKING_DIRECTORY_MAX;
+    let directory = log.ancestors().skip(1).find(fits);
+    if let Some(directory) = directory.filter(|directory| !directory.as_os_str().is_empty()) {
         command.current_dir(directory);
     }
     imp::spawn(&mut command).map(Detached).map_err(naming(format!("start {}", exe.display())))

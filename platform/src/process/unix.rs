@@ -6,6 +6,9 @@ use std::{
     process::{Child, Command, ExitStatus},
 };
 
+/// As long as any path.
+pub(super) const WORKING_DIRECTORY_MAX: usize = usize::MAX;
+
 /// What a program's file name may have after the command's.
 pub(super) const PROGRAM_ENDINGS: [&str; 1] = [""];
 

@@ -17,6 +17,10 @@ use windows_sys::Win32::{
 /// What a program's file name may have after the command's.
 pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
 
+/// How long the path of a process's directory is at most, whatever its manifest says of other paths: 260 with a
+/// backslash and a zero at the end. (Here bytes are counted, which are more.)
+pub(super) const WORKING_DIRECTORY_MAX: usize = 258;
+
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
     let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
