@@ -59,8 +59,7 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
     let mut command = Command::new(exe);
     command.args(args).stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
-    let fits = |directory: &&Path| directory.as_os_str().len() <= imp::WORKING_DIRECTORY_MAX;
-    let directory = log.ancestors().skip(1).find(fits);
+    let directory = log.ancestors().skip(1).find(|directory| imp::may_run_in(directory));
     if let Some(directory) = directory.filter(|directory| !directory.as_os_str().is_empty()) {
         command.current_dir(directory);
     }

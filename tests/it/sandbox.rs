@@ -163,6 +163,21 @@ impl Drop for Sandbox {
     }
 }
 
+/// Wine's word for a process that it has begun and that was gone before it ran, once in thousands of starts.
+const INTERNAL_ERROR: i32 = 1359;
+const STARTS_MAX: usize = 3;
+
+/// Starts a process.
+#[track_caller]
+fn begin(command: &mut Command) -> Child {
+    let is_final = |started: &io::Result<Child>| {
+        !started.as_ref().is_err_and(|error| error.raw_os_error() == Some(INTERNAL_ERROR))
+    };
+    let mut starts = (1..STARTS_MAX).map(|_| command.spawn());
+    let started = starts.find(is_final);
+    started.unwrap_or_else(|| command.spawn()).unwrap()
+}
+
 /// A daemon's process, and a thread that keeps what it says.
 pub(crate) struct Daemon {
     process: Child,
@@ -172,7 +187,7 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it in the foreground and waits until it listens.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = begin(command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let err = process.stderr.take().unwrap();
         let (ready, is_ready) = mpsc::channel();
         let log = thread::spawn(move || {

@@ -3,6 +3,7 @@
 use std::{
     io,
     os::windows::process::CommandExt as _,
+    path::Path,
     process::{Child, Command, ExitStatus},
 };
 
@@ -19,7 +20,11 @@ pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
 
 /// How long the path of a process's directory is at most, whatever its manifest says of other paths: 260 with a
 /// backslash and a zero at the end. (Here bytes are counted, which are more.)
-pub(super) const WORKING_DIRECTORY_MAX: usize = 258;
+const WORKING_DIRECTORY_MAX: usize = 258;
+
+pub(super) fn may_run_in(directory: &Path) -> bool {
+    directory.as_os_str().len() <= WORKING_DIRECTORY_MAX
+}
 
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
