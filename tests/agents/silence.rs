@@ -81,7 +81,7 @@ fn is_not_taken_for_a_message(kind: Kind) {
     let (command, shown) = match kind {
         Kind::Claude => ("/help", "Shortcuts"),
         Kind::Codex => ("/status", "Session"),
-        Kind::Gemini => ("/help", "/clear"),
+        Kind::Gemini => ("/help", "For a full list of shortcuts"),
     };
     agent.enter_command(command);
     agent.terminal.wait_for(shown);
