@@ -10,6 +10,8 @@ mod command;
 #[cfg(any(windows, test))]
 mod command_line;
 #[cfg(unix)]
+mod definition;
+#[cfg(unix)]
 mod elsewhere;
 #[cfg(windows)]
 mod host;

@@ -424,10 +424,8 @@ impl Watch for Reader {
     fn scrolling_off(&mut self, view: View<'_>, rows: usize) {
         let is_read = self.primary.is_none() && self.page.top() > 0;
         if is_read && self.still.is_painted_over(view, rows) {
-            self.still.repaint();
-            // What is open may not be what goes on there.
-            self.page.resize();
-            self.repainted(false);
+            // As if they had been erased before.
+            self.broken(Break::RowsErased);
         }
     }
 

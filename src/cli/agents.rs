@@ -76,13 +76,8 @@ struct Listed<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
     /// Its messages are held.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-const fn is_false(held: &bool) -> bool {
-    !*held
 }
 
 /// The wrappers that run here, as far as a person may ask them.

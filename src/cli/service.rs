@@ -291,12 +291,12 @@ impl Start {
 impl Stop {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let before = installed()?;
-        let place = place_of(asked, &before)?;
+        let mut place = place_of(asked, &before)?;
         match before.state {
             State::Unsaid => drop(down::stop(&place, &Identity::of_process(&place)?)?),
             _ => service::stop().map_err(Failure::because)?,
         }
-        let after = wait_until_down(&place)?;
+        let after = wait_until_down(&mut place)?;
         show(&place, &after, self.json)?;
         Ok(DONE)
     }
@@ -425,40 +425,41 @@ fn who_is_up(place: &Place) -> Result<Option<(u32, u64)>, Failure> {
 
 /// Waits until clients can connect to what the system has started.
 fn wait_until_up(place: &mut Place) -> Result<Installed, Failure> {
-    let deadline = clock::monotonic_ms() + WAIT_MS;
-    loop {
-        let now = installed()?;
+    let late = format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
+    wait_until(place, &late, |place, now| {
         place.look_again()?;
-        match state(place, &now)? {
-            State::Failed(why) => return Err(failed(place, &now, &why)),
+        match state(place, now)? {
+            State::Failed(why) => Err(failed(place, now, &why)),
             // It says so itself only when clients can connect.
-            State::Running(_) if !is_mine(&now) => return Ok(now),
-            State::Running(pid) if who_is_up(place)?.is_some_and(|(up, _)| up == pid) => {
-                return Ok(now);
-            }
-            _ => {}
+            State::Running(_) if !is_mine(now) => Ok(true),
+            State::Running(pid) => Ok(who_is_up(place)?.is_some_and(|(up, _)| up == pid)),
+            _ => Ok(false),
         }
-        if clock::monotonic_ms() > deadline {
-            let words =
-                format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
-            let log = log(place, &now);
-            return Err(Failure::new(TIMED_OUT, format!("{words}: its log is {log}")));
-        }
-        thread::sleep(LOOK_AGAIN);
-    }
+    })
 }
 
-fn wait_until_down(place: &Place) -> Result<Installed, Failure> {
+fn wait_until_down(place: &mut Place) -> Result<Installed, Failure> {
+    let late = format!("the service is still there {WAIT_MS} ms later");
+    wait_until(place, &late, |place, now| {
+        Ok(!matches!(state(place, now)?, State::Running(_) | State::Changing))
+    })
+}
+
+/// Waits until what the system has installed is so, and says how it is then.
+fn wait_until(
+    place: &mut Place,
+    late: &str,
+    is_so: impl Fn(&mut Place, &Installed) -> Result<bool, Failure>,
+) -> Result<Installed, Failure> {
     let deadline = clock::monotonic_ms() + WAIT_MS;
     loop {
         let now = installed()?;
-        if !matches!(state(place, &now)?, State::Running(_) | State::Changing) {
+        if is_so(place, &now)? {
             return Ok(now);
         }
         if clock::monotonic_ms() > deadline {
-            let words = format!("the service is still there {WAIT_MS} ms later");
             let log = log(place, &now);
-            return Err(Failure::new(TIMED_OUT, format!("{words}: its log is {log}")));
+            return Err(Failure::new(TIMED_OUT, format!("{late}: its log is {log}")));
         }
         thread::sleep(LOOK_AGAIN);
     }

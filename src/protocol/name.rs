@@ -34,8 +34,11 @@ pub const RELAY: &str = "@relay";
 /// The name of everybody who proved that he runs the place.
 pub const OPERATOR: &str = "@operator";
 
-/// What a guest's name begins with; eight hexadecimal digits follow.
+/// What a guest's name begins with; [`GUEST_DIGITS`] hexadecimal digits follow.
 pub const GUEST: &str = "@guest-";
+
+/// Digits of a guest's name.
+pub const GUEST_DIGITS: usize = 8;
 
 /// Everyone, as a SEND's `to`.
 pub const EVERYONE: &str = "*";

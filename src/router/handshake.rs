@@ -11,7 +11,7 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::Proof,
     envelope::{self, Envelope, Kind},
-    name::{Name, OPERATOR},
+    name::{GUEST, GUEST_DIGITS, Name, OPERATOR},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
     record::Hash,
     secret::Secret,
@@ -172,7 +172,7 @@ impl Router {
 
     fn welcome_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
         let name = loop {
-            let text = format!("@guest-{}", self.random_hex(4));
+            let text = format!("{GUEST}{}", self.random_hex(GUEST_DIGITS / 2));
             if self.roster.find(&text).is_none() {
                 break Name::made_by_daemon(&text);
             }

@@ -1,7 +1,7 @@
 //! macOS: launchd, for the user who is logged in.
 
 use std::{
-    env, fs, io,
+    io,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -10,10 +10,11 @@ use std::{
 use super::{
     Installed, Kind, NAME, Program, Site, State,
     command::run,
+    definition,
     launchctl::{is_disabled, state},
     plist,
 };
-use crate::{naming, paths, peer::User, refusal};
+use crate::{paths, peer::User, refusal};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = None;
 
@@ -26,12 +27,10 @@ pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<(
 }
 
 pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
-    let path = definition()?;
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
-    }
+    let path = path()?;
+    definition::make_room(&path)?;
     let was_loaded = unload()?;
-    fs::write(&path, plist::write(program)).map_err(naming(format!("write {}", path.display())))?;
+    definition::write(&path, &plist::write(program))?;
     // For some seconds after it has let go of one, it takes no other of this name.
     let give_up = Instant::now() + if was_loaded { SETTLE } else { Duration::ZERO };
     loop {
@@ -43,12 +42,12 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
 }
 
 pub(super) fn uninstall() -> io::Result<bool> {
-    let path = definition()?;
+    let path = path()?;
     if !path.exists() {
         return Ok(false);
     }
     unload()?;
-    fs::remove_file(&path).map_err(naming(format!("remove {}", path.display())))?;
+    definition::remove(&path)?;
     Ok(true)
 }
 
@@ -68,16 +67,12 @@ pub(super) fn stop() -> io::Result<()> {
 }
 
 pub(super) fn installed() -> io::Result<Option<Installed>> {
-    let definition = definition()?;
-    let text = match fs::read_to_string(&definition) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(naming(definition.display())(error)),
-    };
+    let path = path()?;
+    let Some(text) = definition::read(&path)? else { return Ok(None) };
     let shown = shown()?;
     Ok(Some(Installed {
         kind: Kind::Launchd,
-        definition,
+        definition: path,
         program: plist::read(&text),
         // All that lies there is loaded at logon, unless the user has said otherwise.
         is_enabled: !is_disabled(&run("launchctl", &["print-disabled", &domain()?])?),
@@ -87,7 +82,7 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
 
 /// Also starts it.
 fn load() -> io::Result<()> {
-    let path = definition()?;
+    let path = path()?;
     let path = path.to_string_lossy();
     run("launchctl", &["bootstrap", &domain()?, &path]).map(drop)
 }
@@ -125,9 +120,7 @@ fn target() -> io::Result<String> {
     Ok(format!("{}/{NAME}", domain()?))
 }
 
-fn definition() -> io::Result<PathBuf> {
-    let home = env::home_dir().filter(|home| home.is_absolute()).ok_or_else(|| {
-        refusal(io::ErrorKind::NotFound, "this user has no home directory: set HOME")
-    })?;
-    Ok(home.join("Library/LaunchAgents").join(format!("{NAME}.plist")))
+/// Where the user's agents are.
+fn path() -> io::Result<PathBuf> {
+    Ok(definition::user_directory()?.join("Library/LaunchAgents").join(format!("{NAME}.plist")))
 }

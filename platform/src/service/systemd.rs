@@ -1,12 +1,12 @@
 //! Linux: the user's own systemd.
 
 use std::{
-    env, fs, io,
+    env, io,
     path::{Path, PathBuf},
 };
 
-use super::{Installed, Kind, NAME, Program, Site, State, command::run, unit};
-use crate::{naming, paths, refusal};
+use super::{Installed, Kind, NAME, Program, Site, State, command::run, definition, unit};
+use crate::{paths, refusal};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = Some("loginctl enable-linger");
 
@@ -17,11 +17,9 @@ pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<(
 }
 
 pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
-    let path = definition()?;
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))?;
-    }
-    fs::write(&path, unit::write(program)).map_err(naming(format!("write {}", path.display())))?;
+    let path = path()?;
+    definition::make_room(&path)?;
+    definition::write(&path, &unit::write(program))?;
     systemctl(&["daemon-reload"])?;
     systemctl(&["enable", "--quiet", NAME])?;
     forget_failures();
@@ -30,12 +28,12 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
 }
 
 pub(super) fn uninstall() -> io::Result<bool> {
-    let path = definition()?;
+    let path = path()?;
     if !path.exists() {
         return Ok(false);
     }
     systemctl(&["disable", "--quiet", "--now", NAME])?;
-    fs::remove_file(&path).map_err(naming(format!("remove {}", path.display())))?;
+    definition::remove(&path)?;
     systemctl(&["daemon-reload"])?;
     Ok(true)
 }
@@ -50,16 +48,12 @@ pub(super) fn stop() -> io::Result<()> {
 }
 
 pub(super) fn installed() -> io::Result<Option<Installed>> {
-    let definition = definition()?;
-    let text = match fs::read_to_string(&definition) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(naming(definition.display())(error)),
-    };
+    let path = path()?;
+    let Some(text) = definition::read(&path)? else { return Ok(None) };
     let shown = systemctl(&["show", NAME, "--property=ActiveState,MainPID,Result,UnitFileState"])?;
     Ok(Some(Installed {
         kind: Kind::Systemd,
-        definition,
+        definition: path,
         program: unit::read(&text),
         is_enabled: property(&shown, "UnitFileState") == "enabled",
         state: state(&shown),
@@ -96,13 +90,10 @@ fn systemctl(arguments: &[&str]) -> io::Result<String> {
 }
 
 /// Where the user's units are.
-fn definition() -> io::Result<PathBuf> {
+fn path() -> io::Result<PathBuf> {
     let set = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || env::home_dir().filter(|home| home.is_absolute()).map(|it| it.join(".config"));
-    let directory = set.or_else(home).ok_or_else(|| {
-        refusal(io::ErrorKind::NotFound, "this user has no home directory: set HOME")
-    })?;
-    Ok(directory.join(Path::new("systemd/user")).join(format!("{NAME}.service")))
+    let usual = || definition::user_directory().map(|home| home.join(".config"));
+    Ok(set.map_or_else(usual, Ok)?.join(Path::new("systemd/user")).join(format!("{NAME}.service")))
 }
 
 #[cfg(test)]

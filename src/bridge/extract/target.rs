@@ -1,6 +1,6 @@
 //! Whom a message may name.
 
-use crate::protocol::name::{EVERYONE, GUEST, Name, OPERATOR};
+use crate::protocol::name::{EVERYONE, GUEST, GUEST_DIGITS, Name, OPERATOR};
 use crate::protocol::topic;
 
 /// Whom a message is for.
@@ -36,9 +36,6 @@ impl Target {
 
 /// What agents call a person's command line who has asked them something, beside its name in a frame.
 const PERSONS: [&str; 2] = ["operator", "user"];
-
-/// Digits of a guest's name.
-const GUEST_DIGITS: usize = 8;
 
 /// The name of a person's command line, as the header of a frame has it: with a backslash where the program
 /// would attach what an `@` names. It can be answered, which who sends sees to.

@@ -4,7 +4,7 @@
 //! never match is refused, since a rule that was meant to forbid would then allow.
 
 use crate::protocol::{
-    name::{GUEST, NAME_BYTES_MAX, Name, NameError, OPERATOR, RELAY},
+    name::{GUEST, GUEST_DIGITS, NAME_BYTES_MAX, Name, NameError, OPERATOR, RELAY},
     topic::{Pattern, TopicError},
 };
 use std::fmt;
@@ -121,7 +121,8 @@ fn check_daemons(text: &str, is_whole: bool) -> Result<(), GlobError> {
     let text = text.to_ascii_lowercase();
     let is_known = match text.strip_prefix(GUEST) {
         Some(digits) => {
-            let is_long = if is_whole { digits.len() == 8 } else { digits.len() <= 8 };
+            let count = digits.len();
+            let is_long = if is_whole { count == GUEST_DIGITS } else { count <= GUEST_DIGITS };
             is_long && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
         }
         None if is_whole => [RELAY, OPERATOR].contains(&&*text),
