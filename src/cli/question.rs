@@ -110,7 +110,7 @@ impl Ask {
 }
 
 /// What was answered, as a text that acts on no terminal.
-fn words(answer: &Answer) -> String {
+pub(super) fn words(answer: &Answer) -> String {
     match (answer.body(), &answer.data, answer.response) {
         (Some(body), ..) => foreign(&body),
         (None, Some(data), _) => foreign(&compact(data)),

@@ -363,13 +363,13 @@ pub struct Redelivered {
     pub why: Option<String>,
 }
 
-/// A tapper's copy of a SEND that was taken.
-#[derive(Debug, Serialize, Deserialize)]
+/// A tapper's copy of a SEND that was taken, or of an answer that was handed on.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct TapCopy<'a> {
-    /// The DELIVER's id, where there is one recipient.
+    /// The DELIVER's id, where there is one recipient; an answer has that of its question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Cow<'a, str>>,
-    /// The SEND's id.
+    /// The SEND's id; an answer has that of its question.
     pub send_id: Cow<'a, str>,
     /// Who said it.
     pub from: Cow<'a, str>,
@@ -391,9 +391,30 @@ pub struct TapCopy<'a> {
     /// And its meta.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload_meta: Option<&'a RawValue>,
+    /// An answer's words; absent where the copy would be over the frame limit.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<TapAnswer<'a>>,
     /// Copies that were lost before this one, because the tapper was too slow.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
+}
+
+impl<'a> TapCopy<'a> {
+    /// Nothing of it yet but whose it is.
+    pub fn new(send_id: &'a str, from: &'a str, to: &'a str) -> Self {
+        Self { send_id: send_id.into(), from: from.into(), to: to.into(), ..Self::default() }
+    }
+}
+
+/// What an ACK answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TapAnswer<'a> {
+    /// Yes or no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<bool>,
+    /// Anything else.
+    #[serde(default, borrow, rename = "responseData", skip_serializing_if = "Option::is_none")]
+    pub response_data: Option<&'a RawValue>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

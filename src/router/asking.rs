@@ -31,12 +31,12 @@ const RUNG_MS: u64 = 10_000;
 /// One delivery whose sender waits for an answer.
 #[derive(Debug)]
 pub(super) struct Question {
-    from: AgentKey,
+    pub(super) from: AgentKey,
     /// As the message has it.
     by: Option<ClientId>,
     /// The connection that asked; none where that was before this daemon.
     pub(super) client: Option<ClientId>,
-    to: AgentKey,
+    pub(super) to: AgentKey,
     send_id: SendId,
     pub(super) correlation_id: Box<str>,
     timeout_ms: u64,
@@ -314,6 +314,7 @@ impl Router {
         match self.judge_answer(frame.len()) {
             Ok(()) => {
                 if let Some(question) = self.close_question(delivery) {
+                    self.copy_answer_to_taps(delivery, &question, &answer, frame.len());
                     self.inform((question.from, question.by), question.client, frame);
                 }
             }

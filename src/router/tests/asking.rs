@@ -5,6 +5,35 @@ use crate::router::Limits;
 use expect_test::expect;
 
 #[test]
+fn a_tap_sees_answers_too() {
+    check(
+        r#"op joins
+           op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+           ann joins
+           bob joins
+           ann says SEND id=x to=Bob meta={"sync":{"correlationId":"c"}} {"body":"6 x 7?"}
+           bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}"#,
+        expect![[r#"
+            op joins
+                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            ann says SEND id=x to=Bob meta={"sync":{"correlationId":"c"}} {"body":"6 x 7?"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"6 x 7?"},"payload_meta":{"sync":{"correlationId":"c"}},"recipients":1,"requires_ack":true,"send_id":"x","seq":1,"to":"Bob"},"kind":"tap"}
+                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"6 x 7?"}
+            bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
+                op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b1feb824-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
+                ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
+        "#]],
+    );
+}
+
+#[test]
 fn the_first_ack_with_the_correlation_id_is_the_answer() {
     check(
         r#"here: ann bob cid
