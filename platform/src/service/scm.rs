@@ -100,7 +100,10 @@ pub(super) fn uninstall() -> io::Result<()> {
 
 /// Removes what is left of one that others have removed, if something is.
 pub(super) fn remove_rest() -> io::Result<bool> {
-    host::unregister_log()
+    host::unregister_log().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => refusal(error.kind(), format!("{error}: {ELEVATED}")),
+        _ => error,
+    })
 }
 
 pub(super) fn start() -> io::Result<()> {
@@ -153,10 +156,13 @@ fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> 
     let changed = service.change_config(&info(program)).map_err(refused("change"));
     changed.and_then(|()| begin(service, program, site)).map_err(|error| {
         let line = before.executable_path.to_string_lossy();
-        let put_back = set_start(service, before.start_type, &line).and_then(|()| {
-            if ran { service.start::<OsString>(&[]).map_err(refused("start")) } else { Ok(()) }
-        });
-        not_replaced(&error, &line, put_back)
+        let put_back = set_start(service, before.start_type, &line);
+        let started = if ran && put_back.is_ok() {
+            service.start::<OsString>(&[]).map_err(refused("start"))
+        } else {
+            Ok(())
+        };
+        not_replaced(&error, &line, put_back, started)
     })
 }
 
@@ -167,10 +173,18 @@ fn begin(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
     service.start::<OsString>(&[]).map_err(|error| unstarted(error, program))
 }
 
-fn not_replaced(error: &io::Error, before: &str, put_back: io::Result<()>) -> io::Error {
-    let state = match put_back {
-        Ok(()) => format!("the service is as it was before and runs {before}"),
-        Err(why) => format!(
+fn not_replaced(
+    error: &io::Error,
+    before: &str,
+    put_back: io::Result<()>,
+    started: io::Result<()>,
+) -> io::Error {
+    let state = match (put_back, started) {
+        (Ok(()), Ok(())) => format!("the service is as it was before, and runs {before}"),
+        (Ok(()), Err(why)) => {
+            format!("the service is as it was before, with {before}, but is stopped ({why})")
+        }
+        (Err(why), _) => format!(
             "the service that ran {before} is neither that nor the new one ({why}): once that is mended, \
              install again"
         ),
@@ -417,14 +431,16 @@ mod tests {
     #[test]
     fn what_was_not_replaced_says_what_is_there_now() {
         let error = refusal(io::ErrorKind::PermissionDenied, "it may not run");
-        let back = not_replaced(&error, r#""C:\old.exe" "up""#, Ok(()));
+        let lost = || Err(refusal(io::ErrorKind::Other, "the disk is full"));
+        let back = not_replaced(&error, r#""C:\old.exe" "up""#, Ok(()), Ok(()));
         assert_eq!(back.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(
             back.to_string(),
-            r#"it may not run; the service is as it was before and runs "C:\old.exe" "up""#
+            r#"it may not run; the service is as it was before, and runs "C:\old.exe" "up""#
         );
-        let lost = refusal(io::ErrorKind::Other, "the disk is full");
-        let said = not_replaced(&error, "old.exe", Err(lost)).to_string();
+        let said = not_replaced(&error, "old.exe", Ok(()), lost()).to_string();
+        assert!(said.ends_with("with old.exe, but is stopped (the disk is full)"), "{said}");
+        let said = not_replaced(&error, "old.exe", lost(), Ok(())).to_string();
         for word in ["it may not run", "old.exe", "the disk is full", "install again"] {
             assert!(said.contains(word), "{said}");
         }
