@@ -289,11 +289,14 @@ impl Start {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let installed = installed()?;
         let mut place = place_of(asked, &installed)?;
-        // Where the system doesn't say what it runs, what runs is taken for it.
-        if installed.state != State::Unsaid && is_mine(&installed) {
+        // Where the system doesn't say what it runs, what runs is taken for it; a second one would find no room.
+        let is_unsaid = installed.state == State::Unsaid;
+        if !is_unsaid && is_mine(&installed) {
             make_room(&place)?;
         }
-        service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
+        if !is_unsaid || who_is_up(&place)?.is_none() {
+            service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
+        }
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
