@@ -186,8 +186,18 @@ pub fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     imp::check_install(program, site)
 }
 
+/// The directory in which this user could put something else in the place of what a [`Site`]'s service runs, and
+/// so become its account; `None` where there is none, or no such account.
+///
+/// # Errors
+/// If the system doesn't say who may change it.
+pub fn replaceable_by(user: &User, program: &Program) -> io::Result<Option<PathBuf>> {
+    accounts::replaceable_by(user, program)
+}
+
 /// Has the system start the program by itself from now on, and start it now: at a site, or as this user. What
-/// was installed before is replaced, and ends.
+/// was installed before is replaced, and ends; a service is as before where that fails, or the error says how it
+/// is.
 ///
 /// # Errors
 /// As [`check_install`]'s; `NotFound` where the system has nothing of the kind; and what the system says.
@@ -196,7 +206,8 @@ pub fn install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     imp::install(program, site)
 }
 
-/// Stops it, and takes all of it out of the system; false where there was nothing.
+/// Stops it, and takes all of it out of the system, also what is left where that was begun before; false where
+/// there was nothing.
 ///
 /// # Errors
 /// What the system says.

@@ -153,13 +153,16 @@ fn pid(client: &Client) -> Option<u32> {
 
 /// What a daemon on its own is started with; the last says by whom.
 pub(super) fn arguments(place: &Place, by: &str) -> Vec<OsString> {
-    let mut arguments =
-        vec![AS_AGENT_RELAY.into(), "--home".into(), place.home.clone().into_os_string()];
-    if let Some(endpoint) = &place.sources.option {
-        arguments.extend(["--endpoint".into(), endpoint.into()]);
+    words(&place.home, place.sources.option.as_deref(), by)
+}
+
+pub(super) fn words(home: &Path, endpoint: Option<&str>, by: &str) -> Vec<OsString> {
+    let mut words = vec![AS_AGENT_RELAY.into(), "--home".into(), home.to_owned().into_os_string()];
+    if let Some(endpoint) = endpoint {
+        words.extend(["--endpoint".into(), endpoint.into()]);
     }
-    arguments.extend(["up".into(), "--foreground".into(), by.into()]);
-    arguments
+    words.extend(["up".into(), "--foreground".into(), by.into()]);
+    words
 }
 
 /// What the daemon said last, of what it said since the log was so long.

@@ -1,8 +1,10 @@
 //! `service`: have the system start the daemon and watch over it.
 
 mod hosted;
+mod supervise;
 
 pub(super) use hosted::Hosted;
+pub(super) use supervise::supervise;
 
 use super::{
     DONE, FAILED, Failure, TIMED_OUT, argv,
@@ -155,6 +157,9 @@ struct Report {
     since: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
+    /// The directory in which its owner could put something else in its program's place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaceable_in: Option<String>,
 }
 
 impl Service {
@@ -219,7 +224,9 @@ impl Install {
         let mut place = asked.place()?;
         // What this terminal says of it, the system would not know.
         place.sources.option = place.sources.option.or_else(|| place.sources.environment.take());
-        let arguments = launch::arguments(&place, "--service");
+        // The Task Scheduler takes every end of a program for a good one.
+        let by = if self.logon { "--supervised" } else { "--service" };
+        let arguments = launch::arguments(&place, by);
         let program = Program { file: own_program()?, arguments };
         service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
@@ -247,14 +254,19 @@ impl Uninstall {
             let place = place_of(asked, task)?;
             down::stop(&place, &Identity::of_process(&place)?)?;
         }
-        let removed = service::uninstall().map_err(Failure::because)?;
-        if let Some(owner) = installed.as_ref().and_then(Installed::owner) {
-            // The service is gone all the same; who it was for may be, too.
-            if let Err(failure) = untell(&owner) {
-                failure.words.into_iter().for_each(say);
-            }
+        let mut removed = service::uninstall().map_err(Failure::because)?;
+        // Perhaps it was removed before, but not what leads to it.
+        let mine = service::site(None).map_err(Failure::because)?.map(|site| site.owner);
+        let told = match &mine {
+            // What is no such file says nothing, and goes as well.
+            Some(_) => directions::Service::load(&paths::home().map_err(Failure::because)?).ok(),
+            None => None,
+        };
+        for owner in installed.as_ref().and_then(Installed::owner).into_iter().chain(mine) {
+            removed |= untell(&owner)?;
         }
         let home = installed.and_then(|it| it.after("--home").map(str::to_owned));
+        let home = home.or_else(|| told.flatten().map(|told| told.home.display().to_string()));
         let home = home.map_or_else(|| asked.home().map(|home| home.display().to_string()), Ok)?;
         let mut out = Out::new();
         if self.json {
@@ -277,11 +289,14 @@ impl Start {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let installed = installed()?;
         let mut place = place_of(asked, &installed)?;
-        // Where the system doesn't say what it runs, what runs is taken for it.
-        if installed.state != State::Unsaid && is_mine(&installed) {
+        // Where the system doesn't say what it runs, what runs is taken for it; a second one would find no room.
+        let is_unsaid = installed.state == State::Unsaid;
+        if !is_unsaid && is_mine(&installed) {
             make_room(&place)?;
         }
-        service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
+        if !is_unsaid || who_is_up(&place)?.is_none() {
+            service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
+        }
         let installed = wait_until_up(&mut place)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
@@ -344,13 +359,21 @@ fn tell_of_store(site: &Site) -> Result<(), Failure> {
     Ok(())
 }
 
-fn untell(owner: &User) -> Result<(), Failure> {
-    let file = paths::home_of(owner).map_err(Failure::because)?.join(directions::FILE);
+/// Removes what leads a user to his service; false where there was nothing.
+fn untell(owner: &User) -> Result<bool, Failure> {
+    let home = match paths::home_of(owner) {
+        // He is gone himself.
+        Err(error) if is_absent(&error) => return Ok(false),
+        home => home.map_err(Failure::because)?,
+    };
+    let file = home.join(directions::FILE);
     match fs::remove_file(&file) {
-        Err(error) if !is_absent(&error) => {
-            Err(Failure::failed(format!("remove {}: {error}", file.display())))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Failure::failed(format!(
+            "the service is removed, but {} is left, which leads to it ({error}): remove that, too",
+            file.display()
+        ))),
     }
 }
 
@@ -508,12 +531,21 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
         pid,
         since,
         failed,
+        replaceable_in: replaceable_in(installed),
     };
     let mut out = Out::new();
     if json {
         out.json("service", &report)?;
     } else {
         lines(&report, &mut out, (installed.kind, &state))?;
+    }
+    if let Some(directory) = &report.replaceable_in {
+        say(format_args!(
+            "{} can be changed by the service's owner: whatever runs as the owner, agents among it, could \
+             replace the service's program and become its account; move the executables into a directory in \
+             %ProgramFiles%, and install from there",
+            foreign_line(directory)
+        ));
     }
     if let Some((up, _)) = up.filter(|(up, _)| Some(*up) != pid) {
         say(format_args!(
@@ -522,6 +554,14 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
         ));
     }
     Ok(pid.is_some())
+}
+
+/// Where its owner could replace the program of a service that has an account of its own.
+fn replaceable_in(installed: &Installed) -> Option<String> {
+    let (owner, program) = (installed.owner()?, installed.program.as_ref()?);
+    // What can't be looked at is no reason to say nothing else.
+    let directory = service::replaceable_by(&owner, program).ok().flatten()?;
+    Some(directory.display().to_string())
 }
 
 fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Result<(), Failure> {

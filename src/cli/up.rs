@@ -8,6 +8,7 @@ use super::{
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
+    service::supervise,
 };
 use crate::{
     client::{Client, ClientError, Settings},
@@ -40,6 +41,10 @@ pub(super) struct Up {
     #[argh(switch, hidden_help)]
     service: bool,
 
+    /// the same, by what doesn't see how it ends: this process stays beside it
+    #[argh(switch, hidden_help)]
+    supervised: bool,
+
     /// stop the daemon that runs, and start this version's in its place; clients come back by themselves
     #[argh(switch)]
     replace: bool,
@@ -64,6 +69,9 @@ impl Up {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         if self.service {
             return serve(asked);
+        }
+        if self.supervised {
+            return supervise(asked);
         }
         let mut place = asked.place()?;
         let old = if self.replace { down::make_room(&place)? } else { None };

@@ -7,6 +7,8 @@
     reason = "all of this is tests, which clippy sees only where `#[test]` stands"
 )]
 
+#[path = "../service/managed.rs"]
+mod managed;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
@@ -14,11 +16,12 @@ mod raw;
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
 
+use managed::Managed;
 use platform::service;
-use sandbox::{Sandbox, output, until};
-use serde_json::{Value, json};
+use sandbox::{Sandbox, output};
 use std::{
     path::PathBuf,
+    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -38,27 +41,18 @@ impl Launchd {
         Self { place: Sandbox::empty(), _one: one }
     }
 
-    /// Runs a command that has to succeed; what it printed.
-    #[track_caller]
-    fn done(&self, words: &[&str]) -> String {
-        let output = self.place.run(words);
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn service(&self) -> Value {
-        let output = self.place.run(["service", "status", "--json"]);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(output.status.success(), report["running"] == true, "{report}");
-        report
-    }
-
-    fn pid(&self) -> Option<u64> {
-        self.service()["pid"].as_u64()
-    }
-
     fn definition(&self) -> PathBuf {
         self.place.directory().join("Library/LaunchAgents/agent-relay.plist")
+    }
+}
+
+impl Managed for Launchd {
+    fn place(&self) -> &Sandbox {
+        &self.place
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        self.place.command(words)
     }
 }
 
@@ -75,53 +69,22 @@ impl Drop for Launchd {
 fn it_is_installed_used_stopped_and_removed() {
     let launchd = Launchd::new();
     launchd.done(&["service", "install"]);
-    let report = launchd.service();
-    assert_eq!(report["kind"], "launchd");
-    assert_eq!([&report["enabled"], &report["running"]], [true, true]);
-    assert_eq!(report["home"], json!(launchd.place.home()));
-    assert_eq!(report["definition"], json!(launchd.definition()));
-    assert!(report["since"].is_u64(), "{report}");
+    managed::is_as_installed(&launchd, "launchd", &launchd.definition());
     let mut lint = launchd.place.program("plutil");
     lint.arg("-lint").arg(launchd.definition());
     let lint = output(lint);
     assert!(lint.status.success(), "{lint:?}");
 
-    let mut ann = launchd.place.join("Ann");
-    launchd.done(&["send", "Ann", "hello"]);
-    assert_eq!(ann.expect("DELIVER")["payload"]["body"], "hello");
-    drop(ann);
-
-    launchd.done(&["service", "stop"]);
-    assert_eq!(launchd.service()["running"], false);
-    // Once more is no failure.
-    launchd.done(&["service", "stop"]);
-    launchd.done(&["service", "start"]);
+    managed::is_used_stopped_and_started(&launchd);
     let pid = launchd.pid();
-    launchd.done(&["service", "start"]);
-    assert_eq!(launchd.pid(), pid, "it ran already");
     // Over itself, it is another process of the same agent.
     launchd.done(&["service", "install"]);
     assert_ne!(launchd.pid(), pid);
 
-    launchd.done(&["service", "uninstall"]);
-    assert_eq!(launchd.done(&["service", "uninstall"]), "no service was installed\n");
-    assert!(!launchd.definition().exists());
-    assert!(launchd.place.home().join("relay.db").exists(), "what was kept stays");
+    managed::is_removed(&launchd, &launchd.definition());
 }
 
 #[test]
 fn it_comes_back_if_it_was_killed_and_stays_away_if_it_was_told_to_stop() {
-    let launchd = Launchd::new();
-    launchd.done(&["service", "install"]);
-    let before = launchd.pid().unwrap();
-    let mut kill = launchd.place.program("kill");
-    kill.args(["-9", &before.to_string()]);
-    let killed = output(kill);
-    assert!(killed.status.success(), "{killed:?}");
-    // launchd waits for ten seconds after a start before it makes the next one.
-    until("it comes back", || launchd.pid().is_some_and(|pid| pid != before));
-    until("it can be reached", || launchd.service()["since"].is_u64());
-
-    launchd.done(&["down"]);
-    until("it has ended", || launchd.service()["running"] == false);
+    managed::comes_back_if_killed_and_stays_away_if_stopped(&Launchd::new());
 }

@@ -15,6 +15,7 @@ use platform::{
     service::{Kind, NAME, State},
     transport::Stream,
 };
+use serde_json::Value;
 use stage::{Stage, account, sentence, until};
 use std::{fs, io};
 
@@ -99,6 +100,73 @@ fn what_others_could_replace_is_not_installed() {
     assert!(said.contains("can be changed by others"), "{said}");
     assert!(said.contains("%ProgramFiles%"), "{said}");
     assert_eq!(stage.registry(IMAGE), None);
+}
+
+#[test]
+fn an_owner_who_could_replace_its_program_is_told_so() {
+    let stage = Stage::set();
+    stage.let_the_owner_change_the_programs();
+    let programs = stage.program().parent().unwrap().display().to_string();
+    let installed = stage.succeeds(["service", "install", "--json"]);
+    let report: Value = serde_json::from_slice(&installed.stdout).unwrap();
+    assert_eq!(report["replaceable_in"], programs);
+    for said in [sentence(&installed), sentence(&stage.succeeds(["service", "status"]))] {
+        assert!(
+            said.contains(&format!("{programs} can be changed by the service's owner")),
+            "{said}"
+        );
+        assert!(said.contains("%ProgramFiles%"), "{said}");
+    }
+}
+
+#[test]
+fn it_is_for_a_user_and_nobody_else() {
+    let stage = Stage::set();
+    // Everybody, and the administrators.
+    for sid in ["S-1-1-0", "S-1-5-32-544", "S-1-5-21-1-2-3-4"] {
+        let said = sentence(&stage.fails(["service", "install", "--user", sid]));
+        assert!(said.contains(sid) && said.contains("is no user"), "{said}");
+    }
+    assert_eq!(stage.registry(IMAGE), None);
+}
+
+#[test]
+fn what_others_have_half_removed_is_removed_to_the_end() {
+    let stage = Stage::set();
+    let home = stage::path(&stage.json(["service", "install", "--json"])["home"]);
+    stage.succeeds(["service", "stop"]);
+    stage.tool("sc.exe", &["delete", NAME]);
+    assert!(stage.registry(SOURCE).is_some());
+    let removed = stage.text(["service", "uninstall"]);
+    assert!(removed.contains(&format!("{} is left", home.display())), "{removed}");
+    assert_eq!([stage.registry(IMAGE), stage.registry(SOURCE)], [None, None]);
+    assert!(!stage.own_home().join("service.toml").exists());
+    assert!(stage.text(["service", "uninstall"]).contains("no service was installed"));
+}
+
+#[test]
+fn it_is_stopped_also_while_it_starts() {
+    let stage = Stage::set();
+    stage.succeeds(["service", "install"]);
+    for _ in 0..3 {
+        stage.succeeds(["service", "stop"]);
+        assert_eq!(stage.state(), State::Stopped);
+        // Comes back before clients can connect.
+        stage.tool("sc.exe", &["start", NAME]);
+    }
+}
+
+#[test]
+fn an_installation_that_fails_leaves_the_one_before() {
+    let stage = Stage::set();
+    stage.succeeds(["service", "install"]);
+    stage.tool("sc.exe", &["config", NAME, "depend=", "agent-relay-nothing"]);
+    let said = sentence(&stage.run_elsewhere(&["service", "install"]));
+    let before = format!("\"{}\"", stage.program().display());
+    assert!(said.contains(&format!("the service is as it was before, with {before}")), "{said}");
+    assert!(stage.registry(IMAGE).unwrap().contains(&before));
+    stage.tool("sc.exe", &["config", NAME, "depend=", "/"]);
+    stage.succeeds(["service", "start"]);
 }
 
 #[test]
@@ -187,6 +255,43 @@ fn it_is_started_again_after_a_crash() {
     );
     let after = stage.json(["service", "status", "--json"]);
     assert_eq!(after["running"], true);
+}
+
+/// The process of the daemon that answers.
+fn daemon(stage: &Stage) -> Option<u64> {
+    let status: Value = serde_json::from_slice(&stage.run(&["status", "--json"]).stdout).ok()?;
+    status["status"]["daemon"]["pid"].as_u64()
+}
+
+#[test]
+fn what_a_task_runs_has_a_crashed_daemon_back() {
+    let stage = Stage::set();
+    let mut supervisor = stage.supervise();
+    until("it is up", || daemon(&stage).is_some());
+    let before = daemon(&stage).unwrap();
+    stage.tool("taskkill.exe", &["/F", "/PID", &before.to_string()]);
+    until("it is back", || daemon(&stage).is_some_and(|pid| pid != before));
+    stage.succeeds(["down"]);
+    until("its supervisor has ended", || supervisor.try_wait().unwrap().is_some());
+}
+
+#[test]
+fn what_a_task_runs_ends_with_a_daemon_that_is_stopped_or_always_fails() {
+    let stage = Stage::set();
+    let mut supervisor = stage.supervise();
+    until("it is up", || daemon(&stage).is_some());
+    stage.succeeds(["down"]);
+    until("its supervisor has ended", || supervisor.try_wait().unwrap().is_some());
+    assert_eq!(supervisor.wait().unwrap().code(), Some(0));
+    assert_eq!(daemon(&stage), None);
+
+    fs::write(stage.own_home().join("config.toml"), "nonsense = 1\n").unwrap();
+    let mut supervisor = stage.supervise();
+    until("it has given up", || supervisor.try_wait().unwrap().is_some());
+    assert_eq!(supervisor.wait().unwrap().code(), Some(1));
+    let log = fs::read_to_string(stage.own_home().join("daemon.log")).unwrap();
+    assert_eq!(log.matches("unknown key").count(), 5, "{log}");
+    assert!(log.contains("5 times in a row"), "{log}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Where the tests play: both executables in a directory of their own that only administrators write, and a
 //! user's own home. Cleared at the end, with whatever is installed.
 
-use platform::service::{self, State};
+use platform::{
+    peer::User,
+    service::{self, State},
+};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
@@ -126,12 +129,37 @@ impl Stage {
         self.tool("icacls.exe", &[&program, "/grant", "*S-1-1-0:(M)"]);
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn let_the_owner_change_the_programs(&self) {
+        let programs = self.programs.display().to_string();
+        let grant = format!("*{}:(OI)(CI)(M)", User::me().unwrap());
+        self.tool("icacls.exe", &[&programs, "/grant", &grant]);
+    }
+
+    /// What a task runs, as the user himself has it.
+    pub(crate) fn supervise(&self) -> Child {
+        let mut command = self.command_of("agent-relayw.exe", &["--as-agent-relay", "--home"]);
+        command.arg(self.own_home()).args(["up", "--foreground", "--supervised"]);
+        command.stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// How it went with the same program in another place.
+    pub(crate) fn run_elsewhere(&self, arguments: &[&str]) -> Output {
+        let other = self.programs.join("other");
+        fs::create_dir_all(&other).unwrap();
+        fs::copy(self.program(), other.join("agent-relay.exe")).unwrap();
+        watched(self.command_of(r"other\agent-relay.exe", arguments))
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         watched(self.command(arguments))
     }
 
     fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
-        let mut command = Command::new(self.program());
+        self.command_of("agent-relay.exe", arguments)
+    }
+
+    fn command_of(&self, program: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = Command::new(self.programs.join(program));
         command.args(arguments).stdin(Stdio::null()).env("LOCALAPPDATA", &self.local);
         for name in ["AGENT_RELAY_HOME", "AGENT_RELAY_ENDPOINT", "AGENT_RELAY_AGENT"] {
             command.env_remove(name);

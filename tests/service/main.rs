@@ -9,6 +9,7 @@
     reason = "all of this is tests, which clippy sees only where `#[test]` stands"
 )]
 
+mod managed;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
@@ -16,12 +17,13 @@ mod raw;
 #[allow(dead_code, reason = "what only the other tests need")]
 mod sandbox;
 
+use managed::Managed;
 use sandbox::{Sandbox, output, until, wait};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Output},
+    process::{Child, Command, Output, Stdio},
 };
 
 /// Where Debian has it; it is in nobody's PATH.
@@ -46,39 +48,12 @@ impl Systemd {
         systemd
     }
 
-    fn command(&self, words: &[&str]) -> Command {
-        in_session(&self.place, self.place.command(words))
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        output(self.command(words))
-    }
-
-    /// Runs a command that has to succeed; what it printed.
-    #[track_caller]
-    fn done(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
     /// Runs a command that has to fail; what it said.
     #[track_caller]
     fn fails(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
         String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn service(&self) -> Value {
-        let output = self.run(&["service", "status", "--json"]);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(output.status.success(), report["running"] == true, "{report}");
-        report
-    }
-
-    fn pid(&self) -> Option<u64> {
-        self.service()["pid"].as_u64()
     }
 
     fn unit(&self) -> PathBuf {
@@ -89,6 +64,16 @@ impl Systemd {
         let mut command = in_session(&self.place, self.place.program("systemctl"));
         command.arg("--user").args(words);
         output(command)
+    }
+}
+
+impl Managed for Systemd {
+    fn place(&self) -> &Sandbox {
+        &self.place
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        in_session(&self.place, self.place.command(words))
     }
 }
 
@@ -129,35 +114,11 @@ fn it_is_installed_used_stopped_and_removed() {
     let installed = systemd.done(&["service", "install"]);
     assert!(installed.starts_with("systemd user unit, started at each logon"), "{installed}");
 
-    let report = systemd.service();
-    assert_eq!(report["kind"], "systemd");
-    assert_eq!(report["enabled"], true);
-    assert_eq!(report["program"], env!("CARGO_BIN_EXE_agent-relay"));
-    assert_eq!(report["home"], json!(systemd.place.home()));
-    assert_eq!(report["definition"], json!(systemd.unit()));
-    assert!(report["since"].as_u64().is_some(), "{report}");
-
-    // What goes through it arrives.
-    let mut ann = systemd.place.join("Ann");
-    systemd.done(&["send", "Ann", "hello"]);
-    assert_eq!(ann.expect("DELIVER")["payload"]["body"], "hello");
-    drop(ann);
-
-    systemd.done(&["service", "stop"]);
-    assert_eq!(systemd.service()["running"], false);
-    // Once more is no failure.
-    systemd.done(&["service", "stop"]);
-    systemd.done(&["service", "start"]);
-    let pid = systemd.pid();
-    systemd.done(&["service", "start"]);
-    assert_eq!(systemd.pid(), pid, "it ran already");
-
-    let removed = systemd.done(&["service", "uninstall"]);
-    assert!(removed.contains(&*systemd.place.home().to_string_lossy()), "{removed}");
-    assert_eq!(systemd.done(&["service", "uninstall"]), "no service was installed\n");
+    managed::is_as_installed(&systemd, "systemd", &systemd.unit());
+    managed::is_used_stopped_and_started(&systemd);
+    managed::is_removed(&systemd, &systemd.unit());
     let left = files(&systemd.place.directory().join(".config"));
     assert!(left.is_empty(), "{left:?}");
-    assert!(systemd.place.home().join("relay.db").exists(), "what was kept stays");
     let known = systemd.systemctl(&["cat", "agent-relay"]);
     assert!(!known.status.success(), "{known:?}");
 }
@@ -165,19 +126,7 @@ fn it_is_installed_used_stopped_and_removed() {
 #[test]
 fn it_comes_back_if_it_was_killed_and_stays_away_if_it_was_told_to_stop() {
     let systemd = Systemd::start();
-    systemd.done(&["service", "install"]);
-    let before = systemd.pid().unwrap();
-    let killed = output({
-        let mut kill = systemd.place.program("kill");
-        kill.args(["-9", &before.to_string()]);
-        kill
-    });
-    assert!(killed.status.success(), "{killed:?}");
-    until("it comes back", || systemd.pid().is_some_and(|pid| pid != before));
-    until("it can be reached", || systemd.service()["since"].is_u64());
-
-    systemd.done(&["down"]);
-    until("it has ended", || !systemd.service()["running"].as_bool().unwrap());
+    managed::comes_back_if_killed_and_stays_away_if_stopped(&systemd);
     let shown = systemd.systemctl(&["show", "agent-relay", "--property=ActiveState", "--value"]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), "inactive");
 }
@@ -238,4 +187,34 @@ fn without_systemd_nothing_is_written_and_nothing_stopped() {
     place.start();
     refused(&place);
     drop(place.join("Ann"));
+}
+
+/// The daemon of this place that answers.
+fn daemon(place: &Sandbox) -> Option<u64> {
+    let output = place.run(["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+    status["status"]["daemon"]["pid"].as_u64()
+}
+
+#[test]
+fn where_no_system_looks_after_it_a_process_beside_it_does() {
+    let place = Sandbox::empty();
+    let mut command = place.command(["up", "--foreground", "--supervised"]);
+    let mut supervisor = command.stderr(Stdio::null()).spawn().unwrap();
+    until("it is up", || daemon(&place).is_some());
+    let before = daemon(&place).unwrap();
+    managed::kill(&place, before);
+    until("it comes back", || daemon(&place).is_some_and(|pid| pid != before));
+    assert!(place.run(["down"]).status.success());
+    assert_eq!(wait(&mut supervisor, "the supervisor").code(), Some(0));
+    assert_eq!(daemon(&place), None);
+    let log = || fs::read_to_string(place.home().join("daemon.log")).unwrap();
+    assert_eq!(log().matches("it is started again").count(), 1, "{}", log());
+
+    fs::write(place.home().join("config.toml"), "nonsense = 1\n").unwrap();
+    let mut command = place.command(["up", "--foreground", "--supervised"]);
+    let mut supervisor = command.stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(wait(&mut supervisor, "the supervisor").code(), Some(1));
+    assert_eq!(log().matches("unknown key").count(), 5, "{}", log());
+    assert!(log().contains("5 times in a row"), "{}", log());
 }

@@ -1,6 +1,9 @@
 //! Windows only: what others may do to files and directories.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use windows_sys::Win32::{
     Foundation::{GENERIC_ALL, GENERIC_WRITE},
@@ -36,47 +39,84 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
     checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
 }
 
+/// What to do about what is not as it should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Advice {
+    /// A user's own: shut it to all others.
+    Shut,
+    /// What is to serve others as well, the system and administrators among them, is not shut.
+    Elsewhere,
+    /// What only administrators make: have it made anew.
+    MakeAnew,
+}
+
 pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     // What is handed down from a directory counts as well.
-    check(path, users, |_| true, "is open to others", closing)
+    check(path, users, |_| true, "is open to others", Advice::Shut)
 }
 
 pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
-    check(path, &[], changes, "can be changed by others", closing)
+    check(path, &[], |access| gives(access, CHANGING), "can be changed by others", Advice::Shut)
 }
 
-/// How a file or directory is shut to all but its user.
-fn closing(path: &Path) -> String {
-    let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
-    format!("run icacls \"{}\" /inheritance:r /grant:r \"{me}:(F)\"", path.display())
-}
-
-/// What is to serve others as well, the system and administrators among them, is not shut.
-fn elsewhere(_: &Path) -> String {
-    "choose a place that only administrators can write to, such as %ProgramFiles%".to_owned()
-}
-
-fn changes(access: &Access) -> bool {
-    !access.is_for_heirs_only && access.rights & CHANGING != 0
-}
-
-/// Checks that others can't put something else in a file's place: change it or its directory.
+/// Checks that others can't put something else in a file's place: change it or its directory, or move that with
+/// one that it is in. (Making something of their own in one of those is another matter: in `%ProgramData%`
+/// everybody may.)
 pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
-    check(file, &[], changes, "can be changed by others", elsewhere)?;
-    file.parent().map_or(Ok(()), check_unchangeable_and_above)
+    check(
+        file,
+        &[],
+        |access| gives(access, CHANGING),
+        "can be changed by others",
+        Advice::Elsewhere,
+    )?;
+    file.parent().map_or(Ok(()), |directory| check_unmovable(directory, Advice::Elsewhere))
 }
 
-/// Checks that others can't change a directory, or move it with one that it is in. (Making something of
-/// their own in one of those is another matter: in `%ProgramData%` everybody may.)
-pub(crate) fn check_unchangeable_and_above(directory: &Path) -> io::Result<()> {
-    check(directory, &[], changes, "can be changed by others", elsewhere)?;
-    let mut above = directory.ancestors().skip(1);
-    above.try_for_each(|path| {
-        // A volume's root stays where it is; on volumes for data everybody may write to it.
-        let moving = if path.parent().is_some() { MOVING } else { MOVING & !DELETE };
-        let moves = |access: &Access| !access.is_for_heirs_only && access.rights & moving != 0;
-        check(path, &[], moves, "can be moved or replaced by others", elsewhere)
+/// Checks that others can't change a directory, or move it with one that it is in.
+pub(crate) fn check_unmovable(directory: &Path, advice: Advice) -> io::Result<()> {
+    let changes = |access: &Access| gives(access, CHANGING);
+    check(directory, &[], changes, "can be changed by others", advice)?;
+    above(directory).try_for_each(|(path, moving)| {
+        let moves = |access: &Access| gives(access, moving);
+        check(path, &[], moves, "can be moved or replaced by others", Advice::Elsewhere)
     })
+}
+
+/// The directory in which this user could put something else in a file's place, if there is one.
+pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<PathBuf>> {
+    let sid = user.to_string();
+    let is_free = |path: &Path, rights| -> io::Result<bool> {
+        let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
+        Ok(is_free_to(&sid, &owner, allowed.as_deref(), rights))
+    };
+    let Some(directory) = file.parent() else { return Ok(None) };
+    if is_free(file, CHANGING)? || is_free(directory, CHANGING)? {
+        return Ok(Some(directory.to_owned()));
+    }
+    for (path, moving) in above(directory) {
+        if is_free(path, moving)? {
+            return Ok(Some(path.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a user has one of these rights, or may give it to himself. Those of groups are others', too.
+fn is_free_to(user: &str, owner: &str, allowed: Option<&[Access]>, rights: u32) -> bool {
+    let has = |access: &Access| access.sid == user && gives(access, rights);
+    owner == user || allowed.is_none_or(|allowed| allowed.iter().any(has))
+}
+
+/// What a directory is in, and the rights with which it can be moved away there.
+fn above(directory: &Path) -> impl Iterator<Item = (&Path, u32)> {
+    // A volume's root stays where it is; on volumes for data everybody may write to it.
+    let rights = |path: &Path| if path.parent().is_some() { MOVING } else { MOVING & !DELETE };
+    directory.ancestors().skip(1).map(move |path| (path, rights(path)))
+}
+
+fn gives(access: &Access, rights: u32) -> bool {
+    !access.is_for_heirs_only && access.rights & rights != 0
 }
 
 /// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`.
@@ -85,7 +125,7 @@ fn check(
     users: &[User],
     forbidden: impl Fn(&Access) -> bool,
     what: &str,
-    advice: fn(&Path) -> String,
+    advice: Advice,
 ) -> io::Result<()> {
     let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));
@@ -94,13 +134,88 @@ fn check(
         user.is_trusted_server() || users.contains(&user) || sid == TRUSTED_INSTALLER
     };
     if !trusted(&owner) {
-        return denied(format!("{} belongs to the user {owner}: choose another", path.display()));
+        return denied(advice.on_owner(path, &named(owner)));
     }
     let stranger = allowed.map_or(Some("everybody".to_owned()), |allowed| {
         let mut strangers = allowed.into_iter().filter(&forbidden).map(|access| access.sid);
         strangers.find(|sid| !trusted(sid) && !OWNERS.contains(&sid.as_str()))
     });
-    let Some(stranger) = stranger else { return Ok(()) };
-    let stranger = security::name_of(&stranger).unwrap_or(stranger);
-    denied(format!("{} {what} ({stranger}): {}", path.display(), advice(path)))
+    stranger.map_or(Ok(()), |stranger| denied(advice.on_stranger(path, what, &named(stranger))))
+}
+
+/// By his name, where he has one.
+fn named(sid: String) -> String {
+    security::name_of(&sid).unwrap_or(sid)
+}
+
+impl Advice {
+    /// A sentence on what belongs to somebody else.
+    fn on_owner(self, path: &Path, owner: &str) -> String {
+        let path = path.display();
+        let next = match self {
+            Self::Shut => "choose another".to_owned(),
+            Self::Elsewhere => ELSEWHERE.to_owned(),
+            Self::MakeAnew => format!(
+                "remove it in an elevated terminal (rmdir /s \"{path}\"), and have it made anew"
+            ),
+        };
+        format!("{path} belongs to the user {owner}: {next}")
+    }
+
+    /// A sentence on what lets others in.
+    fn on_stranger(self, path: &Path, what: &str, stranger: &str) -> String {
+        let path = path.display();
+        let next = match self {
+            Self::Shut => {
+                let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
+                format!("run icacls \"{path}\" /inheritance:r /grant:r \"{me}:(F)\"")
+            }
+            Self::Elsewhere => ELSEWHERE.to_owned(),
+            Self::MakeAnew => {
+                format!("run icacls \"{path}\" /remove:g \"{stranger}\" in an elevated terminal")
+            }
+        };
+        format!("{path} {what} ({stranger}): {next}")
+    }
+}
+
+const ELSEWHERE: &str =
+    "choose a place that only administrators can write to, such as %ProgramFiles%";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: &str = "S-1-5-21-1-2-3-1001";
+    const ADMINISTRATORS: &str = "S-1-5-32-544";
+
+    fn access(sid: &str, rights: u32, is_for_heirs_only: bool) -> Access {
+        Access { sid: sid.to_owned(), rights, is_for_heirs_only }
+    }
+
+    #[test]
+    fn who_could_change_something_is_known() {
+        let reading = access(ME, 0x12_0089, false);
+        let writing = access(ME, FILE_WRITE_DATA, false);
+        let for_heirs = access(ME, GENERIC_ALL, true);
+        let others = access(ADMINISTRATORS, GENERIC_ALL, false);
+        for (owner, allowed, is_free) in [
+            (ADMINISTRATORS, &[][..], false),
+            (ADMINISTRATORS, &[others, reading, for_heirs], false),
+            (ADMINISTRATORS, &[writing], true),
+            (ME, &[], true),
+        ] {
+            assert_eq!(is_free_to(ME, owner, Some(allowed), CHANGING), is_free, "{allowed:?}");
+        }
+        assert!(is_free_to(ME, ADMINISTRATORS, None, CHANGING));
+        let writing = access(ME, FILE_WRITE_DATA, false);
+        assert!(!is_free_to(ME, ADMINISTRATORS, Some(&[writing]), MOVING));
+    }
+
+    #[test]
+    fn what_somebody_else_has_made_before_is_named_with_its_owner_and_the_way_out() {
+        let said = Advice::MakeAnew.on_owner(Path::new(r"C:\ProgramData\agent-relay"), r"PC\Eve");
+        assert!(said.contains(r"belongs to the user PC\Eve: remove it in an elevated"), "{said}");
+        assert!(said.contains(r#"rmdir /s "C:\ProgramData\agent-relay""#), "{said}");
+    }
 }

@@ -48,13 +48,13 @@ pub(crate) fn set_number(key: &str, name: &str, number: u32) -> io::Result<()> {
     set(key, name, REG_DWORD, &number.to_le_bytes())
 }
 
-/// Removes a key and what is under it, if it is there.
-pub(crate) fn remove(key: &str) -> io::Result<()> {
+/// Removes a key and what is under it; false where there is none.
+pub(crate) fn remove(key: &str) -> io::Result<bool> {
     let key = wide(key);
     // SAFETY: the text ends with a zero.
     match unsafe { RegDeleteTreeW(HKEY_LOCAL_MACHINE, key.as_ptr()) } {
-        ERROR_FILE_NOT_FOUND => Ok(()),
-        error => known(error),
+        ERROR_FILE_NOT_FOUND => Ok(false),
+        error => known(error).map(|()| true),
     }
 }
 

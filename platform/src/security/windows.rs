@@ -18,7 +18,7 @@ use crate::refusal;
 use windows_sys::Win32::{
     Foundation::{ERROR_SUCCESS, LocalFree},
     Security::{
-        ACCESS_ALLOWED_ACE, ACE_HEADER, ACL,
+        ACE_HEADER, ACE_INHERITED_OBJECT_TYPE_PRESENT, ACE_OBJECT_TYPE_PRESENT, ACL,
         Authorization::{
             ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertSidToStringSidW,
             ConvertStringSecurityDescriptorToSecurityDescriptorW, ConvertStringSidToSidW,
@@ -27,12 +27,16 @@ use windows_sys::Win32::{
         },
         DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, INHERIT_ONLY_ACE,
         LABEL_SECURITY_INFORMATION, LookupAccountNameW, LookupAccountSidW,
-        OWNER_SECURITY_INFORMATION, PSID, RevertToSelf, SECURITY_ATTRIBUTES, SidTypeUser,
-        TOKEN_QUERY, TOKEN_USER, TokenUser,
+        OWNER_SECURITY_INFORMATION, PSID, RevertToSelf, SECURITY_ATTRIBUTES, SID_NAME_USE,
+        SidTypeUser, TOKEN_QUERY, TOKEN_USER, TokenUser,
     },
     System::{
         Pipes::ImpersonateNamedPipeClient,
-        SystemServices::ACCESS_ALLOWED_ACE_TYPE,
+        SystemServices::{
+            ACCESS_ALLOWED_ACE_TYPE, ACCESS_ALLOWED_CALLBACK_ACE_TYPE,
+            ACCESS_ALLOWED_CALLBACK_OBJECT_ACE_TYPE, ACCESS_ALLOWED_COMPOUND_ACE_TYPE,
+            ACCESS_ALLOWED_OBJECT_ACE_TYPE, SYSTEM_ACCESS_FILTER_ACE_TYPE,
+        },
         Threading::{GetCurrentProcess, GetCurrentThread, OpenProcessToken, OpenThreadToken},
     },
 };
@@ -90,12 +94,34 @@ pub(crate) fn sid_of(name: &str) -> io::Result<String> {
     sid_text(sid.as_mut_ptr().cast())
 }
 
+/// Checks that a SID is a user's, and no group's and no part of the system's.
+pub(crate) fn check_user(sid: &str) -> io::Result<()> {
+    match account(sid) {
+        Ok((_, kind)) if kind == SidTypeUser => Ok(()),
+        Ok((name, _)) => Err(refusal(
+            io::ErrorKind::NotFound,
+            format!("{sid} ({name}) is no user: name the one whom it is for"),
+        )),
+        Err(error) => Err(refusal(
+            io::ErrorKind::NotFound,
+            format!(
+                "{sid} is no user that this system knows ({error}): name one who has logged on here"
+            ),
+        )),
+    }
+}
+
 /// The name of an account, as people know it, where the system has one.
 pub(crate) fn name_of(sid: &str) -> Option<String> {
+    account(sid).ok().map(|(name, _)| name)
+}
+
+/// The name of an account, and of what kind it is.
+fn account(sid: &str) -> io::Result<(String, SID_NAME_USE)> {
     let sid = wide(sid);
     let mut found = null_mut();
     // SAFETY: the text ends with a zero, and the pointer is to a pointer of ours.
-    checked(unsafe { ConvertStringSidToSidW(sid.as_ptr(), &mut found) }).ok()?;
+    checked(unsafe { ConvertStringSidToSidW(sid.as_ptr(), &mut found) })?;
     let (mut name, mut name_units) = (vec![0; 512], 512);
     let (mut domain, mut domain_units) = (vec![0; 512], 512);
     let mut kind = 0;
@@ -113,12 +139,12 @@ pub(crate) fn name_of(sid: &str) -> Option<String> {
     });
     // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
     unsafe { LocalFree(found) };
-    looked_up.ok()?;
-    let name = String::from_utf16_lossy(name.get(..name_units as usize)?);
-    match String::from_utf16_lossy(domain.get(..domain_units as usize)?).as_str() {
-        "" => Some(name),
-        domain => Some(format!("{domain}\\{name}")),
-    }
+    looked_up?;
+    let text = |units: &[u16], count: u32| {
+        String::from_utf16_lossy(units.get(..count as usize).unwrap_or(units))
+    };
+    let (name, domain) = (text(&name, name_units), text(&domain, domain_units));
+    Ok((if domain.is_empty() { name } else { format!("{domain}\\{name}") }, kind))
 }
 
 /// The SID of the client at the other end of a pipe's server end, by the system's word. Windows says
@@ -339,18 +365,130 @@ fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
         let mut entry = null_mut();
         // SAFETY: the list is valid, the index in it, and the pointer is to a pointer of ours.
         checked(unsafe { GetAce(list, index, &mut entry) })?;
-        // SAFETY: every entry begins with this header.
-        let header = unsafe { *entry.cast::<ACE_HEADER>() };
-        if u32::from(header.AceType) == ACCESS_ALLOWED_ACE_TYPE {
-            let entry = entry.cast::<ACCESS_ALLOWED_ACE>();
-            // SAFETY: an entry of this kind is of this type, and its SID begins in its last field.
-            let (sid, rights) = unsafe { ((&raw mut (*entry).SidStart).cast(), (*entry).Mask) };
-            let is_for_heirs_only = u32::from(header.AceFlags) & INHERIT_ONLY_ACE != 0;
-            found.push(Access { sid: sid_text(sid)?, rights, is_for_heirs_only });
+        // SAFETY: every entry begins with this header, which says how long it is.
+        let bytes = unsafe {
+            let length = (*entry.cast::<ACE_HEADER>()).AceSize;
+            slice::from_raw_parts(entry.cast::<u8>(), length.into())
+        };
+        if let Some(Allowing { sid, rights, is_for_heirs_only }) = allowing(bytes)? {
+            let sid = sid_text(sid.as_ptr().cast_mut().cast())?;
+            found.push(Access { sid, rights, is_for_heirs_only });
         }
     }
     Ok(found)
 }
 
+/// An entry that allows something.
+#[derive(Debug, PartialEq, Eq)]
+struct Allowing<'a> {
+    /// It begins with the SID, which is whole.
+    sid: &'a [u8],
+    rights: u32,
+    is_for_heirs_only: bool,
+}
+
+/// What an entry of an access list allows; `None`: nothing. An entry that has a condition counts as if that were
+/// always met, and one for parts of an object as if it were for all of it: files have none.
+fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
+    /// The header and the rights.
+    const HEAD: usize = 8;
+    const GUID: usize = 16;
+    let wrong = |why: &str| refusal(io::ErrorKind::InvalidData, format!("its access list {why}"));
+    let broken = || wrong("is broken");
+    let [kind, flags, _, _, rights @ ..] = entry else { return Err(broken()) };
+    let number = |bytes: &[u8]| bytes.first_chunk().copied().map(u32::from_le_bytes);
+    let before_sid = match u32::from(*kind) {
+        ACCESS_ALLOWED_ACE_TYPE | ACCESS_ALLOWED_CALLBACK_ACE_TYPE => HEAD,
+        ACCESS_ALLOWED_OBJECT_ACE_TYPE | ACCESS_ALLOWED_CALLBACK_OBJECT_ACE_TYPE => {
+            let parts = entry.get(HEAD..).and_then(number).ok_or_else(broken)?;
+            let parts = parts & (ACE_OBJECT_TYPE_PRESENT | ACE_INHERITED_OBJECT_TYPE_PRESENT);
+            HEAD + size_of::<u32>() + GUID * parts.count_ones() as usize
+        }
+        // Who knows what such a one allows.
+        kind if kind == ACCESS_ALLOWED_COMPOUND_ACE_TYPE
+            || kind > SYSTEM_ACCESS_FILTER_ACE_TYPE =>
+        {
+            return Err(wrong(&format!("has an entry of an unknown kind, {kind}")));
+        }
+        // All others deny, or watch.
+        _ => return Ok(None),
+    };
+    let sid = entry.get(before_sid..).ok_or_else(broken)?;
+    // A revision, how many numbers there are, and who gives them out come before the numbers.
+    let numbers = usize::from(*sid.get(1).ok_or_else(broken)?);
+    if sid.len() < 8 + 4 * numbers {
+        return Err(broken());
+    }
+    Ok(Some(Allowing {
+        sid,
+        rights: number(rights).ok_or_else(broken)?,
+        is_for_heirs_only: u32::from(*flags) & INHERIT_ONLY_ACE != 0,
+    }))
+}
+
 /// What a call takes that wants no attributes.
 pub(crate) const NO_ATTRIBUTES: *const SECURITY_ATTRIBUTES = null();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everybody, S-1-1-0.
+    const EVERYBODY: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+    const RIGHTS: u32 = 0x1301bf;
+
+    /// An entry with this between its rights and its SID.
+    fn entry(kind: u32, flags: u32, between: &[u8]) -> Vec<u8> {
+        let length = 8 + between.len() + EVERYBODY.len();
+        let mut entry = vec![kind as u8, flags as u8, length as u8, 0];
+        entry.extend(RIGHTS.to_le_bytes());
+        entry.extend([between, &EVERYBODY].concat());
+        entry
+    }
+
+    #[test]
+    fn whatever_allows_something_is_seen() {
+        let parts =
+            |flags: u32, guids: usize| [&flags.to_le_bytes()[..], &vec![7; 16 * guids]].concat();
+        for entry in [
+            entry(ACCESS_ALLOWED_ACE_TYPE, 0, &[]),
+            [entry(ACCESS_ALLOWED_CALLBACK_ACE_TYPE, 0, &[]), b"artx a condition".to_vec()]
+                .concat(),
+            entry(ACCESS_ALLOWED_OBJECT_ACE_TYPE, 0, &parts(0, 0)),
+            entry(ACCESS_ALLOWED_OBJECT_ACE_TYPE, 0, &parts(2, 1)),
+            entry(ACCESS_ALLOWED_CALLBACK_OBJECT_ACE_TYPE, 0, &parts(3, 2)),
+        ] {
+            let found = allowing(&entry).unwrap().unwrap();
+            assert_eq!((found.rights, found.is_for_heirs_only), (RIGHTS, false), "{entry:?}");
+            let sid = sid_text(found.sid.as_ptr().cast_mut().cast()).unwrap();
+            assert_eq!(sid, "S-1-1-0", "{entry:?}");
+            // A broken one is none.
+            for length in 0..entry.len().min(20) {
+                assert!(allowing(&entry[..length]).is_err(), "{length} of {entry:?}");
+            }
+        }
+        let for_heirs = entry(ACCESS_ALLOWED_ACE_TYPE, INHERIT_ONLY_ACE, &[]);
+        assert!(allowing(&for_heirs).unwrap().unwrap().is_for_heirs_only);
+    }
+
+    #[test]
+    fn what_denies_is_passed_over_and_what_is_unknown_is_refused() {
+        for kind in [1, 2, 6, 10, 12, 17] {
+            assert_eq!(allowing(&entry(kind, 0, &[])).unwrap(), None, "{kind}");
+        }
+        for kind in [4, 22, 255] {
+            let said = allowing(&entry(kind, 0, &[])).unwrap_err().to_string();
+            assert!(said.contains(&format!("of an unknown kind, {kind}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn only_a_user_is_one() {
+        check_user(&my_sid().unwrap()).unwrap();
+        // Everybody, administrators, the system, a service, and nobody.
+        for sid in ["S-1-1-0", ADMINISTRATORS, SYSTEM, "S-1-5-80-1-2-3-4-5", "S-1-5-21-1-2-3-4"] {
+            let said = check_user(sid).unwrap_err().to_string();
+            assert!(said.contains("is no user"), "{said}");
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! Linux and macOS: a service is its user's own, so that it needs nothing of this.
 
-use std::io;
+use std::{io, path::PathBuf};
 
-use super::{Body, Site};
-use crate::refusal;
+use super::{Body, Program, Site};
+use crate::{peer::User, refusal};
 
 pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
     match user {
@@ -18,6 +18,10 @@ pub(super) fn check_logon() -> io::Result<()> {
 
 pub(super) fn run(_: Body) -> io::Result<()> {
     Err(for_windows("service run", "a service runs the daemon itself"))
+}
+
+pub(super) fn replaceable_by(_: &User, _: &Program) -> io::Result<Option<PathBuf>> {
+    Ok(None)
 }
 
 fn for_windows(what: &str, here: &str) -> io::Error {

@@ -73,7 +73,8 @@ pub(super) fn register_log() -> io::Result<()> {
         .map_err(naming("register with the event log"))
 }
 
-pub(super) fn unregister_log() -> io::Result<()> {
+/// False where it was not registered.
+pub(super) fn unregister_log() -> io::Result<bool> {
     registry::remove(SOURCE).map_err(naming("take the service out of the event log"))
 }
 

@@ -67,8 +67,8 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
 }
 
 /// The same program, made so that the system opens no console for it. There is no other way that holds: a
-/// console is there before a program can hide it, and a host for hidden ones (`conhost --headless`) keeps
-/// the exit code to itself, without which nothing is started again.
+/// console is there before a program can hide it, and a host for hidden ones (`conhost --headless`) would be one
+/// process more.
 fn windowless(program: &Program) -> Program {
     let file = program.file.with_file_name(format!("{NAME}w.exe"));
     Program { file, ..program.clone() }

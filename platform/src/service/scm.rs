@@ -21,7 +21,8 @@ use windows_service::{
 use windows_sys::Win32::{
     Foundation::{
         ERROR_ACCESS_DENIED, ERROR_INVALID_LEVEL, ERROR_SERVICE_ALREADY_RUNNING,
-        ERROR_SERVICE_DOES_NOT_EXIST, ERROR_SERVICE_MARKED_FOR_DELETE, ERROR_SERVICE_NOT_ACTIVE,
+        ERROR_SERVICE_CANNOT_ACCEPT_CTRL, ERROR_SERVICE_DOES_NOT_EXIST,
+        ERROR_SERVICE_MARKED_FOR_DELETE, ERROR_SERVICE_NOT_ACTIVE,
     },
     Security::DACL_SECURITY_INFORMATION,
     System::Services::{
@@ -32,7 +33,8 @@ use windows_sys::Win32::{
 
 use super::{Installed, Kind, NAME, Program, Site, State, command_line, host, program, words};
 use crate::{
-    access, naming, paths,
+    access::{self, Advice},
+    naming, paths,
     peer::User,
     refusal,
     security::{Descriptor, checked, wide},
@@ -78,35 +80,30 @@ pub(super) fn check_install(program: &Program) -> io::Result<()> {
 pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
     let managed = connect(MAKING)?;
     make_home(site)?;
-    let info = info(program);
-    let (service, is_new) = match managed.open_service(NAME, ServiceAccess::ALL_ACCESS) {
-        Ok(service) => {
-            stop_and_wait(&service)?;
-            service.change_config(&info).map_err(refused("change"))?;
-            (service, false)
-        }
+    match managed.open_service(NAME, ServiceAccess::ALL_ACCESS) {
+        Ok(service) => replace(&service, program, site),
         Err(error) if code(&error) == Some(ERROR_SERVICE_DOES_NOT_EXIST) => {
-            let made = managed.create_service(&info, ServiceAccess::ALL_ACCESS);
-            (made.map_err(refused("install"))?, true)
+            make(&managed, program, site)
         }
-        Err(error) => return Err(refused("replace")(error)),
-    };
-    let started = configure(&service, program, site)
-        .and_then(|()| host::register_log())
-        .and_then(|()| service.start::<OsString>(&[]).map_err(|error| unstarted(error, program)));
-    if started.is_err() && is_new {
-        // The first error is the one to tell; half a service would be worse than none.
-        let _ = service.delete();
+        Err(error) => Err(refused("replace")(error)),
     }
-    started
 }
 
+/// It is gone only with the last step: whatever fails before, doing all of it again finishes it.
 pub(super) fn uninstall() -> io::Result<()> {
     let access = ServiceAccess::STOP | ServiceAccess::DELETE | ServiceAccess::QUERY_STATUS;
     let service = open(access)?.ok_or_else(none)?;
     stop_and_wait(&service)?;
-    service.delete().map_err(refused("remove"))?;
-    host::unregister_log()
+    host::unregister_log()?;
+    service.delete().map_err(refused("remove"))
+}
+
+/// Removes what is left of one that others have removed, if something is.
+pub(super) fn remove_rest() -> io::Result<bool> {
+    host::unregister_log().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => refusal(error.kind(), format!("{error}: {ELEVATED}")),
+        _ => error,
+    })
 }
 
 pub(super) fn start() -> io::Result<()> {
@@ -118,8 +115,8 @@ pub(super) fn start() -> io::Result<()> {
 }
 
 pub(super) fn stop() -> io::Result<()> {
-    let service = open(ServiceAccess::STOP)?.ok_or_else(none)?;
-    ask_to_stop(&service)
+    let access = ServiceAccess::STOP | ServiceAccess::QUERY_STATUS;
+    stop_and_wait(&open(access)?.ok_or_else(none)?)
 }
 
 pub(super) fn installed() -> io::Result<Option<Installed>> {
@@ -135,6 +132,64 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         is_enabled: config.start_type == ServiceStartType::AutoStart,
         state: state(&service)?,
     }))
+}
+
+pub(super) fn replaceable_by(user: &User, program: &Program) -> io::Result<Option<PathBuf>> {
+    access::replaceable_by(user, &program.file)
+}
+
+fn make(managed: &ServiceManager, program: &Program, site: &Site) -> io::Result<()> {
+    let made = managed.create_service(&info(program), ServiceAccess::ALL_ACCESS);
+    let service = made.map_err(refused("install"))?;
+    begin(&service, program, site).inspect_err(|_| {
+        // The first error is the one to tell; half a service would be worse than none.
+        let _ = service.delete();
+        let _ = host::unregister_log();
+    })
+}
+
+/// Where the new one can't be, the one before is again.
+fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
+    let before = service.query_config().map_err(refused("ask about"))?;
+    let ran = !is_down(service)?;
+    stop_and_wait(service)?;
+    let changed = service.change_config(&info(program)).map_err(refused("change"));
+    changed.and_then(|()| begin(service, program, site)).map_err(|error| {
+        let line = before.executable_path.to_string_lossy();
+        let put_back = set_start(service, before.start_type, &line);
+        let started = if ran && put_back.is_ok() {
+            service.start::<OsString>(&[]).map_err(refused("start"))
+        } else {
+            Ok(())
+        };
+        not_replaced(&error, &line, put_back, started)
+    })
+}
+
+/// Makes it all that it is to be, and starts it.
+fn begin(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
+    configure(service, program, site)?;
+    host::register_log()?;
+    service.start::<OsString>(&[]).map_err(|error| unstarted(error, program))
+}
+
+fn not_replaced(
+    error: &io::Error,
+    before: &str,
+    put_back: io::Result<()>,
+    started: io::Result<()>,
+) -> io::Error {
+    let state = match (put_back, started) {
+        (Ok(()), Ok(())) => format!("the service is as it was before, and runs {before}"),
+        (Ok(()), Err(why)) => {
+            format!("the service is as it was before, with {before}, but is stopped ({why})")
+        }
+        (Err(why), _) => format!(
+            "the service that ran {before} is neither that nor the new one ({why}): once that is mended, \
+             install again"
+        ),
+    };
+    refusal(error.kind(), format!("{error}; {state}"))
 }
 
 fn state(service: &Service) -> io::Result<State> {
@@ -169,7 +224,7 @@ fn info(program: &Program) -> ServiceInfo {
 }
 
 fn configure(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
-    set_command_line(service, &command_line::join(words(program)))?;
+    set_start(service, ServiceStartType::AutoStart, &command_line::join(words(program)))?;
     let refused = || refused("configure");
     service.set_description(DESCRIPTION).map_err(refused())?;
     service
@@ -200,15 +255,15 @@ fn restart_after(delay: Duration) -> ServiceAction {
     ServiceAction { action_type: ServiceActionType::Restart, delay }
 }
 
-/// In quotes, whatever is in it.
-fn set_command_line(service: &Service, line: &str) -> io::Result<()> {
+/// When it is started, and with what line, all of which is in quotes.
+fn set_start(service: &Service, when: ServiceStartType, line: &str) -> io::Result<()> {
     let line = wide(line);
     // SAFETY: the handle is open while the service lives; the text ends with a zero, and null means no change.
     checked(unsafe {
         ChangeServiceConfigW(
             service.raw_handle(),
             SERVICE_NO_CHANGE,
-            SERVICE_NO_CHANGE,
+            when.to_raw(),
             SERVICE_NO_CHANGE,
             line.as_ptr(),
             null(),
@@ -262,7 +317,7 @@ fn make_home(site: &Site) -> io::Result<()> {
     let account = &site.account;
     if let Some(homes) = site.home.parent() {
         make_dir(homes, KEEPERS)?;
-        access::check_unchangeable_and_above(homes)?;
+        access::check_unmovable(homes, Advice::MakeAnew)?;
     }
     make_dir(&site.home, &format!("{KEEPERS}(A;OICI;GA;;;{account})"))?;
     paths::check_private_among(&site.home, std::slice::from_ref(account))
@@ -287,16 +342,10 @@ fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
     }
 }
 
-fn ask_to_stop(service: &Service) -> io::Result<()> {
-    match service.stop() {
-        Err(error) if code(&error) == Some(ERROR_SERVICE_NOT_ACTIVE) => Ok(()),
-        stopped => stopped.map(drop).map_err(refused("stop")),
-    }
-}
-
+/// Stopped already is success. One that starts can't be stopped before it has started.
 fn stop_and_wait(service: &Service) -> io::Result<()> {
     let give_up = Instant::now() + STOP;
-    while !matches!(state(service)?, State::Stopped | State::Failed(_)) {
+    while !is_down(service)? {
         if matches!(state(service)?, State::Running(_)) {
             ask_to_stop(service)?;
         }
@@ -308,6 +357,25 @@ fn stop_and_wait(service: &Service) -> io::Result<()> {
         thread::sleep(LOOK_AGAIN);
     }
     Ok(())
+}
+
+fn is_down(service: &Service) -> io::Result<bool> {
+    Ok(matches!(state(service)?, State::Stopped | State::Failed(_)))
+}
+
+fn ask_to_stop(service: &Service) -> io::Result<()> {
+    match service.stop() {
+        // It has stopped, or begun to, since it was looked at.
+        Err(error)
+            if matches!(
+                code(&error),
+                Some(ERROR_SERVICE_NOT_ACTIVE | ERROR_SERVICE_CANNOT_ACCEPT_CTRL)
+            ) =>
+        {
+            Ok(())
+        }
+        stopped => stopped.map(drop).map_err(refused("stop")),
+    }
 }
 
 fn code(error: &Error) -> Option<u32> {
@@ -353,5 +421,28 @@ fn refused(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
         ),
         (_, Error::Winapi(error)) => naming(what)(error),
         (_, error) => refusal(io::ErrorKind::Other, format!("{what}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_replaced_says_what_is_there_now() {
+        let error = refusal(io::ErrorKind::PermissionDenied, "it may not run");
+        let lost = || Err(refusal(io::ErrorKind::Other, "the disk is full"));
+        let back = not_replaced(&error, r#""C:\old.exe" "up""#, Ok(()), Ok(()));
+        assert_eq!(back.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            back.to_string(),
+            r#"it may not run; the service is as it was before, and runs "C:\old.exe" "up""#
+        );
+        let said = not_replaced(&error, "old.exe", Ok(()), lost()).to_string();
+        assert!(said.ends_with("with old.exe, but is stopped (the disk is full)"), "{said}");
+        let said = not_replaced(&error, "old.exe", lost(), Ok(())).to_string();
+        for word in ["it may not run", "old.exe", "the disk is full", "install again"] {
+            assert!(said.contains(word), "{said}");
+        }
     }
 }

@@ -5,8 +5,9 @@ use super::{
     xml::{escaped, plain},
 };
 
-/// Starts with its user's logon, without elevation, and again a minute after a failure; no limit of time
-/// and no battery ends it. Its priority is that of an ordinary program: a task's own usual one is lower.
+/// Starts with its user's logon, without elevation, and again a minute later if that is not possible; no limit of
+/// time and no battery ends it. How the program ends is all the same to the scheduler. One that is just ending keeps
+/// no other from starting. Its priority is that of an ordinary program: a task's own usual one is lower.
 pub(super) fn write(program: &Program, sid: &str) -> String {
     let mut words = words(program);
     let file = escaped(&words.next().unwrap_or_default());
@@ -32,7 +33,7 @@ pub(super) fn write(program: &Program, sid: &str) -> String {
     </Principal>
   </Principals>
   <Settings>
-    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <MultipleInstancesPolicy>Parallel</MultipleInstancesPolicy>
     <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
     <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
     <AllowHardTerminate>true</AllowHardTerminate>

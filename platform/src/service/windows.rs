@@ -10,7 +10,7 @@ use windows_sys::Win32::{
 use super::{Installed, Kind, NAME, Program, Site, schedule, scm};
 use crate::{endpoint::Endpoint, naming, peer::User, refusal, security};
 
-pub(super) use super::host::run;
+pub(super) use super::{host::run, scm::replaceable_by};
 
 pub(super) const WITHOUT_LOGON: Option<&str> = None;
 
@@ -20,11 +20,15 @@ pub(super) const ACCOUNT: &str = "S-1-5-80-722816291-908252167-3255456494-126168
 pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
     let owner = match user {
         None => User::me()?,
-        Some(name) => User::parse(name).or_else(|_| {
-            security::sid_of(name)
+        Some(name) => match User::parse(name) {
+            Ok(user) => {
+                security::check_user(name)?;
+                user
+            }
+            Err(_) => security::sid_of(name)
                 .map(User::of_sid)
-                .map_err(naming(format!("look for the user {name}")))
-        })?,
+                .map_err(naming(format!("look for the user {name}")))?,
+        },
     };
     let home = program_data()?.join(NAME).join(owner.to_string());
     let endpoint = Endpoint::of(&owner);
@@ -59,7 +63,7 @@ pub(super) fn install(program: &Program, site: Option<&Site>) -> io::Result<()> 
 
 pub(super) fn uninstall() -> io::Result<bool> {
     match kind()? {
-        None => Ok(false),
+        None => scm::remove_rest(),
         Some(Kind::Task) => schedule::uninstall(),
         Some(_) => scm::uninstall().map(|()| true),
     }
