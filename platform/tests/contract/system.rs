@@ -97,6 +97,11 @@ pub(crate) fn wait_for_end(pid: u32) {
     }
 }
 
+/// Has a process begin without the terminal of this one.
+pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
+    imp::without_terminal(command)
+}
+
 /// The session (Unix) that the calling process is in, or whether it has a console (Windows).
 pub(crate) fn session() -> String {
     imp::session()
@@ -209,6 +214,11 @@ mod imp {
         known && !ended.is_ok_and(|stat| stat.contains(") Z "))
     }
 
+    /// Nothing is promised of those.
+    pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
+        command
+    }
+
     pub(crate) fn session() -> String {
         // SAFETY: no pointers.
         unsafe { libc::getsid(0) }.to_string()
@@ -251,7 +261,11 @@ mod imp {
 #[cfg(windows)]
 mod imp {
     use std::{
-        ffi::OsString, os::windows::ffi::OsStrExt as _, path::Path, process::Command, ptr::null_mut,
+        ffi::OsString,
+        os::windows::{ffi::OsStrExt as _, process::CommandExt as _},
+        path::Path,
+        process::Command,
+        ptr::null_mut,
     };
 
     use windows_sys::Win32::{
@@ -265,7 +279,10 @@ mod imp {
         System::{
             Console::{CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
-            Threading::{GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION},
+            Threading::{
+                DETACHED_PROCESS, GetExitCodeProcess, OpenProcess,
+                PROCESS_QUERY_LIMITED_INFORMATION,
+            },
         },
     };
 
@@ -353,6 +370,10 @@ mod imp {
             CloseHandle(process);
             known && code == STILL_ACTIVE
         }
+    }
+
+    pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
+        command.creation_flags(DETACHED_PROCESS)
     }
 
     pub(crate) fn session() -> String {
