@@ -27,6 +27,10 @@ use crate::{naming, refusal};
 /// How often [`Pty::end`] looks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Ctrl-Break, as it is typed into a pseudo console of Windows': the key goes down and comes up. Elsewhere there
+/// is no such key.
+pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
+
 /// A terminal's size in character cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {

@@ -40,6 +40,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
+        ("raw-signals", []) => raw_signals(),
         ("wait", []) => wait(),
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
@@ -192,6 +193,18 @@ fn signals(interrupt: bool) {
     }
     drop(listening);
     drop(stop::listen(|_| ()).unwrap());
+}
+
+/// Presses Ctrl-Break in raw mode and after it, and says what it was told.
+fn raw_signals() {
+    let (sender, told) = mpsc::channel();
+    let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    let raw = RawMode::enter().unwrap();
+    system::press_ctrl_break();
+    say(&format!("raw={:?};", told.recv().unwrap()));
+    drop(raw);
+    system::press_ctrl_break();
+    say(&format!("cooked={:?};", told.recv().unwrap()));
 }
 
 /// Until it is killed.

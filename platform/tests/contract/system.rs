@@ -83,6 +83,11 @@ pub(crate) fn interrupt() {
     imp::interrupt();
 }
 
+/// What Ctrl-Break does, to this process.
+pub(crate) fn press_ctrl_break() {
+    imp::press_ctrl_break();
+}
+
 /// Whether the process is there.
 pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
@@ -206,6 +211,10 @@ mod imp {
         assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
     }
 
+    pub(crate) fn press_ctrl_break() {
+        panic!("there is no such key");
+    }
+
     pub(crate) fn is_alive(pid: u32) -> bool {
         // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -277,7 +286,7 @@ mod imp {
             DACL_SECURITY_INFORMATION, SetFileSecurityW,
         },
         System::{
-            Console::{CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
+            Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
             Threading::{
                 DETACHED_PROCESS, GetExitCodeProcess, OpenProcess,
@@ -355,6 +364,11 @@ mod imp {
     pub(crate) fn interrupt() {
         // SAFETY: no pointers.
         assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) }, 0);
+    }
+
+    pub(crate) fn press_ctrl_break() {
+        // SAFETY: no pointers.
+        assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, 0) }, 0);
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {

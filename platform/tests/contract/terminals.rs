@@ -1,8 +1,12 @@
 //! Commands in pseudo-terminals, and a process's own terminal.
 
-use std::{ffi::OsString, io, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    time::Duration,
+};
 
-use platform::pty::{Pty, Size};
+use platform::pty::{self, Pty, Size};
 
 use crate::{
     roles::PLAY,
@@ -217,6 +221,21 @@ pub(crate) fn ctrl_c_is_told() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");
     screen.type_keys("\x03");
+    screen.wait_for("signal=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn ctrl_break_is_a_key_in_raw_mode() {
+    let mut screen = Screen::play("raw-signals", &[]);
+    screen.wait_for("raw=Break;");
+    screen.wait_for("cooked=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn ctrl_break_is_typed() {
+    let mut screen = Screen::play("signals", &[]);
+    screen.wait_for("ready;");
+    screen.keys.write_all(pty::CTRL_BREAK).unwrap();
     screen.wait_for("signal=Stop;");
     assert_eq!(screen.finish().0, 0);
 }
