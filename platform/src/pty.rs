@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// is no such key.
 pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
 
+/// Whether a pseudo-terminal takes the screen that shows it for an empty one with the cursor at the top left, as
+/// Windows' do: they say by place where they print, and ask for the first one, which [`Pty`] answers so.
+pub const BEGINS_AT_HOME: bool = cfg!(windows);
+
 /// A terminal's size in character cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {

@@ -38,7 +38,7 @@ use console::Console;
 
 /// What [`super::Pty::end`] tries before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 1] = [Pty::hang_up];
-/// To where the cursor is: in the first line and column.
+/// To where the cursor is: see [`super::BEGINS_AT_HOME`].
 const ANSWER: &[u8] = b"\x1b[1;1R";
 /// The exit code of what is ended by force.
 const KILLED: u32 = 1;
