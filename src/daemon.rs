@@ -264,7 +264,7 @@ fn tell_signals(
         // Without an inbox the daemon is at its end already.
         Signal::Stop => drop(inbox.send(Event::Stop("stop"))),
         Signal::HangUp => reloading.begin(None),
-        Signal::Resize => {}
+        Signal::Resize | Signal::Break => {}
     })
 }
 

@@ -39,7 +39,7 @@ use platform::{
     clock,
     peer::User,
     process,
-    pty::{Pty, Size},
+    pty::{self, Pty, Size},
     terminal::{self, RawMode, Standard},
 };
 use std::{
@@ -199,7 +199,13 @@ fn run_joined(
     let since_ms = clock::unix_ms();
     let directory = settings.directory.as_deref();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
-    let ends = threads::Ends { keys: settings.keys, screen: settings.screen, record };
+    let mut screen = settings.screen;
+    if settings.attached && pty::BEGINS_AT_HOME {
+        let cleared = screen.write_all(cleared(size.rows).as_bytes());
+        // Who is to show what comes next says so as well.
+        drop(cleared.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
+    }
+    let ends = threads::Ends { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
     let visitors = Visitors::expect(door, size, !settings.attached).map_err(WrapError::Terminal)?;
@@ -209,6 +215,11 @@ fn run_joined(
     let ended = driver.run();
     drop(raw);
     Ok(ended)
+}
+
+/// What leaves a screen empty, with the cursor at home. What stood there can be scrolled back to.
+fn cleared(rows: u16) -> String {
+    format!("{}\x1b[H\x1b[J", "\r\n".repeat(rows.into()))
 }
 
 fn create(path: PathBuf) -> Result<File, WrapError> {
@@ -353,3 +364,43 @@ impl fmt::Display for WrapError {
 }
 
 impl std::error::Error for WrapError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::screen::{Break, Cursor, Row, Screen, View, Watch};
+
+    #[derive(Default)]
+    struct Scrolled(Vec<String>);
+
+    impl Watch for Scrolled {
+        fn scrolled_off(&mut self, row: &Row) {
+            self.0.push(row.text.clone());
+        }
+
+        fn leaving_alternate(&mut self, _: View<'_>) {}
+
+        fn broken(&mut self, _: Break) {}
+    }
+
+    #[test]
+    fn a_cleared_screen_is_empty_and_what_stood_there_scrolled_off() {
+        for (shown, scrolled) in [
+            ("one\r\ntwo\r\nthree\r\n$ run", &["one", "two", "three", "$ run"][..]),
+            ("$ run", &["$ run"]),
+            // Below the cursor nothing that counts stands.
+            ("\x1b[4;1Hold\x1b[1;1H$ run", &["$ run"]),
+        ] {
+            let (mut screen, mut watch) = (Screen::new(20, 4), Scrolled::default());
+            screen.feed(shown.as_bytes(), &mut watch);
+            screen.feed(cleared(4).as_bytes(), &mut watch);
+            assert_eq!(screen.text().trim(), "");
+            assert_eq!(screen.cursor(), Cursor { row: 0, column: 0, visible: true });
+            assert!(
+                watch
+                    .0
+                    .starts_with(&scrolled.iter().map(|row| row.to_string()).collect::<Vec<_>>())
+            );
+        }
+    }
+}

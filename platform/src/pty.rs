@@ -1,6 +1,8 @@
 //! Pseudo-terminals: a command that believes it runs in a terminal, which is us.
 
 #[cfg(any(windows, test))]
+mod command_line;
+#[cfg(any(windows, test))]
 mod handshake;
 #[cfg(unix)]
 #[path = "pty/unix.rs"]
@@ -14,17 +16,24 @@ use std::{
     ffi::{OsStr, OsString},
     io::{self, Read, Write},
     path::Path,
+    process::Command,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use portable_pty::{CommandBuilder, PtySize};
-
 use crate::{naming, refusal};
 
 /// How often [`Pty::end`] looks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Ctrl-Break, as it is typed into a pseudo console of Windows': the key goes down and comes up. Elsewhere there
+/// is no such key.
+pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
+
+/// Whether a pseudo-terminal takes the screen that shows it for an empty one with the cursor at the top left, as
+/// Windows' do: they say by place where they print, and ask for the first one, which [`Pty`] answers so.
+pub const BEGINS_AT_HOME: bool = cfg!(windows);
 
 /// A terminal's size in character cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +59,8 @@ impl Pty {
     ///
     /// # Errors
     /// `NotFound` with the command's name if there is no such command, `PermissionDenied` if it is not
-    /// executable; `NotFound` with the directory's name if that is missing; and what the system says.
+    /// executable; `NotFound` with the directory's name if that is missing; `InvalidInput` if an argument
+    /// can't be passed on, as one with a line break to a batch file (Windows); and what the system says.
     pub fn spawn(
         command: &[OsString],
         env: &[(OsString, Option<OsString>)],
@@ -70,24 +80,17 @@ impl Pty {
             Some(cwd) => cwd.to_owned(),
             None => env::current_dir().map_err(naming("look for this process's directory"))?,
         };
-        // Everything is given explicitly: what is left out, portable-pty fills in by itself (the
-        // home directory for one, the registry's environment for another).
-        let mut builder = CommandBuilder::new(name);
-        builder.env_clear();
-        for (key, value) in env::vars_os() {
-            builder.env(key, value);
-        }
+        // It only describes what to run, with all variables that there are to be.
+        let mut command = Command::new(name);
+        command.args(arguments).current_dir(&cwd).env_clear().envs(env::vars_os());
         for (key, value) in env {
             match value {
-                Some(value) => builder.env(key, value),
-                None => builder.env_remove(key),
-            }
+                Some(value) => command.env(key, value),
+                None => command.env_remove(key),
+            };
         }
-        let program = imp::find(name, &builder, &cwd)?;
-        builder.get_argv_mut()[0] = program.into_os_string();
-        builder.args(arguments);
-        builder.cwd(&cwd);
-        let pty = imp::Pty::spawn(name, builder, size.into())
+        let program = imp::find(&command, &cwd)?;
+        let pty = imp::Pty::spawn(&program, &command, size)
             .map_err(naming(format!("run {}", name.display())))?;
         Ok(Self(Arc::new(pty)))
     }
@@ -113,7 +116,7 @@ impl Pty {
     /// # Errors
     /// If the system refuses, or the terminal is closed.
     pub fn resize(&self, size: Size) -> io::Result<()> {
-        self.0.resize(size.into()).map_err(naming("resize the terminal"))
+        self.0.resize(size).map_err(naming("resize the terminal"))
     }
 
     /// The command's process.
@@ -215,24 +218,17 @@ impl Write for Writer {
     }
 }
 
-impl From<Size> for PtySize {
-    fn from(size: Size) -> Self {
-        Self { rows: size.rows.max(1), cols: size.cols.max(1), pixel_width: 0, pixel_height: 0 }
-    }
-}
-
 /// Whether a name says where the command is, so that it is not to be looked for.
 fn has_directory(name: &OsStr) -> bool {
     Path::new(name).components().count() > 1 || Path::new(name).is_absolute()
 }
 
-/// The error of portable-pty, which often is the system's own in a wrapping.
-fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    let error = error.into();
-    match error.downcast::<io::Error>() {
-        Ok(error) => *error,
-        Err(error) => io::Error::other(error),
-    }
+/// A variable of the command's own.
+fn variable<'a>(command: &'a Command, name: &str) -> Option<&'a OsStr> {
+    let is_it = |key: &OsStr| {
+        if cfg!(windows) { key.eq_ignore_ascii_case(name) } else { key == name }
+    };
+    command.get_envs().find(|(key, _)| is_it(key)).and_then(|(_, value)| value)
 }
 
 fn not_found(name: &OsStr) -> io::Error {

@@ -21,13 +21,16 @@ use crate::{locked, refusal};
 /// What was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Stop: Ctrl-C, SIGTERM; on Windows also the closing of the console, logging off, shutting down.
+    /// Stop: Ctrl-C, SIGTERM; on Windows also Ctrl-Break, the closing of the console, logging off, shutting down.
     Stop,
     /// SIGHUP: the terminal is gone. To a process that has none it means, by old custom, to read its
     /// configuration again. Not on Windows.
     HangUp,
     /// The terminal has another size; [`crate::terminal::size`] has it.
     Resize,
+    /// Ctrl-Break, while the terminal is in raw mode: a console has no other way to say that this key was
+    /// pressed. At other times it means to stop. Only on Windows.
+    Break,
 }
 
 type Listener = Box<dyn Fn(Signal) + Send>;

@@ -142,6 +142,12 @@ impl Drop for RawMode {
     }
 }
 
+/// Whether keys come as they are pressed.
+#[cfg(windows)]
+pub(crate) fn is_raw() -> bool {
+    locked(&BEFORE).is_some()
+}
+
 fn restore() {
     if let Some(modes) = locked(&BEFORE).take() {
         imp::set(&modes);

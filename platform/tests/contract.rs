@@ -73,8 +73,10 @@ tests! {
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
         a_command_sees_its_surroundings, what_is_typed_is_read, a_resize_reaches_the_command,
         the_cursor_is_told, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
+        what_a_launcher_left_ends_as_well, a_batch_file_gets_what_it_is_given,
+        a_batch_file_gets_names_of_variables, a_batch_file_gets_no_line_break,
         raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives, ctrl_c_is_told,
-        an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
+        ctrl_break_is_a_key_in_raw_mode, ctrl_break_is_typed, an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
 }
 
 /// What cannot be shown where: the kind of run, the test, the reason.
@@ -98,12 +100,21 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("windows", "termination_is_told", "there is no SIGTERM, and a test cannot log off"),
     ("windows", "a_hang_up_is_told", "there is no SIGHUP"),
     ("unix", "the_cursor_is_told", "only Windows asks the terminal where its cursor is"),
+    ("unix", "what_a_launcher_left_ends_as_well", "a process may leave the command's group"),
+    ("unix", "a_batch_file_gets_what_it_is_given", "there are no batch files"),
+    ("unix", "a_batch_file_gets_names_of_variables", "there are no batch files"),
+    ("unix", "a_batch_file_gets_no_line_break", "there are no batch files"),
+    ("unix", "ctrl_break_is_a_key_in_raw_mode", "there is no Ctrl-Break"),
+    ("unix", "ctrl_break_is_typed", "there is no Ctrl-Break"),
     ("unix", "a_listener_for_another_user_is_still_ours", "a service is its user's own"),
     ("unix", "one_more_reader_is_let_in_and_known", "a service is its user's own"),
     ("wine", "one_more_reader_is_let_in_and_known", "its files have Unix modes"),
     ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
     ("wine", "a_reader_keeps_what_it_opened", "it does not replace a file that is open"),
+    ("wine", "a_batch_file_gets_names_of_variables", "its shell expands what it has expanded"),
     ("wine", "ctrl_c_is_told", "its console host ends itself when it is typed"),
+    ("wine", "ctrl_break_is_a_key_in_raw_mode", "its consoles have no Ctrl-Break"),
+    ("wine", "ctrl_break_is_typed", "its consoles have no Ctrl-Break"),
     ("wine", "the_cursor_is_told", "its console host does not know the flag that makes it ask"),
     ("wine", "a_resize_reaches_the_command", "its pseudo console does not resize"),
 ];

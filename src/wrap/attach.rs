@@ -18,6 +18,7 @@ use crate::{
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use platform::{
     clock,
+    pty::CTRL_BREAK,
     stop::{self, Signal},
     terminal::{self, Input, Interrupter, RawMode, Size},
     transport::Stream,
@@ -183,6 +184,8 @@ impl Showing {
             },
             recv(signals) -> signal => match signal {
                 Ok(Signal::Resize) => self.resize(),
+                Ok(Signal::Break) if self.drive => drop(self.press(CTRL_BREAK)?),
+                Ok(Signal::Break) => return Ok(Some(Left::Detached)),
                 Ok(Signal::Stop | Signal::HangUp) | Err(_) => return Ok(Some(Left::Stopped)),
             },
             default(Duration::from_millis(left_ms)) => {

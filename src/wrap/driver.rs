@@ -18,7 +18,7 @@ use crate::{
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
     clock,
-    pty::{Pty, Size},
+    pty::{self, Pty, Size},
     stop::{self, Listening, Signal},
     terminal,
 };
@@ -405,6 +405,8 @@ impl Driver {
             Signal::HangUp => self.end_command(GRACE_GONE),
             Signal::Stop => self.end_command(GRACE_STOP),
             Signal::Resize => self.resize(),
+            Signal::Break if self.bridge.wants_keys() => self.keys(pty::CTRL_BREAK),
+            Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader},
     process::{Child, Command, Output, Stdio},
     sync::{Barrier, mpsc},
@@ -133,6 +133,44 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
     assert!(!sandbox.directory().join("pwned").exists());
+}
+
+#[test]
+fn text_is_utf_8_whatever_the_code_page() {
+    const TEXT: &str = "größe 字 ┌";
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let says = |from: &str, bob: &mut Raw| {
+        let heard = bob.expect("DELIVER");
+        let said = (&heard["from"], &heard["payload"]["body"]);
+        assert_eq!(said, (&json!(from), &json!(TEXT)));
+        bob.acknowledge(&heard);
+    };
+    let mut program = fullscreen();
+    if let Ok(shell) = env::var("ComSpec") {
+        // What a shell prints in a code page that has not even all of this.
+        let mut ann = Terminal::wrap(&sandbox, "Ann", &[&shell, "/d"]);
+        ann.wait_until("a prompt", |screen| screen.trim_end().ends_with('>'));
+        ann.press("chcp 437\r");
+        ann.wait_until("the code page", |screen| screen.matches("437").count() > 1);
+        ann.press(&format!("echo -^>relay:Bob ^<^<^<{TEXT}^>^>^>\r"));
+        says("Ann", &mut bob);
+        ann.press("exit\r");
+        assert_eq!(ann.finish(), 0);
+        let script = sandbox.directory().join("agent.cmd");
+        fs::write(&script, format!("@chcp 437\r\n@\"{program}\"\r\n")).unwrap();
+        program = script.into_os_string().into_string().unwrap();
+    }
+    // What is typed, by a person and as a message, and what a program prints of it.
+    let mut dora = Terminal::wrap(&sandbox, "Dora", &[&program]);
+    dora.wait_for_row(">");
+    dora.press(&format!("say Bob {TEXT}\r"));
+    says("Dora", &mut bob);
+    // Word for word it would be what the program was told, which is never taken for what it says.
+    bob.send("Dora", &TEXT.to_ascii_uppercase(), json!({}));
+    says("Dora", &mut bob);
+    dora.press("quit\r");
+    assert_eq!(dora.finish(), 0);
 }
 
 #[test]

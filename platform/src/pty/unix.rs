@@ -5,7 +5,6 @@
 //! the terminal when it is dropped, and its reader cannot be ended.
 
 use std::{
-    ffi::OsStr,
     fs::File,
     io::{self, Read as _, Write as _},
     os::{
@@ -13,13 +12,13 @@ use std::{
         unix::fs::PermissionsExt as _,
     },
     path::{Path, PathBuf},
-    process,
+    process::{self, Command},
     sync::{Arc, Mutex},
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-use super::{has_directory, io_error, not_found};
+use super::{Size, has_directory, not_found, variable};
 use crate::{locked, poll::Stop, process::exit_code, refusal};
 
 /// What [`super::Pty::end`] tries before force.
@@ -44,12 +43,13 @@ enum State {
 }
 
 impl Pty {
-    pub(crate) fn spawn(name: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
-        let pair = native_pty_system().openpty(size).map_err(io_error)?;
+    pub(crate) fn spawn(program: &Path, command: &Command, size: Size) -> io::Result<Self> {
+        let pair = native_pty_system().openpty(pty_size(size)).map_err(io_error)?;
         let closed = Arc::new(Stop::new()?);
-        let child: Box<dyn Child> = pair.slave.spawn_command(command).map_err(io_error)?;
+        let child: Box<dyn Child> =
+            pair.slave.spawn_command(builder(program, command)).map_err(io_error)?;
         let child = child.downcast::<process::Child>().map_err(|_| {
-            io::Error::other(format!("{} is a child of an unknown kind", name.display()))
+            io::Error::other(format!("{} is a child of an unknown kind", program.display()))
         })?;
         let pid = child.id() as libc::pid_t;
         let pty = Self {
@@ -77,8 +77,8 @@ impl Pty {
         Ok(Writer { terminal: self.master()?, closed: self.closed.clone() })
     }
 
-    pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
-        locked(&self.master).resize(size).map_err(io_error)
+    pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
+        locked(&self.master).resize(pty_size(size)).map_err(io_error)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -258,12 +258,13 @@ impl Writer {
 
 /// Looks for the command as the shell does: a name with a directory is taken as it is, another is
 /// looked for in PATH.
-pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Result<PathBuf> {
+pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
+    let name = command.get_program();
     let mut refused = None;
     let candidates: Vec<PathBuf> = if has_directory(name) {
         vec![cwd.join(name)]
     } else {
-        let path = command.get_env("PATH").unwrap_or_default();
+        let path = variable(command, "PATH").unwrap_or_default();
         std::env::split_paths(path).map(|directory| cwd.join(directory).join(name)).collect()
     };
     for candidate in candidates {
@@ -282,4 +283,34 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
         ),
         None => not_found(name),
     })
+}
+
+/// The same for portable-pty. Everything is given explicitly: what is left out, it fills in by itself (the
+/// home directory for one).
+fn builder(program: &Path, command: &Command) -> CommandBuilder {
+    let mut builder = CommandBuilder::new(program);
+    builder.args(command.get_args());
+    builder.env_clear();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            builder.env(name, value);
+        }
+    }
+    if let Some(directory) = command.get_current_dir() {
+        builder.cwd(directory);
+    }
+    builder
+}
+
+fn pty_size(size: Size) -> PtySize {
+    PtySize { rows: size.rows.max(1), cols: size.cols.max(1), pixel_width: 0, pixel_height: 0 }
+}
+
+/// The error of portable-pty, which often is the system's own in a wrapping.
+fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    let error = error.into();
+    match error.downcast::<io::Error>() {
+        Ok(error) => *error,
+        Err(error) => io::Error::other(error),
+    }
 }

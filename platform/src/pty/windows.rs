@@ -1,41 +1,44 @@
-//! Windows: portable-pty's pseudo console and child, and a job that the child's own children are in.
+//! Windows: a pseudo console, and a command in a job of its own, which all that it starts is in from the
+//! first instruction on. portable-pty has no way to say so, nor to write a batch file's command line.
+
+#[path = "windows/console.rs"]
+mod console;
+#[path = "windows/start.rs"]
+mod start;
 
 use std::{
     ffi::{OsStr, c_void},
-    io::{self, Read as _, Write as _},
+    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     mem::zeroed,
-    os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
+    os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle},
     path::{Path, PathBuf},
+    process::Command,
     ptr::null,
     sync::{Arc, Mutex},
 };
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use windows_sys::Win32::{
     Foundation::{WAIT_OBJECT_0, WAIT_TIMEOUT},
     System::{
         JobObjects::{
-            AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
-            JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
-            JobObjectExtendedLimitInformation, SetInformationJobObject, TerminateJobObject,
-        },
-        LibraryLoader::{
-            LOAD_LIBRARY_SEARCH_APPLICATION_DIR, LOAD_LIBRARY_SEARCH_SYSTEM32,
-            SetDefaultDllDirectories,
+            CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+            JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
+            SetInformationJobObject, TerminateJobObject,
         },
         Threading::{GetExitCodeProcess, GetProcessId, INFINITE, WaitForSingleObject},
     },
 };
 
-use super::{handshake::Handshake, has_directory, io_error, not_found};
+use super::{Size, handshake::Handshake, has_directory, not_found, variable};
 use crate::{
     locked, refusal,
     security::{self, checked},
 };
+use console::Console;
 
 /// What [`super::Pty::end`] tries before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 1] = [Pty::hang_up];
-/// To where the cursor is: in the first line and column.
+/// To where the cursor is: see [`super::BEGINS_AT_HOME`].
 const ANSWER: &[u8] = b"\x1b[1;1R";
 /// The exit code of what is ended by force.
 const KILLED: u32 = 1;
@@ -43,46 +46,33 @@ const KILLED: u32 = 1;
 /// The console and its command.
 pub(crate) struct Pty {
     /// None once it is closed.
-    master: Mutex<Option<Box<dyn MasterPty + Send>>>,
+    console: Mutex<Option<Console>>,
     writer: SharedWriter,
     reader: Mutex<Option<Handshake>>,
-    child: Box<dyn Child + Send + Sync>,
+    process: OwnedHandle,
     /// Ends what is in it with itself.
     job: OwnedHandle,
 }
 
 /// One pipe leads into the console, for typing and for the answer; None once it is closed.
-type SharedWriter = Arc<Mutex<Option<Box<dyn io::Write + Send>>>>;
+type SharedWriter = Arc<Mutex<Option<PipeWriter>>>;
 
 impl Pty {
-    pub(crate) fn spawn(_: &OsStr, command: CommandBuilder, size: PtySize) -> io::Result<Self> {
-        trust_own_libraries_only()?;
-        let pair = native_pty_system().openpty(size).map_err(io_error)?;
-        let writer = pair.master.take_writer().map_err(io_error)?;
+    pub(crate) fn spawn(program: &Path, command: &Command, size: Size) -> io::Result<Self> {
+        let (console, writer) = Console::open(size)?;
         let job = job()?;
-        let child = pair.slave.spawn_command(command).map_err(io_error)?;
-        let pty = Self {
-            master: Mutex::new(Some(pair.master)),
+        let process = start::start(program, command, &console, &job)?;
+        Ok(Self {
+            console: Mutex::new(Some(console)),
             writer: Arc::new(Mutex::new(Some(writer))),
             reader: Mutex::new(Some(Handshake::default())),
-            child,
+            process,
             job,
-        };
-        // A command that has ended already cannot be put into a job, and need not.
-        // SAFETY: both handles are open.
-        let assigned =
-            checked(unsafe { AssignProcessToJobObject(pty.job.as_raw_handle(), pty.process()?) });
-        if assigned.is_err() && pty.try_wait()?.is_none() {
-            let _ = pty.child.clone_killer().kill();
-            assigned?;
-        }
-        Ok(pty)
+        })
     }
 
     pub(crate) fn reader(&self) -> io::Result<Reader> {
-        let master = locked(&self.master);
-        let master = master.as_ref().ok_or_else(closed)?;
-        let console = master.try_clone_reader().map_err(io_error)?;
+        let console = locked(&self.console).as_ref().ok_or_else(closed)?.output()?;
         let handshake = locked(&self.reader).take();
         Ok(Reader { console, writer: self.writer.clone(), handshake })
     }
@@ -91,13 +81,13 @@ impl Pty {
         Ok(Writer(self.writer.clone()))
     }
 
-    pub(crate) fn resize(&self, size: PtySize) -> io::Result<()> {
-        locked(&self.master).as_ref().ok_or_else(closed)?.resize(size).map_err(io_error)
+    pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
+        locked(&self.console).as_ref().ok_or_else(closed)?.resize(size)
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        // SAFETY: the handle is open while the child lives in us.
-        self.process().map_or(0, |process| unsafe { GetProcessId(process) })
+        // SAFETY: the handle is open.
+        unsafe { GetProcessId(self.process.as_raw_handle()) }
     }
 
     /// A console has no foreground: what is typed goes to whoever reads.
@@ -127,8 +117,8 @@ impl Pty {
     /// Closing the console ends what is attached to it, and lets readers have the end; on older
     /// systems it waits until they have read the rest.
     pub(crate) fn close(&self) {
-        let master = locked(&self.master).take();
-        drop(master);
+        let console = locked(&self.console).take();
+        drop(console);
         *locked(&self.writer) = None;
     }
 
@@ -138,8 +128,8 @@ impl Pty {
     }
 
     fn wait_at_most(&self, ms: u32) -> io::Result<Option<i32>> {
-        let process = self.process()?;
-        // SAFETY: the handle is open while the child lives in us.
+        let process = self.process.as_raw_handle();
+        // SAFETY: the handle is open.
         match unsafe { WaitForSingleObject(process, ms) } {
             WAIT_OBJECT_0 => {
                 let mut code = 0;
@@ -151,10 +141,6 @@ impl Pty {
             _ => Err(io::Error::last_os_error()),
         }
     }
-
-    fn process(&self) -> io::Result<RawHandle> {
-        Ok(self.child.as_raw_handle().ok_or(io::ErrorKind::NotFound)?)
-    }
 }
 
 impl std::fmt::Debug for Pty {
@@ -165,7 +151,7 @@ impl std::fmt::Debug for Pty {
 
 /// The console's output.
 pub(crate) struct Reader {
-    console: Box<dyn io::Read + Send>,
+    console: PipeReader,
     writer: SharedWriter,
     /// The first reader's, until it is over.
     handshake: Option<Handshake>,
@@ -220,15 +206,17 @@ impl std::fmt::Debug for Writer {
 
 /// Looks for the command as the shell does: in PATH, with the extensions of PATHEXT for a name that
 /// has none. (Without one, there may be a script for another shell under just the name.)
-pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Result<PathBuf> {
-    let path = command.get_env("PATH").unwrap_or_default();
+pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
+    let name = command.get_program();
+    let path = variable(command, "PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = if has_directory(name) {
         vec![cwd.to_owned()]
     } else {
         let named = std::env::split_paths(path).filter(|it| !it.as_os_str().is_empty());
         named.map(|directory| cwd.join(directory)).collect()
     };
-    let extensions = command.get_env("PATHEXT").and_then(OsStr::to_str).unwrap_or(".EXE;.CMD;.BAT");
+    let extensions =
+        variable(command, "PATHEXT").and_then(OsStr::to_str).unwrap_or(".EXE;.CMD;.BAT");
     let extensions: Vec<&str> = extensions.split(';').filter(|it| !it.is_empty()).collect();
     let own = Path::new(name).extension().and_then(OsStr::to_str).map(|own| format!(".{own}"));
     let is_program = |own: &String| extensions.iter().any(|it| it.eq_ignore_ascii_case(own));
@@ -247,15 +235,6 @@ pub(crate) fn find(name: &OsStr, command: &CommandBuilder, cwd: &Path) -> io::Re
         }
     }
     Err(not_found(name))
-}
-
-/// A newer `conpty.dll` is used where it lies beside the executable, and none that lies where the user happens to
-/// be, or in PATH.
-fn trust_own_libraries_only() -> io::Result<()> {
-    // SAFETY: takes nothing but flags.
-    checked(unsafe {
-        SetDefaultDllDirectories(LOAD_LIBRARY_SEARCH_APPLICATION_DIR | LOAD_LIBRARY_SEARCH_SYSTEM32)
-    })
 }
 
 /// Ends all processes in it when the last handle to it is closed, so also when this process dies; who
@@ -286,4 +265,26 @@ fn job() -> io::Result<OwnedHandle> {
 
 fn closed() -> io::Error {
     refusal(io::ErrorKind::BrokenPipe, "the terminal is closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use windows_sys::Win32::System::JobObjects::IsProcessInJob;
+
+    use super::*;
+
+    #[test]
+    fn a_command_is_in_its_job_from_the_start() {
+        let mut command = Command::new("cmd");
+        command.args(["/c", "exit"]).envs(std::env::vars_os());
+        let program = find(&command, Path::new(r"C:\")).unwrap();
+        let pty = Pty::spawn(&program, &command, Size { rows: 24, cols: 80 }).unwrap();
+        let (process, job) = (pty.process.as_raw_handle(), pty.job.as_raw_handle());
+        let mut is_in_job = 0;
+        // SAFETY: both handles are open, and the pointer is to a number of ours.
+        checked(unsafe { IsProcessInJob(process, job, &mut is_in_job) }).unwrap();
+        assert_ne!(is_in_job, 0);
+        pty.kill().unwrap();
+        pty.wait().unwrap();
+    }
 }

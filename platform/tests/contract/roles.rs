@@ -40,6 +40,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
+        ("raw-signals", []) => raw_signals(),
         ("wait", []) => wait(),
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
@@ -48,6 +49,8 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
             wait();
         }
         ("leave-child", []) => leave_child(),
+        ("launch", []) => launch(),
+        ("arguments", arguments) => say_arguments(arguments),
         ("starter", [log, endpoint]) => starter(log, endpoint),
         ("detached", [endpoint]) => detached(endpoint),
         other => panic!("no such role: {other:?}"),
@@ -192,6 +195,18 @@ fn signals(interrupt: bool) {
     drop(stop::listen(|_| ()).unwrap());
 }
 
+/// Presses Ctrl-Break in raw mode and after it, and says what it was told.
+fn raw_signals() {
+    let (sender, told) = mpsc::channel();
+    let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    let raw = RawMode::enter().unwrap();
+    system::press_ctrl_break();
+    say(&format!("raw={:?};", told.recv().unwrap()));
+    drop(raw);
+    system::press_ctrl_break();
+    say(&format!("cooked={:?};", told.recv().unwrap()));
+}
+
 /// Until it is killed.
 fn wait() {
     say(&format!("pid={};", std::process::id()));
@@ -213,6 +228,21 @@ fn parent() {
 fn leave_child() {
     let mut child = scene::role("deaf", &[]).stdout(Stdio::piped()).spawn().unwrap();
     say(&scene::first_line(&mut child));
+}
+
+/// Starts a process that has no terminal, and ends at once.
+#[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
+fn launch() {
+    let mut child = scene::role("wait", &[]);
+    system::without_terminal(&mut child).stdin(Stdio::null()).stdout(Stdio::null());
+    say(&format!("pid={};", child.stderr(Stdio::null()).spawn().unwrap().id()));
+}
+
+/// In hex, since a console shows some characters in a way of its own.
+fn say_arguments(arguments: &[&str]) {
+    for argument in arguments {
+        say(&format!("argument={};", scene::hex(argument.as_bytes())));
+    }
 }
 
 /// Until its terminal is gone.

@@ -83,6 +83,11 @@ pub(crate) fn interrupt() {
     imp::interrupt();
 }
 
+/// What Ctrl-Break does, to this process.
+pub(crate) fn press_ctrl_break() {
+    imp::press_ctrl_break();
+}
+
 /// Whether the process is there.
 pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
@@ -95,6 +100,11 @@ pub(crate) fn wait_for_end(pid: u32) {
         assert!(Instant::now() < end, "process {pid} goes on");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Has a process begin without the terminal of this one.
+pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
+    imp::without_terminal(command)
 }
 
 /// The session (Unix) that the calling process is in, or whether it has a console (Windows).
@@ -201,12 +211,21 @@ mod imp {
         assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
     }
 
+    pub(crate) fn press_ctrl_break() {
+        panic!("there is no such key");
+    }
+
     pub(crate) fn is_alive(pid: u32) -> bool {
         // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
         // SAFETY: no pointers; signal 0 only asks.
         let known = unsafe { libc::kill(pid as libc::pid_t, 0) == 0 };
         known && !ended.is_ok_and(|stat| stat.contains(") Z "))
+    }
+
+    /// Nothing is promised of those.
+    pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
+        command
     }
 
     pub(crate) fn session() -> String {
@@ -251,7 +270,11 @@ mod imp {
 #[cfg(windows)]
 mod imp {
     use std::{
-        ffi::OsString, os::windows::ffi::OsStrExt as _, path::Path, process::Command, ptr::null_mut,
+        ffi::OsString,
+        os::windows::{ffi::OsStrExt as _, process::CommandExt as _},
+        path::Path,
+        process::Command,
+        ptr::null_mut,
     };
 
     use windows_sys::Win32::{
@@ -263,9 +286,12 @@ mod imp {
             DACL_SECURITY_INFORMATION, SetFileSecurityW,
         },
         System::{
-            Console::{CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
+            Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
-            Threading::{GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION},
+            Threading::{
+                DETACHED_PROCESS, GetExitCodeProcess, OpenProcess,
+                PROCESS_QUERY_LIMITED_INFORMATION,
+            },
         },
     };
 
@@ -340,6 +366,11 @@ mod imp {
         assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) }, 0);
     }
 
+    pub(crate) fn press_ctrl_break() {
+        // SAFETY: no pointers.
+        assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, 0) }, 0);
+    }
+
     pub(crate) fn is_alive(pid: u32) -> bool {
         const STILL_ACTIVE: u32 = 259;
         // SAFETY: the handle is checked, used and closed here; the pointer is to a number of ours.
@@ -353,6 +384,10 @@ mod imp {
             CloseHandle(process);
             known && code == STILL_ACTIVE
         }
+    }
+
+    pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
+        command.creation_flags(DETACHED_PROCESS)
     }
 
     pub(crate) fn session() -> String {

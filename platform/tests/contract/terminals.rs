@@ -1,10 +1,15 @@
 //! Commands in pseudo-terminals, and a process's own terminal.
 
-use std::{ffi::OsString, io, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    time::Duration,
+};
 
-use platform::pty::{Pty, Size};
+use platform::pty::{self, Pty, Size};
 
 use crate::{
+    roles::PLAY,
     scene::{Folder, SIZE, Screen, hex, role_command},
     system,
 };
@@ -116,6 +121,70 @@ pub(crate) fn a_command_ends_with_what_it_started() {
     }
 }
 
+/// Whoever is in no terminal and no family of the command's is in its job.
+pub(crate) fn what_a_launcher_left_ends_as_well() {
+    let mut screen = Screen::play("launch", &[]);
+    screen.wait_for("pid=");
+    let pid = screen.read_until(";").parse().unwrap();
+    assert_eq!(screen.finish().0, 0);
+    system::wait_for_end(pid);
+}
+
+pub(crate) fn a_batch_file_gets_what_it_is_given() {
+    batch_file_gets(&[
+        "plain",
+        "",
+        "a b",
+        "a&echo b",
+        "a|b",
+        "a<b>c",
+        "^a^",
+        "a!b!",
+        "a=b,c;d",
+        "(a)",
+        "--x=\"y z\"",
+        "a\"&echo b",
+        "a\"b\"&c",
+        r"c:\d\",
+        r#"\""#,
+        "Größe 字",
+    ]);
+}
+
+pub(crate) fn a_batch_file_gets_names_of_variables() {
+    batch_file_gets(&["100%", "%CONTRACT%", "a%", "%%", "%cd:~,%"]);
+}
+
+/// As it passes them on to another program, which is what most batch files are for.
+fn batch_file_gets(arguments: &[&str]) {
+    let folder = Folder::new();
+    let spawned = spawn_batch_file(&folder, &[&[PLAY, "arguments"], arguments].concat());
+    let mut screen = Screen::new(spawned.unwrap());
+    for argument in arguments {
+        screen.wait_for("argument=");
+        assert_eq!(screen.read_until(";"), hex(argument.as_bytes()), "{argument}");
+    }
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn a_batch_file_gets_no_line_break() {
+    let folder = Folder::new();
+    for refused in ["a\nb", "a\rb"] {
+        let error = spawn_batch_file(&folder, &["a", refused]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&format!("{refused:?}")), "{error}");
+    }
+}
+
+fn spawn_batch_file(folder: &Folder, arguments: &[&str]) -> io::Result<Pty> {
+    let script = folder.path("a b&c.cmd");
+    std::fs::write(&script, "@echo off\r\n\"%CONTRACT%\" %*\r\n")?;
+    let env = [("CONTRACT".into(), Some(std::env::current_exe()?.into_os_string()))];
+    let arguments = arguments.iter().map(OsString::from);
+    let command: Vec<_> = [script.into_os_string()].into_iter().chain(arguments).collect();
+    Pty::spawn(&command, &env, None, SIZE)
+}
+
 pub(crate) fn raw_mode_ends_when_dropped() {
     raw_mode("drop");
 }
@@ -152,6 +221,21 @@ pub(crate) fn ctrl_c_is_told() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");
     screen.type_keys("\x03");
+    screen.wait_for("signal=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn ctrl_break_is_a_key_in_raw_mode() {
+    let mut screen = Screen::play("raw-signals", &[]);
+    screen.wait_for("raw=Break;");
+    screen.wait_for("cooked=Stop;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn ctrl_break_is_typed() {
+    let mut screen = Screen::play("signals", &[]);
+    screen.wait_for("ready;");
+    screen.keys.write_all(pty::CTRL_BREAK).unwrap();
     screen.wait_for("signal=Stop;");
     assert_eq!(screen.finish().0, 0);
 }

@@ -11,13 +11,18 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Programs that paint as the CLIs do.
-const PROGRAMS: [&str; 5] = [
+/// Programs that paint as the CLIs do. `conpty` is made by hand, as Windows' pseudo console paints anew what
+/// programs print: by place, with what is blank jumped over, all of it again after a resize, and rows that it
+/// broke told as such or (the second of Dora's, which loses a word to it) not. `wine-shell` is cmd.exe, recorded
+/// in Wine's pseudo console.
+const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",
+    "conpty-80x24",
     "full-screen-90x22",
     "ink-stream-100x30",
     "inserted-above-80x18",
     "shell-60x12",
+    "wine-shell-100x30",
 ];
 
 /// The CLIs themselves.

@@ -1,0 +1,201 @@
+//! Starts a program in a pseudo console, and in a job from its first instruction on.
+
+use std::{
+    ffi::{OsStr, OsString, c_void},
+    io,
+    marker::PhantomData,
+    mem::zeroed,
+    os::windows::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    ptr::{null, null_mut},
+};
+
+use windows_sys::Win32::{
+    Foundation::{INVALID_HANDLE_VALUE, MAX_PATH},
+    System::{
+        SystemInformation::GetSystemDirectoryW,
+        Threading::{
+            CREATE_UNICODE_ENVIRONMENT, CreateProcessW, DeleteProcThreadAttributeList,
+            EXTENDED_STARTUPINFO_PRESENT, InitializeProcThreadAttributeList,
+            LPPROC_THREAD_ATTRIBUTE_LIST, PROC_THREAD_ATTRIBUTE_JOB_LIST,
+            PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, PROCESS_INFORMATION, STARTF_USESTDHANDLES,
+            STARTUPINFOEXW, UpdateProcThreadAttribute,
+        },
+    },
+};
+
+use super::Console;
+use crate::{pty::command_line, refusal, security::checked};
+
+/// The process of a command whose file is `program`.
+pub(super) fn start(
+    program: &Path,
+    command: &Command,
+    console: &Console,
+    job: &OwnedHandle,
+) -> io::Result<OwnedHandle> {
+    let (program, mut line) = lines(program, command)?;
+    let environment = environment(command)?;
+    let directory = command.get_current_dir().map(zero_ended).transpose()?;
+    let jobs = [job.as_raw_handle()];
+    let mut attributes = Attributes::new(console, &jobs)?;
+    // SAFETY: all-zero is a valid value of it.
+    let mut startup: STARTUPINFOEXW = unsafe { zeroed() };
+    startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
+    // Without these it could get our own streams in place of the console's.
+    startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
+    startup.StartupInfo.hStdInput = INVALID_HANDLE_VALUE;
+    startup.StartupInfo.hStdOutput = INVALID_HANDLE_VALUE;
+    startup.StartupInfo.hStdError = INVALID_HANDLE_VALUE;
+    startup.lpAttributeList = attributes.list();
+    // SAFETY: all-zero is a valid value of it.
+    let mut started: PROCESS_INFORMATION = unsafe { zeroed() };
+    // SAFETY: all texts end with a zero, the environment with two; the attributes, and what they point to,
+    // live longer than the call, and so do the two values of ours.
+    checked(unsafe {
+        CreateProcessW(
+            program.as_ptr(),
+            line.as_mut_ptr(),
+            null(),
+            null(),
+            0,
+            EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRONMENT,
+            environment.as_ptr().cast(),
+            directory.as_ref().map_or(null(), |directory| directory.as_ptr()),
+            (&raw const startup).cast(),
+            &mut started,
+        )
+    })?;
+    // SAFETY: the call has succeeded, so that both handles are open and ours.
+    unsafe {
+        drop(OwnedHandle::from_raw_handle(started.hThread));
+        Ok(OwnedHandle::from_raw_handle(started.hProcess))
+    }
+}
+
+/// The file to run and its command line: a batch file is run by the system's shell.
+fn lines(program: &Path, command: &Command) -> io::Result<(Vec<u16>, Vec<u16>)> {
+    let arguments = command.get_args().map(units).collect::<io::Result<Vec<_>>>()?;
+    let own = units(program.as_os_str())?;
+    let (program, mut line) = if command_line::is_batch_file(&program.to_string_lossy()) {
+        let line = command_line::of_batch_file(&own, &arguments);
+        let line = line.map_err(|number| no_batch_argument(program, command, number))?;
+        (shell()?, line)
+    } else {
+        (program.to_owned(), command_line::of_program(&own, &arguments))
+    };
+    line.push(0);
+    Ok((zero_ended(program)?, line))
+}
+
+fn no_batch_argument(program: &Path, command: &Command, number: usize) -> io::Error {
+    let argument = command.get_args().nth(number).unwrap_or_default();
+    refusal(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "the batch file {} can't be given {argument:?}, which has a line break: run what it runs, \
+             its .exe or its script with node",
+            program.display()
+        ),
+    )
+}
+
+/// The system's own, whatever the environment says.
+fn shell() -> io::Result<PathBuf> {
+    let mut directory = [0; MAX_PATH as usize];
+    // SAFETY: the pointer and the length are those of one array.
+    let length = unsafe { GetSystemDirectoryW(directory.as_mut_ptr(), MAX_PATH) };
+    match directory.get(..length as usize) {
+        Some(directory @ [_, ..]) => {
+            Ok(PathBuf::from(OsString::from_wide(directory)).join("cmd.exe"))
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// All variables, in the order that the system wants, which is the command's.
+fn environment(command: &Command) -> io::Result<Vec<u16>> {
+    let mut block = Vec::new();
+    for (name, value) in command.get_envs() {
+        let Some(value) = value else { continue };
+        block.extend(units(name)?);
+        block.push(u16::from(b'='));
+        block.extend(units(value)?);
+        block.push(0);
+    }
+    if block.is_empty() {
+        block.push(0);
+    }
+    block.push(0);
+    Ok(block)
+}
+
+fn zero_ended(text: impl AsRef<OsStr>) -> io::Result<Vec<u16>> {
+    let mut units = units(text.as_ref())?;
+    units.push(0);
+    Ok(units)
+}
+
+fn units(text: &OsStr) -> io::Result<Vec<u16>> {
+    let units: Vec<u16> = text.encode_wide().collect();
+    if units.contains(&0) {
+        let why = format!("{text:?} has a character 0, which nothing can be given: take it out");
+        return Err(refusal(io::ErrorKind::InvalidInput, why));
+    }
+    Ok(units)
+}
+
+/// What a new process begins with; `'a` is the life of what it points to.
+struct Attributes<'a> {
+    /// Aligned as pointers are.
+    list: Vec<u64>,
+    of: PhantomData<(&'a Console, &'a [RawHandle])>,
+}
+
+impl<'a> Attributes<'a> {
+    fn new(console: &'a Console, jobs: &'a [RawHandle]) -> io::Result<Self> {
+        let mut bytes = 0;
+        // SAFETY: without a list, it says in the number of ours how long one is.
+        unsafe { InitializeProcThreadAttributeList(null_mut(), 2, 0, &mut bytes) };
+        let mut list = vec![0_u64; bytes.div_ceil(size_of::<u64>())];
+        // SAFETY: the list is as long as the number says.
+        checked(unsafe {
+            InitializeProcThreadAttributeList(list.as_mut_ptr().cast(), 2, 0, &mut bytes)
+        })?;
+        let mut attributes = Self { list, of: PhantomData };
+        let console = console.handle() as *const c_void;
+        attributes.set(PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, console, size_of_val(&console))?;
+        attributes.set(PROC_THREAD_ATTRIBUTE_JOB_LIST, jobs.as_ptr().cast(), size_of_val(jobs))?;
+        Ok(attributes)
+    }
+
+    fn set(&mut self, which: u32, value: *const c_void, bytes: usize) -> io::Result<()> {
+        // SAFETY: the list has room for two; the value lives as long as this does.
+        checked(unsafe {
+            UpdateProcThreadAttribute(
+                self.list(),
+                0,
+                which as usize,
+                value,
+                bytes,
+                null_mut(),
+                null(),
+            )
+        })
+    }
+
+    fn list(&mut self) -> LPPROC_THREAD_ATTRIBUTE_LIST {
+        self.list.as_mut_ptr().cast()
+    }
+}
+
+impl Drop for Attributes<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was initialized, and nobody uses it any more.
+        unsafe { DeleteProcThreadAttributeList(self.list()) };
+    }
+}
