@@ -117,6 +117,8 @@ pub fn is_attached() -> bool {
 pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
+    // First, since the name of who has joined is known from then on.
+    pty::check(&settings.command, settings.directory.as_deref()).map_err(WrapError::Command)?;
     let companion_key = random_key()?;
     let client = join(&settings, &name, companion_key.clone())?;
     // Only now: the file of a wrapper that has the name stays as it is.

@@ -15,7 +15,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io::{self, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     sync::Arc,
     thread,
@@ -67,31 +67,10 @@ impl Pty {
         cwd: Option<&Path>,
         size: Size,
     ) -> io::Result<Self> {
-        let Some((name, arguments)) = command.split_first() else {
-            return Err(refusal(io::ErrorKind::InvalidInput, "there is no command to run"));
-        };
-        let cwd = match cwd {
-            Some(cwd) if !cwd.is_dir() => {
-                return Err(refusal(
-                    io::ErrorKind::NotFound,
-                    format!("the directory {} does not exist", cwd.display()),
-                ));
-            }
-            Some(cwd) => cwd.to_owned(),
-            None => env::current_dir().map_err(naming("look for this process's directory"))?,
-        };
-        // It only describes what to run, with all variables that there are to be.
-        let mut command = Command::new(name);
-        command.args(arguments).current_dir(&cwd).env_clear().envs(env::vars_os());
-        for (key, value) in env {
-            match value {
-                Some(value) => command.env(key, value),
-                None => command.env_remove(key),
-            };
-        }
-        let program = imp::find(&command, &cwd)?;
-        let pty = imp::Pty::spawn(&program, &command, size)
-            .map_err(naming(format!("run {}", name.display())))?;
+        let (program, command) = describe(command, env, cwd)?;
+        let name = command.get_program().display().to_string();
+        let pty =
+            imp::Pty::spawn(&program, &command, size).map_err(naming(format!("run {name}")))?;
         Ok(Self(Arc::new(pty)))
     }
 
@@ -192,6 +171,46 @@ impl Pty {
     pub fn close(&self) {
         self.0.close();
     }
+}
+
+/// Whether there is such a command, which [`Pty::spawn`] would run with the environment of this process.
+///
+/// # Errors
+/// As that has them, but for what only the start tells.
+pub fn check(command: &[OsString], cwd: Option<&Path>) -> io::Result<()> {
+    describe(command, &[], cwd).map(drop)
+}
+
+/// The file to run, and with what; the command runs nothing itself.
+fn describe(
+    command: &[OsString],
+    env: &[(OsString, Option<OsString>)],
+    cwd: Option<&Path>,
+) -> io::Result<(PathBuf, Command)> {
+    let Some((name, arguments)) = command.split_first() else {
+        return Err(refusal(io::ErrorKind::InvalidInput, "there is no command to run"));
+    };
+    let cwd = match cwd {
+        Some(cwd) if !cwd.is_dir() => {
+            return Err(refusal(
+                io::ErrorKind::NotFound,
+                format!("the directory {} does not exist", cwd.display()),
+            ));
+        }
+        Some(cwd) => cwd.to_owned(),
+        None => env::current_dir().map_err(naming("look for this process's directory"))?,
+    };
+    // With all variables that there are to be.
+    let mut command = Command::new(name);
+    command.args(arguments).current_dir(&cwd).env_clear().envs(env::vars_os());
+    for (key, value) in env {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    let program = imp::find(&command, &cwd)?;
+    Ok((program, command))
 }
 
 /// Reads what the command prints; `Ok(0)` is the end. Read in large pieces.
