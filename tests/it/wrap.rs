@@ -248,6 +248,10 @@ fn what_goes_wrong_before_the_start_is_one_sentence() {
         let words = text.trim_end().replace('\n', "");
         assert!(words.len() < 200 && !words.contains("panicked"), "{text}");
     }
+    // Nobody's mail waits for who never was.
+    let mut zoe = sandbox.join("Zoe");
+    zoe.send("Bob", "hello", json!({}));
+    assert_eq!(zoe.expect("NACK")["payload"]["code"], "UNKNOWN_AGENT");
 }
 
 #[test]
