@@ -255,14 +255,13 @@ impl Uninstall {
             down::stop(&place, &Identity::of_process(&place)?)?;
         }
         let mut removed = service::uninstall().map_err(Failure::because)?;
-        // Perhaps it was removed before, but not what leads to it.
-        let mine = service::site(None).map_err(Failure::because)?.map(|site| site.owner);
-        let told = match &mine {
-            // What is no such file says nothing, and goes as well.
+        let site = service::site(None).map_err(Failure::because)?;
+        // What is no such file says nothing, and goes as well.
+        let told = match &site {
             Some(_) => directions::Service::load(&paths::home().map_err(Failure::because)?).ok(),
             None => None,
         };
-        for owner in installed.as_ref().and_then(Installed::owner).into_iter().chain(mine) {
+        for owner in owners(installed.as_ref(), site) {
             removed |= untell(&owner)?;
         }
         let home = installed.and_then(|it| it.after("--home").map(str::to_owned));
@@ -357,6 +356,20 @@ fn tell_of_store(site: &Site) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Who may have been told of a service that is gone: its owner; and, since perhaps it was removed before but not
+/// what leads to it, this user and all who have a service's home.
+fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
+    let mut owners: Vec<_> = removed.and_then(Installed::owner).into_iter().collect();
+    let Some(site) = site else { return owners };
+    let is_task = removed.is_some_and(|it| it.kind == Kind::Task);
+    // Beside a task there may be somebody else's service. Who can't look there is no administrator.
+    let homes = site.home.parent().filter(|_| !is_task).and_then(|homes| fs::read_dir(homes).ok());
+    let names = homes.into_iter().flatten().flatten().map(|home| home.file_name());
+    owners.extend(names.filter_map(|name| User::parse(name.to_str()?).ok()));
+    owners.push(site.owner);
+    owners
 }
 
 /// Removes what leads a user to his service; false where there was nothing.
