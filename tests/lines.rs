@@ -1,5 +1,6 @@
-//! A program that reads lines and leaves the terminal as it is: a stand-in for simple agents in the tests.
+//! A program that reads lines: a stand-in for simple agents in the tests.
 //!
+//! It leaves the terminal as it is, or with `--keys` reads key by key and shows what is typed itself.
 //! What its arguments say it does first, each of them a line; then it says `ready`, and does what it is told,
 //! with a `done` each time, since nobody hears a message that still stands last:
 //! `print TEXT` and `say NAME TEXT` print TEXT, the latter for NAME, with `\n` for a line's end; `run PROGRAM
@@ -11,27 +12,54 @@
 //! that is `reply NAME TEXT`, TEXT is sent to NAME as a reply, with FROM for the sender's name in both; and
 //! `exit CODE` ends the program, once the whole frame is there.
 
-use platform::terminal;
+use platform::terminal::{self, RawMode};
 use std::{
     env,
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     process::{self, Command, Stdio},
 };
 
 fn main() -> io::Result<()> {
     let mut program = Program::default();
-    for line in env::args().skip(1) {
+    let (options, first): (Vec<_>, Vec<_>) =
+        env::args().skip(1).partition(|word| word.starts_with("--"));
+    let raw = (!options.is_empty()).then(RawMode::enter).transpose()?;
+    for line in first {
         program.take(&line)?;
     }
     print("ready")?;
-    for line in io::stdin().lines() {
-        program.take(&line?)?;
-        if program.message.is_none() {
-            print("done")?;
+    match raw {
+        None => io::stdin().lines().try_for_each(|line| program.is_told(&line?)),
+        Some(_raw) => read_keys(&mut program),
+    }
+}
+
+/// Every line's end is one, also where the terminal would see none.
+fn read_keys(program: &mut Program) -> io::Result<()> {
+    let (mut line, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = io::stdin().read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        for part in buffer[..count].split_inclusive(|key| matches!(key, b'\r' | b'\n')) {
+            let ends = part.ends_with(b"\r") || part.ends_with(b"\n");
+            let text = &part[..part.len() - usize::from(ends)];
+            line.extend_from_slice(text);
+            show_typed(text)?;
+            if ends {
+                print("")?;
+                program.is_told(&String::from_utf8_lossy(&std::mem::take(&mut line)))?;
+            }
         }
     }
-    Ok(())
+}
+
+fn show_typed(text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text)?;
+    out.flush()
 }
 
 #[derive(Default)]
@@ -49,6 +77,11 @@ struct Message {
 }
 
 impl Program {
+    fn is_told(&mut self, line: &str) -> io::Result<()> {
+        self.take(line)?;
+        if self.message.is_none() { print("done") } else { Ok(()) }
+    }
+
     fn take(&mut self, line: &str) -> io::Result<()> {
         if let Some(file) = &mut self.kept {
             writeln!(file, "{line}")?;
@@ -120,8 +153,11 @@ fn run(line: &str) -> io::Result<()> {
     });
     let words: Vec<_> = parts.collect();
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let status = Command::new(program).args(arguments).stdin(Stdio::null()).status()?;
-    print(&format!("it ended with {}", status.code().unwrap_or(-1)))
+    let ended = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    for said in [ended.stdout, ended.stderr] {
+        print(String::from_utf8_lossy(&said).trim_end())?;
+    }
+    print(&format!("it ended with {}", ended.status.code().unwrap_or(-1)))
 }
 
 fn exit(code: &str) -> ! {
@@ -138,6 +174,7 @@ fn ends(text: &str) -> String {
 
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
+    // In raw mode a line's end takes nobody to the beginning of the next.
+    write!(out, "{}\r\n", text.replace("\r\n", "\n").replace('\n', "\r\n"))?;
     out.flush()
 }

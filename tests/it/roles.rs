@@ -4,7 +4,7 @@ use crate::{
     commands::{Detached, err, out, run},
     raw::Raw,
     sandbox::{Sandbox, not_tried, output, until},
-    wrap::reading,
+    wrap::{dense, reading},
 };
 use serde_json::{Value, json};
 use std::{
@@ -181,16 +181,16 @@ fn inside_a_wrapped_agent_commands_speak_in_its_name_and_nothing_else() {
     let first = hears(&mut bob, "Ann", "companion", "from inside\n");
     let second = hears(&mut bob, "Ann", "companion", "again");
     assert_eq!((&first["delivery"]["seq"], &second["delivery"]["seq"]), (&json!(1), &json!(2)));
-    let text = ann.text();
+    let text = dense(&ann.text());
     for said in [
         "nothing waits for Ann",
         "\"Bob\"'s mail is for operators",
         "\"tap\" is for operators",
         "\"stop\" is for operators",
     ] {
-        assert!(text.replace('\n', "").contains(said), "{said} is not in {text}");
+        assert!(text.contains(&dense(said)), "{said} is not in {text}");
     }
-    assert_eq!(text.replace('\n', "").matches("leave `--as Cid` out").count(), 2, "{text}");
+    assert_eq!(text.matches(&dense("leave `--as Cid` out")).count(), 2, "{text}");
     let file = sandbox.home().join("run").join("Ann.key");
     platform::paths::check_private(&file).unwrap();
     ann.press("exit 0\r");
