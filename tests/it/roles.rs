@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
+    env, fs,
     path::{self, Path, PathBuf},
     process::Command,
 };
@@ -264,7 +264,9 @@ fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 /// What the system tells of processes of this sandbox, where it tells of any.
 fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
-    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    // Under Wine it is Linux's, which doesn't have what Windows programs are given.
+    let is_windows = env::var_os("ComSpec").is_some();
+    let Some(processes) = fs::read_dir("/proc").ok().filter(|_| !is_windows) else { return 0 };
     let home = sandbox.home().display().to_string();
     let mut count = 0;
     for process in processes.map_while(Result::ok).map(|entry| entry.path()) {
