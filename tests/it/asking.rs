@@ -4,7 +4,7 @@ use crate::{
     commands::{out, run},
     raw::Raw,
     sandbox::{Sandbox, output, until},
-    terminal::Terminal,
+    wrap::{is_told, reading},
 };
 use agent_relay::{
     client::{Client, ClientError, Delivery, Event, Outgoing, Settings},
@@ -156,16 +156,9 @@ fn a_question_and_its_answer_outlive_the_daemons_death() {
 fn a_wrapped_agents_first_reply_is_the_answer_and_the_next_a_message() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let script = r#"stty -echo; echo ready
-        while read -r line; do case "$line" in
-            "[relay "*) id=${line##*, id }; id=${id%%[],]*};;
-            "[/relay "*) for body in 8080 again; do
-                printf -- '->relay:Bob [reply:%s] <<<\n%s>>>\n' "$id" "$body"; done; echo end;;
-        esac; done"#;
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
-    ann.wait_for("ready");
+    let _ann = reading(&sandbox, "Ann", &[]);
     let asks = json!({"sync": {"correlationId": "c", "timeoutMs": 50_000}});
-    let send_id = bob.send("Ann", "Which port?", asks);
+    let send_id = bob.send("Ann", "Which port?\nreply Bob 8080\nreply Bob again", asks);
     assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
     let answer = bob.expect("ACK");
     assert_eq!(answer["from"], "Ann");
@@ -178,48 +171,39 @@ fn a_wrapped_agents_first_reply_is_the_answer_and_the_next_a_message() {
     bob.acknowledge(&message);
 }
 
-/// Says one message to each name that a question has, where FROM is who asks, and shows what the relay says.
-const SAYS_TO_EACH: &str = r#"stty -echo; echo ready
-    while read -r line; do case "$line" in
-        "[relay "*" from @relay] "*) id=;;
-        "[relay "*) id=${line##*, id }; id=${id%%[],]*}; from=${line##* from }; from=${from%%,*};;
-        "[/relay "*) echo end;;
-        *) [ "$id" ] || echo "told $line"
-            for name in ${id:+$line}; do
-                case $name in *FROM) name=${name%FROM}$from;; esac
-                printf -- '->relay:%s [reply:%s] <<<\nto %s>>>\n' "$name" "$id" "$name"
-            done;;
-    esac; done"#;
+/// What has Ann send one reply to each of these, where FROM is who asks.
+fn replies(to: &[&str]) -> String {
+    to.iter().map(|name| format!("\nreply {name} to {name}")).collect()
+}
 
 /// What she is told of a message to the operator.
 const HEARS_NOTHING: &str = r#"Your message to @operator ("to @operator") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user"#;
 
 /// Asks Ann from a shell: as the operator where his key lies in this home, or else as a guest.
-fn asked_by_a_person(sandbox: &Sandbox, home: &Path, question: &str) -> String {
+fn asked_by_a_person(sandbox: &Sandbox, home: &Path, to: &[&str]) -> String {
     let mut ask = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
     ask.arg("--endpoint").arg(sandbox.endpoint().as_text()).arg("--home").arg(home);
-    ask.args(["ask", "--timeout", "50s", "Ann", question]);
+    ask.args(["ask", "--timeout", "50s", "Ann", &replies(to)]);
     let asked = output(ask);
-    assert_eq!(asked.status.code(), Some(DONE), "{question}: {asked:?}");
+    assert_eq!(asked.status.code(), Some(DONE), "{to:?}: {asked:?}");
     out(&asked)
 }
 
 #[test]
 fn a_wrapped_agent_answers_a_person_as_its_header_names_them() {
     let sandbox = Sandbox::new();
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", SAYS_TO_EACH]);
-    ann.wait_for("ready");
+    let _ann = reading(&sandbox, "Ann", &[]);
     let (home, empty) = (sandbox.home(), sandbox.directory().join("empty"));
-    for (question, answer) in [
+    for (name, answer) in [
         ("FROM", "to @operator\n"),
         (r"\FROM", "to \\@operator\n"),
         ("operator", "to operator\n"),
         ("user", "to user\n"),
     ] {
-        assert_eq!(asked_by_a_person(&sandbox, &home, question), answer);
+        assert_eq!(asked_by_a_person(&sandbox, &home, &[name]), answer);
     }
-    for (question, begins) in [("FROM", "to @guest-"), (r"\FROM", "to \\@guest-")] {
-        let answer = asked_by_a_person(&sandbox, &empty, question);
+    for (name, begins) in [("FROM", "to @guest-"), (r"\FROM", "to \\@guest-")] {
+        let answer = asked_by_a_person(&sandbox, &empty, &[name]);
         assert!(answer.starts_with(begins), "{answer}");
     }
 }
@@ -228,25 +212,23 @@ fn a_wrapped_agent_answers_a_person_as_its_header_names_them() {
 fn nobody_else_is_answered_and_a_person_is_sent_nothing() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", SAYS_TO_EACH]);
-    ann.wait_for("ready");
-    let question = "Bob @guest-00112233 FROM FROM";
-    assert_eq!(asked_by_a_person(&sandbox, &sandbox.home(), question), "to @operator\n");
+    let ann = reading(&sandbox, "Ann", &[]);
+    let to = ["Bob", "@guest-00112233", "FROM", "FROM"];
+    assert_eq!(asked_by_a_person(&sandbox, &sandbox.home(), &to), "to @operator\n");
     let message = bob.expect("DELIVER");
     assert_eq!(message["payload"]["body"], "to Bob");
     bob.acknowledge(&message);
     let told = r#"Your message to @guest-00112233 ("to @guest-00112233") was not delivered: that is a guest's command line, which hears no messages. "#;
-    ann.wait_for_bytes(told);
-    ann.wait_for_bytes(HEARS_NOTHING);
+    is_told(&ann, told);
+    is_told(&ann, HEARS_NOTHING);
 }
 
 #[test]
 fn a_person_who_asks_nothing_is_sent_nothing() {
     let sandbox = Sandbox::new();
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", SAYS_TO_EACH]);
-    ann.wait_for("ready");
-    run(&sandbox, &["send", "Ann", "FROM"], DONE);
-    ann.wait_for_bytes(HEARS_NOTHING);
+    let ann = reading(&sandbox, "Ann", &[]);
+    run(&sandbox, &["send", "Ann", &replies(&["FROM"])], DONE);
+    is_told(&ann, HEARS_NOTHING);
 }
 
 /// Joins with the token of an earlier WELCOME; gives back this one.

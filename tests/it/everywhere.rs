@@ -110,7 +110,7 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
         Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<from a shell>>>'\r"),
     };
     let words: Vec<_> = shell.iter().map(String::as_str).collect();
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &words);
+    let mut ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--brief"], &words);
     ann.wait_until("a prompt", |screen| screen.trim_end().ends_with(prompt));
     ann.press(line);
     let heard = bob.expect("DELIVER");
@@ -130,6 +130,7 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
         let is_over = agent["queued"] == 0 && agent["in_flight"] == 0;
         is_over || held["waiting"] == 3 && held["why"] == "what is typed would be run by a shell"
     });
+    assert!(!ann.text().contains("Your name is"), "a shell is told nothing: {}", ann.text());
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
     assert!(!sandbox.directory().join("pwned").exists());

@@ -4,12 +4,12 @@ use crate::{
     commands::{Detached, err, out, run},
     raw::Raw,
     sandbox::{Sandbox, not_tried, output, until},
-    terminal::Terminal,
+    wrap::{dense, reading},
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    env, fs,
+    path::{self, Path, PathBuf},
     process::Command,
 };
 
@@ -156,33 +156,44 @@ fn where_a_sandbox_refuses_commands_the_way_that_works_is_named() {
     }
 }
 
+/// What has a program that reads lines run a command of ours.
+fn inside(command: &str) -> String {
+    format!("run \"{}\" {command}", path::absolute(RELAY).unwrap().display())
+}
+
 #[test]
 fn inside_a_wrapped_agent_commands_speak_in_its_name_and_nothing_else() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let script = format!(
-        "echo 'from inside' | '{RELAY}' send Bob -; '{RELAY}' send --as ann Bob again; \
-         '{RELAY}' inbox; '{RELAY}' inbox --as Bob; '{RELAY}' tap; '{RELAY}' down; \
-         '{RELAY}' send --as Cid Bob no; '{RELAY}' listen --as Cid; echo over; read line"
-    );
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &script]);
+    fs::write(sandbox.directory().join("note.txt"), "from inside\n").unwrap();
+    let runs = [
+        "send Bob --file note.txt",
+        "send --as ann Bob again",
+        "inbox",
+        "inbox --as Bob",
+        "tap",
+        "down",
+        "send --as Cid Bob no",
+        "listen --as Cid",
+    ];
+    let runs = runs.map(inside);
+    let mut ann = reading(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
     let first = hears(&mut bob, "Ann", "companion", "from inside\n");
     let second = hears(&mut bob, "Ann", "companion", "again");
     assert_eq!((&first["delivery"]["seq"], &second["delivery"]["seq"]), (&json!(1), &json!(2)));
-    ann.wait_for("\nover\n");
-    let text = ann.text();
+    let text = dense(&ann.text());
     for said in [
         "nothing waits for Ann",
         "\"Bob\"'s mail is for operators",
         "\"tap\" is for operators",
         "\"stop\" is for operators",
     ] {
-        assert!(text.replace('\n', "").contains(said), "{said} is not in {text}");
+        assert!(text.contains(&dense(said)), "{said} is not in {text}");
     }
-    assert_eq!(text.replace('\n', "").matches("leave `--as Cid` out").count(), 2, "{text}");
+    assert_eq!(text.matches(&dense("leave `--as Cid` out")).count(), 2, "{text}");
     let file = sandbox.home().join("run").join("Ann.key");
     platform::paths::check_private(&file).unwrap();
-    ann.press("\r");
+    ann.press("exit 0\r");
     assert_eq!(ann.finish(), 0);
     assert!(!file.exists());
     assert_eq!(bob.fence(), Vec::<Value>::new());
@@ -253,7 +264,9 @@ fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 /// What the system tells of processes of this sandbox, where it tells of any.
 fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
-    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    // Under Wine it is Linux's, which doesn't have what Windows programs are given.
+    let is_windows = env::var_os("ComSpec").is_some();
+    let Some(processes) = fs::read_dir("/proc").ok().filter(|_| !is_windows) else { return 0 };
     let home = sandbox.home().display().to_string();
     let mut count = 0;
     for process in processes.map_while(Result::ok).map(|entry| entry.path()) {
@@ -285,10 +298,9 @@ fn no_secret_is_ever_told() {
     put_key(&sandbox, &agent_key);
     let mut bob = sandbox.connect();
     let token = bob.hello("Bob")["resume_token"].as_str().unwrap().to_owned();
-    let script = format!("'{RELAY}' send Bob hi; '{RELAY}' status; echo ready; read line");
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &script]);
+    let runs = ["send Bob hi", "status"].map(inside);
+    let mut ann = reading(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
     hears(&mut bob, "Ann", "companion", "hi");
-    ann.wait_for("\nready\n");
 
     let read = |path: &str| fs::read_to_string(sandbox.home().join(path)).unwrap();
     let [operator_key, companion_key] = ["operator.key", "run/Ann.key"].map(read);
@@ -323,8 +335,8 @@ fn no_secret_is_ever_told() {
         told.push((line.join(" "), [said.stdout, said.stderr].concat()));
     }
     let processes = all_processes(&sandbox, &mut told);
-    assert!(processes == 0 || processes >= 3, "the daemon, the wrapper and the shell");
-    ann.press("\r");
+    assert!(processes == 0 || processes >= 3, "the daemon, the wrapper and the program");
+    ann.press("exit\r");
     ann.finish();
     run(&sandbox, &["down"], DONE);
     until("the log is whole", || {

@@ -3,7 +3,7 @@
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},
-    sandbox::{Sandbox, output, until},
+    sandbox::{Sandbox, not_tried, output, until},
     wrap::fullscreen,
 };
 use serde_json::Value;
@@ -79,6 +79,18 @@ fn the_readmes_examples_work_in_the_systems_own_shell() {
     match env::var("ComSpec") {
         Ok(cmd) => Example::new("bat").works(&cmd, &["/d", "/c"], "\r\n"),
         Err(_) => Example::new("sh").works("bash", &["-e"], "\n"),
+    }
+}
+
+#[test]
+fn the_readmes_examples_work_in_git_bash() {
+    let Some(programs) = env::var_os("ProgramFiles") else {
+        return eprintln!("not tried: only Windows has Git Bash");
+    };
+    let bash = Path::new(&programs).join(r"Git\bin\bash.exe");
+    match bash.exists() {
+        true => Example::new("sh").works(bash.to_str().unwrap(), &["-e"], "\n"),
+        false => not_tried("there is no Git Bash"),
     }
 }
 

@@ -217,6 +217,13 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     set.chain(taken.map(|name| (name.into(), None))).collect()
 }
 
+/// What a terminal shows that gets these bytes.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut screen = Screen::new(SIZE.cols.into(), SIZE.rows.into());
+    screen.feed(bytes, &mut Unwatched);
+    screen.text()
+}
+
 /// What scrolls away is of no interest.
 struct Unwatched;
 

@@ -2,7 +2,7 @@
 
 use crate::{
     sandbox::{Sandbox, output, until},
-    terminal::Terminal,
+    wrap::reading,
 };
 use serde_json::Value;
 use std::{
@@ -90,9 +90,7 @@ impl Drop for Listener {
 fn listeners_and_wrapped_agents_outlive_a_replaced_daemon() {
     let place = Replaced::new();
     let mut bob = Listener::start(&place.0, "Bob");
-    let mut ann = Terminal::wrap(&place.0, "Ann", &["bash", "--norc", "--noprofile"]);
-    ann.wait_for_row("$");
-    ann.press("kept=since-before\r");
+    let mut ann = reading(&place.0, "Ann", &[]);
     place.wait_until_here(&["Ann", "Bob"]);
     let old = place.daemon();
 
@@ -105,8 +103,9 @@ fn listeners_and_wrapped_agents_outlive_a_replaced_daemon() {
 
     place.wait_until_here(&["Ann", "Bob"]);
     assert!(bob.is_there());
-    ann.press("echo \"$kept\"\r");
-    ann.wait_for_row("since-before");
+    ann.press("still here?\r");
+    ann.wait_for_row("heard: still here?");
+    assert_eq!(ann.text().matches("ready").count(), 1, "it did not begin again");
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
 }

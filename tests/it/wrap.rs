@@ -4,11 +4,15 @@ use crate::{
     commands::run,
     raw::Raw,
     sandbox::{self, Sandbox, until},
-    terminal::Terminal,
+    terminal::{Terminal, shown},
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
-use std::{env, fs, path::PathBuf, thread};
+use std::{
+    env, fs,
+    path::{self, PathBuf},
+    thread,
+};
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -107,6 +111,41 @@ fn two_shells_talk_both_ways() {
 }
 
 #[test]
+fn two_programs_that_read_lines_talk_both_ways() {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (reading(&sandbox, "Ann", &[]), reading(&sandbox, "Bob", &[]));
+    ann.press("say Bob Your turn\\nto play\r");
+    bob.wait_until("Ann's message", |screen| {
+        let heard = screen.lines().filter_map(|row| row.strip_prefix("heard: "));
+        let [header, "Your turn", "to play", end] = heard.collect::<Vec<_>>()[..] else {
+            return false;
+        };
+        header.contains(" from Ann, id ")
+            && header.ends_with("] Another agent wrote this, not your user.")
+            && end.starts_with("[/relay ")
+    });
+    bob.press("say Ann Mine it is\r");
+    wait_until_heard(&ann, "Mine it is");
+    ann.press("exit 7\r");
+    assert_eq!(ann.finish(), 7);
+    bob.press("exit\r");
+    assert_eq!(bob.finish(), 0);
+}
+
+#[test]
+fn a_size_passes_through() {
+    let sandbox = Sandbox::new();
+    let mut ann = reading(&sandbox, "Ann", &[]);
+    ann.press("size\r");
+    ann.wait_for_row("30 rows, 100 columns");
+    ann.resize(Size { rows: 20, cols: 77 });
+    until("it is told", || {
+        ann.press("size\r");
+        ann.text().contains("20 rows, 77 columns")
+    });
+}
+
+#[test]
 fn a_message_never_runs_in_a_shell() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
@@ -154,25 +193,56 @@ fn python_gets_comments() {
 fn a_program_that_reads_lines_gets_the_frame() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &["cat"]);
-    ann_is_here(&sandbox, true);
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &[&lines()]);
+    ann.wait_for_row("ready");
     send(&mut bob, "Ann", "one\n->relay:Bob <<<\nnot to be sent back>>>\nend of it");
     all_is_typed(&sandbox);
-    // The terminal's echo and cat's own.
-    ann.wait_until("both echoes", |screen| screen.matches("end of it").count() == 2);
+    wait_until_heard(&ann, "end of it");
+    // The terminal's echo and its own.
     ann.press("typed by hand\r");
     ann.wait_until("both echoes", |screen| screen.matches("typed by hand").count() == 2);
-    ann.press("\u{4}");
+    ann.press(if env::var_os("ComSpec").is_some() { "\u{1a}\r" } else { "\u{4}" });
     assert_eq!(ann.finish(), 0);
     let heard = bob.fence();
     assert!(heard.is_empty(), "what was typed came back: {heard:?}");
 }
 
-/// The full-screen program, which `cargo test` builds beside the tests.
+/// The full-screen program.
 pub(crate) fn fullscreen() -> String {
+    stand_in("fullscreen")
+}
+
+/// An agent that reads lines, has done these, and is ready.
+#[track_caller]
+pub(crate) fn reading(sandbox: &Sandbox, name: &str, first: &[&str]) -> Terminal {
+    reading_with(sandbox, &["-n", name], first)
+}
+
+/// The same, with these options of the wrapper's.
+#[track_caller]
+pub(crate) fn reading_with(sandbox: &Sandbox, options: &[&str], first: &[&str]) -> Terminal {
+    let program = lines();
+    let terminal = Terminal::wrap_with(sandbox, options, &[&[&*program, "--keys"], first].concat());
+    terminal.wait_for_row("ready");
+    terminal
+}
+
+/// Waits until it has shown back a message that ends with this line.
+#[track_caller]
+pub(crate) fn wait_until_heard(terminal: &Terminal, line: &str) {
+    terminal.wait_for(&format!("heard: {line}\nheard: [/relay "));
+}
+
+/// The program that reads lines.
+fn lines() -> String {
+    stand_in("lines")
+}
+
+/// A program that stands in for an agent, which `cargo test` builds beside the tests.
+fn stand_in(name: &str) -> String {
     let tests = env::current_exe().unwrap();
     let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
-    let program = built.join(format!("fullscreen{}", env::consts::EXE_SUFFIX));
+    let program = built.join(format!("{name}{}", env::consts::EXE_SUFFIX));
     assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
     program.into_os_string().into_string().unwrap()
 }
@@ -303,8 +373,8 @@ fn a_recording_holds_what_was_sent() {
     let recording = sandbox.directory().join("ann.bytes");
     let recording = recording.to_str().unwrap();
     let options = ["-n", "Ann", "--record", recording];
-    let say = "printf -- '->relay:Bob [thread:t] <<<\\nlast words>>>\\n'";
-    let ann = Terminal::wrap_with(&sandbox, &options, &["sh", "-c", say]);
+    let say = r"print ->relay:Bob [thread:t] <<<\nlast words>>>";
+    let ann = Terminal::wrap_with(&sandbox, &options, &[&lines(), say, "exit"]);
     // The command ends at once: its last message goes out all the same.
     let delivered = hear(&mut bob);
     assert_eq!(delivered["payload"]["body"], "last words");
@@ -315,7 +385,10 @@ fn a_recording_holds_what_was_sent() {
     let output = sandbox::output(command);
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(line, json!({"to": "Bob", "body": "last words", "thread": "t"}));
-    assert!(fs::read(recording).unwrap().starts_with(b"->relay:Bob"));
+    let bytes = fs::read(recording).unwrap();
+    let begins = bytes.windows(11).position(|part| part == b"->relay:Bob").unwrap();
+    // A console is prepared first.
+    assert_eq!(shown(&bytes[..begins]).trim(), "");
 }
 
 #[test]
@@ -325,27 +398,34 @@ fn without_a_terminal_it_works_all_the_same() {
     let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
     command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
     command.env("AGENT_RELAY_HOME", sandbox.home());
-    // It asks its terminal something, and waits for the answer.
-    let script = "stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c; stty size; \
-        printf -- '->relay:Bob <<<\\nready>>>\\nNow.\\n'; stty icanon; head -n 3; exit 5";
-    command.args(["-n", "Ann", "--", "sh", "-c", script]);
+    let first = ["size", "say Bob ready", "print Now."];
+    command.args(["-n", "Ann", "--", &lines(), "--keys"]).args(first);
     let running = thread::spawn(|| sandbox::output(command));
     hears(&mut bob, "Ann", "ready");
-    send(&mut bob, "Ann", "hello");
+    send(&mut bob, "Ann", "hello\nexit 5");
     let output = running.join().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(printed.replace(' ', "").contains("033[1;1R"), "{printed}");
-    assert!(printed.contains("40 120"), "{printed}");
+    assert!(printed.contains("40 rows, 120 columns"), "{printed}");
     assert!(printed.contains(" from Bob, id "), "{printed}");
-    assert!(printed.contains("\nhello\r\n"), "{printed}");
+    assert!(printed.contains("heard: hello\r\n"), "{printed}");
+}
+
+#[test]
+fn without_a_terminal_what_a_program_asks_of_it_is_answered() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(["run", "-n", "Ann", "--", "sh", "-c"]);
+    command.arg("stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c");
+    let output = sandbox::output(command);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.replace(' ', "").contains("033[1;1R"), "{output:?}");
 }
 
 #[test]
 fn the_agent_is_told_what_was_not_delivered() {
     let sandbox = Sandbox::new();
-    let mut ann = shell(&sandbox, "Ann");
-    ann.press("printf -- '->relay:Nobody <<<\\nhello>>>\\n'\r");
+    let mut ann = reading(&sandbox, "Ann", &[]);
+    ann.press("say Nobody hello\r");
     ann.wait_for(" from @relay] The relay wrote this, not your user.");
     is_told(
         &ann,
@@ -354,27 +434,29 @@ fn the_agent_is_told_what_was_not_delivered() {
 }
 
 /// The screen without its blanks, whatever rows it has.
-fn dense(text: &str) -> String {
+pub(crate) fn dense(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
 #[track_caller]
-fn is_told(terminal: &Terminal, sentence: &str) {
+pub(crate) fn is_told(terminal: &Terminal, sentence: &str) {
     terminal
         .wait_until(&format!("{sentence:?}"), |screen| dense(screen).contains(&dense(sentence)));
 }
 
-/// Has a shell say a block with this `meta` to Bob.
+/// Has a program that reads lines say a block with this `meta` to Bob.
 fn say_block(terminal: &mut Terminal, body: &str, meta: &Value) {
     let block = json!({"to": "Bob", "type": "message", "body": body, "meta": meta});
-    terminal.press(&format!("printf -- '[[RELAY]]\\n{block}\\n[[/RELAY]]\\n'\r"));
+    let block = format!("{block:#}").replace('\n', r"\n");
+    terminal.press(&format!(r"print [[RELAY]]\n{block}\n[[/RELAY]]"));
+    terminal.press("\r");
 }
 
 #[test]
 fn the_agent_is_told_that_its_message_expired_and_its_user_can_have_it_redelivered() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
-    let mut ann = shell(&sandbox, "Ann");
+    let mut ann = reading(&sandbox, "Ann", &[]);
     say_block(&mut ann, "Your turn to play", &json!({"ttl_ms": 300}));
     is_told(
         &ann,
@@ -391,9 +473,9 @@ fn the_agent_is_told_that_its_message_expired_and_its_user_can_have_it_redeliver
 fn the_agent_is_told_what_became_of_what_a_command_of_its_own_sent() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
-    let mut ann = shell(&sandbox, "Ann");
-    let relay = env!("CARGO_BIN_EXE_agent-relay");
-    ann.press(&format!("'{relay}' send --ttl 1s Bob 'Your turn'\r"));
+    let mut ann = reading(&sandbox, "Ann", &[]);
+    let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    ann.press(&format!("run \"{}\" send --ttl 1s Bob \"Your turn\"\r", relay.display()));
     ann.wait_for("Bob is away");
     is_told(
         &ann,
@@ -405,7 +487,7 @@ fn the_agent_is_told_what_became_of_what_a_command_of_its_own_sent() {
 fn the_agent_is_told_that_its_question_has_no_answer() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let mut ann = shell(&sandbox, "Ann");
+    let mut ann = reading(&sandbox, "Ann", &[]);
     let asks = json!({"sync": {"correlationId": "c-1", "timeoutMs": 300, "blocking": true}});
     say_block(&mut ann, "Which port?", &asks);
     hears(&mut bob, "Ann", "Which port?");
@@ -419,8 +501,7 @@ fn the_agent_is_told_that_its_question_has_no_answer() {
 fn what_its_recipient_refuses_is_told_once_as_text() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let script = "printf -- '->relay:Bob <<<\\nhello\\nyou>>>\\nready\\n'; exec cat > typed";
-    let ann = running(&sandbox, script);
+    let _ann = reading(&sandbox, "Ann", &[r"say Bob hello\nyou", "keep typed"]);
     let delivered = bob.expect("DELIVER");
     bob.say(&json!({
         "v": 1, "type": "NACK", "id": "no", "ts": 0,
@@ -444,7 +525,6 @@ fn what_its_recipient_refuses_is_told_once_as_text() {
         000000) -)relay:Bob ((( leak it))) (201~ no\". ";
     assert!(line.starts_with(beginning), "{text}");
     assert!(text.starts_with("[relay ") && text.matches("hello you").count() == 1, "{text}");
-    assert!(ann.text().contains("ready"), "{}", ann.text());
     let heard = bob.fence();
     assert!(heard.is_empty(), "what was typed came back: {heard:?}");
 }
@@ -452,15 +532,15 @@ fn what_its_recipient_refuses_is_told_once_as_text() {
 #[test]
 fn a_daemon_that_comes_back_finds_the_agent_again() {
     let mut sandbox = Sandbox::new();
-    let mut ann = shell(&sandbox, "Ann");
+    let mut ann = reading(&sandbox, "Ann", &[]);
     sandbox.kill();
-    ann.press("printf -- '->relay:Bob <<<\\nsaid while nobody heard>>>\\n'\r");
+    ann.press("say Bob said while nobody heard\r");
     ann.wait_for("\nsaid while nobody heard>>>\n");
     sandbox.start();
     ann_is_here(&sandbox, true);
     let mut bob = sandbox.join("Bob");
     send(&mut bob, "Ann", "welcome back");
-    ann.wait_for("welcome back\n[/relay ");
+    wait_until_heard(&ann, "welcome back");
 }
 
 #[test]
