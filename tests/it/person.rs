@@ -4,6 +4,7 @@ use crate::{
     commands::{err, out, run},
     sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
     terminal::{SIZE, Terminal},
+    wrap::{dense, reading, wait_until_heard},
 };
 use agent_relay::protocol::{
     control::{Answer, Bytes, Request},
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use std::{
     fs,
     io::{Read, Write},
+    path,
     sync::mpsc,
     thread,
 };
@@ -275,10 +277,10 @@ fn what_a_full_screen_showed_at_its_crash_is_told() {
 #[test]
 fn an_end_is_told_to_those_who_look_on() {
     let sandbox = Sandbox::new();
-    let mut ann = ann(&sandbox);
+    let mut ann = reading(&sandbox, "Ann", &[]);
     let other = attach(&sandbox, SIZE, &[]);
     let view = attach(&sandbox, Size { rows: 10, cols: 80 }, &["--view"]);
-    ann.press("echo the last words; exit 9\r");
+    ann.press("print the last words\rexit 9\r");
     for terminal in [other, view] {
         terminal.wait_for("Ann ended with code 9; the last lines on its screen:");
         terminal.wait_for("    | the last words\n");
@@ -418,7 +420,7 @@ fn a_spawned_agents_crash_is_in_its_log() {
 fn what_is_held_is_typed_once_when_it_is_released() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let mut ann = ann(&sandbox);
+    let mut ann = reading(&sandbox, "Ann", &[]);
     let held = run(&sandbox, &["hold", "Ann"], DONE);
     assert_eq!(out(&held), "Ann's messages are held; 0 wait\n");
     for body in ["first", "second"] {
@@ -435,26 +437,26 @@ fn what_is_held_is_typed_once_when_it_is_released() {
         listed.lines().any(|line| line.starts_with("Ann") && line.contains(", held ")),
         "{listed}"
     );
-    ann.press("echo typed by hand\r");
-    ann.wait_for("\ntyped by hand\n$");
+    ann.press("typed by hand\r");
+    ann.wait_for_row("heard: typed by hand");
     assert!(!ann.text().contains("first"), "{}", ann.text());
     let released = state(&sandbox, "release");
     assert_eq!(released["held"], false);
-    ann.wait_for("second\n[/relay ");
+    wait_until_heard(&ann, "second");
     run(&sandbox, &["release", "ANN"], DONE);
     until("nothing waits", || state(&sandbox, "release")["waiting"] == 0);
-    ann.press("echo done\r");
-    ann.wait_for("\ndone\n$");
+    ann.press("over\r");
+    ann.wait_for_row("heard: over");
     let text = ann.text();
-    assert_eq!((text.matches("first").count(), text.matches("second").count()), (1, 1), "{text}");
+    let count = |row| text.lines().filter(|it| *it == row).count();
+    assert_eq!((count("heard: first"), count("heard: second")), (1, 1), "{text}");
 }
 
 #[test]
 fn what_is_urgent_goes_before_many_that_wait() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "stty -echo; echo ready; cat > typed"]);
-    ann.wait_for("ready");
+    let _ann = reading(&sandbox, "Ann", &["keep typed"]);
     run(&sandbox, &["hold", "Ann"], DONE);
     for number in 0..40 {
         bob.send("Ann", &format!("usual {number}."), json!({"requires_ack": true}));
@@ -475,10 +477,10 @@ fn what_is_urgent_goes_before_many_that_wait() {
 fn what_an_attached_person_has_half_typed_is_not_typed_into() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = ann(&sandbox);
+    let ann = reading(&sandbox, "Ann", &[]);
     let mut other = attach(&sandbox, SIZE, &[]);
-    other.press("echo not yet");
-    ann.wait_for("$ echo not yet");
+    other.press("not yet");
+    ann.wait_for_row("not yet");
     bob.send("Ann", "hello", json!({"requires_ack": true}));
     bob.expect("ACK");
     until("it waits for the person", || {
@@ -488,8 +490,8 @@ fn what_an_attached_person_has_half_typed_is_not_typed_into() {
     // Answers of the second terminal are nobody's keys.
     other.press("\u{1b}[5;5R\u{1b}[?62;4c");
     other.press("\r");
-    ann.wait_for("\nnot yet\n");
-    ann.wait_for("hello\n[/relay ");
+    ann.wait_for_row("heard: not yet");
+    wait_until_heard(&ann, "hello");
     assert!(!ann.text().contains("62;4c"), "{}", ann.text());
 }
 
@@ -528,8 +530,7 @@ fn a_window_that_is_closed_ends_an_agent_and_only_detaches_who_looks_on() {
 #[test]
 fn what_a_killed_wrapper_left_is_taken_over() {
     let sandbox = Sandbox::new();
-    let mut first = ann(&sandbox);
-    first.press("echo first\r");
+    let first = reading(&sandbox, "Ann", &[]);
     // By force: dropping a terminal kills what runs in it.
     drop(first);
     until("nobody is there", || {
@@ -539,7 +540,7 @@ fn what_a_killed_wrapper_left_is_taken_over() {
         let ann = sandbox.join("Asking").agents().into_iter().find(|it| it["name"] == "Ann");
         ann.is_some_and(|ann| ann["here"] == false)
     });
-    let _second = ann(&sandbox);
+    let _second = reading(&sandbox, "Ann", &[]);
     assert_eq!(state(&sandbox, "hold")["held"], true);
     let nobody = run(&sandbox, &["hold", "Bob"], FAILED);
     assert!(err(&nobody).contains("no wrapped agent Bob: there are Ann"), "{nobody:?}");
@@ -548,7 +549,7 @@ fn what_a_killed_wrapper_left_is_taken_over() {
 #[test]
 fn commands_for_people_want_a_person() {
     let sandbox = Sandbox::new();
-    let mut ann = ann(&sandbox);
+    let mut ann = reading(&sandbox, "Ann", &[]);
     let no_terminal = run(&sandbox, &["attach", "Ann"], FAILED);
     assert!(err(&no_terminal).contains("run it in one"), "{no_terminal:?}");
     for command in ["attach", "hold", "release", "stop"] {
@@ -557,10 +558,12 @@ fn commands_for_people_want_a_person() {
     }
     run(&sandbox, &["attach", "Ann", "--detach-key", "q"], USAGE);
     // What runs in an agent is not its person.
-    let program = env!("CARGO_BIN_EXE_agent-relay");
-    ann.press(&format!("clear; '{program}' release Ann; '{program}' stop Bob\r"));
+    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    for command in ["release Ann", "stop Bob"] {
+        ann.press(&format!("run \"{}\" {command}\r", program.display()));
+    }
     ann.wait_until("both refusals", |screen| {
-        screen.replace('\n', "").matches("person at a terminal of his own").count() == 2
+        dense(screen).matches(&dense("person at a terminal of his own")).count() == 2
     });
 }
 
@@ -593,7 +596,7 @@ fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
 #[test]
 fn what_is_no_request_costs_only_who_says_it() {
     let sandbox = Sandbox::new();
-    let ann = ann(&sandbox);
+    let mut ann = reading(&sandbox, "Ann", &[]);
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 0], &[0, 0, 0, 1, b'x'], &[255; 64]] {
         let visitor = Visitor::new(&sandbox);
         visitor.write(bytes);
@@ -620,7 +623,8 @@ fn what_is_no_request_costs_only_who_says_it() {
     let many: Vec<_> = (0..100).map(|_| Visitor::new(&sandbox)).collect();
     drop(many);
     until("there is room again", || sandbox.run(["hold", "Ann"]).status.success());
-    assert!(ann.text().contains('$'));
+    ann.press("still here?\r");
+    ann.wait_for_row("heard: still here?");
 }
 
 /// Becomes another user, asks for the state, and prints what it is told. Who can't become another says
