@@ -205,6 +205,10 @@ fn where_no_system_looks_after_it_a_process_beside_it_does() {
     let before = daemon(&place).unwrap();
     managed::kill(&place, before);
     until("it comes back", || daemon(&place).is_some_and(|pid| pid != before));
+    // Where one is up already, there is nothing to look after.
+    let mut command = place.command(["up", "--foreground", "--supervised"]);
+    let mut other = command.stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(wait(&mut other, "the other supervisor").code(), Some(0));
     assert!(place.run(["down"]).status.success());
     assert_eq!(wait(&mut supervisor, "the supervisor").code(), Some(0));
     assert_eq!(daemon(&place), None);

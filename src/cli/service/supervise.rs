@@ -10,6 +10,7 @@ use super::super::{
     log,
     place::Asked,
 };
+use crate::client::Settings;
 use platform::{clock, peer::User};
 use std::process::{Command, Stdio};
 
@@ -34,12 +35,21 @@ pub(crate) fn supervise(asked: &Asked) -> Result<i32, Failure> {
             Ok(status) => format!("the daemon ended with a failure ({status})"),
             Err(error) => format!("{} is not started: {error}", program.display()),
         };
+        // No other can run beside one that somebody else has started.
+        if is_up(asked) {
+            tracing::info!("{how}, and another one is up: there is nothing to watch over");
+            return Ok(DONE);
+        }
         if !failures.allow_another(clock::monotonic_ms().saturating_sub(begun)) {
             tracing::error!("{how}, {FAILURES_MAX} times in a row: it is not started again");
             return Err(Failure::failed(how));
         }
         tracing::warn!("{how}: it is started again");
     }
+}
+
+fn is_up(asked: &Asked) -> bool {
+    asked.place().is_ok_and(|place| place.try_join(&|endpoint| Settings::guest(endpoint)).is_ok())
 }
 
 /// How many there were in a row.
