@@ -65,7 +65,7 @@ pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
         }
         *listener = Some(Box::new(told));
     }
-    let caught = if HEARS_CONSOLE.load(Ordering::SeqCst) { catch_ctrl_c() } else { Ok(()) };
+    let caught = if hears_console() { catch_ctrl_c() } else { Ok(()) };
     match caught.and_then(|()| imp::watch()) {
         Ok(watch) => Ok(Listening { _watch: watch }),
         Err(error) => {
@@ -85,6 +85,10 @@ impl Drop for Listening {
 #[cfg(windows)]
 pub(crate) fn leave_console() {
     HEARS_CONSOLE.store(false, Ordering::SeqCst);
+}
+
+fn hears_console() -> bool {
+    HEARS_CONSOLE.load(Ordering::SeqCst)
 }
 
 /// Called by the watches.

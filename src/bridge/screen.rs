@@ -18,7 +18,7 @@ use alacritty_terminal::term::{Config, Term, TermMode};
 use alacritty_terminal::vte::ansi::Processor;
 
 use self::bytes::{Limit, Unbuffered, WholeCharacters};
-use self::painter::{HISTORY_ROWS_MAX, Keyboard, Notes, Painter, REPORT_COLORS};
+use self::painter::{HISTORY_ROWS_MAX, Keyboard, Notes, Painter, REPORT_COLORS, SPELL_KEYS};
 
 /// Sizes beyond these are clamped: nobody reads such a terminal, and its cells cost memory.
 const COLUMNS_MIN: usize = 2;
@@ -269,6 +269,7 @@ impl Screen {
             (other_keys, "\x1b[>4m".to_owned()),
             (mode.contains(TermMode::BRACKETED_PASTE), "\x1b[?2004l".to_owned()),
             (self.notes.reports_colors, format!("\x1b[?{REPORT_COLORS}l")),
+            (self.notes.spells_keys, format!("\x1b[?{SPELL_KEYS}l")),
             (mode.contains(TermMode::APP_CURSOR), "\x1b[?1l".to_owned()),
             (mode.contains(TermMode::APP_KEYPAD), "\x1b>".to_owned()),
             (!mode.contains(TermMode::SHOW_CURSOR), "\x1b[?25h".to_owned()),
@@ -473,13 +474,13 @@ mod tests {
     fn what_a_program_left_on_is_turned_off() {
         let undo = |bytes: &str| painted(bytes.as_bytes()).0.undo().replace('\x1b', "\\e");
         let all = "\x1b[?1002h\x1b[?1006h\x1b[?1004h\x1b[>4;2m\x1b[>1u\x1b[?1049h\x1b[>3u\x1b[>1u\x1b[<u\
-            \x1b[?2004h\x1b[?2031h\x1b[?1h\x1b=\x1b[?25l\x1b[31m";
+            \x1b[?2004h\x1b[?2031h\x1b[?9001h\x1b[?1h\x1b=\x1b[?25l\x1b[31m";
         assert_eq!(
             undo(all),
             "\\e[?1000l\\e[?1002l\\e[?1003l\\e[?1006l\\e[?1004l\\e[<1u\\e[?1049l\\e[<1u\\e[>4m\\e[?2004l\
-             \\e[?2031l\\e[?1l\\e>\\e[?25h\\e[m"
+             \\e[?2031l\\e[?9001l\\e[?1l\\e>\\e[?25h\\e[m"
         );
-        let tidy = "\x1b[?1002l\x1b[?1004l\x1b[<9u\x1b[?1049l\x1b[<u\x1b[>4m\x1b[?2004l\x1b[?2031l\x1b[?1l\x1b>\x1b[?25h\x1b[0m";
+        let tidy = "\x1b[?1002l\x1b[?1004l\x1b[<9u\x1b[?1049l\x1b[<u\x1b[>4m\x1b[?2004l\x1b[?2031l\x1b[?9001l\x1b[?1l\x1b>\x1b[?25h\x1b[0m";
         assert_eq!(undo(&format!("{all}{tidy}")), "");
         assert_eq!(undo(&format!("{all}\x1bc")), "");
         assert_eq!(undo("just text\r\n"), "");

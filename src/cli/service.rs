@@ -250,11 +250,14 @@ impl Install {
 impl Uninstall {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let installed = service::installed().map_err(Failure::because)?;
-        if let Some(task) = installed.as_ref().filter(|it| it.state == State::Unsaid) {
-            let place = place_of(asked, task)?;
-            down::stop(&place, &Identity::of_process(&place)?)?;
-        }
         let mut removed = service::uninstall().map_err(Failure::because)?;
+        if let Some(task) = installed.as_ref().filter(|it| it.state == State::Unsaid) {
+            // The task is gone all the same: what runs is not started again.
+            if let Err(failure) = place_of(asked, task).and_then(|place| stop_unsaid(&place)) {
+                let why = failure.words.unwrap_or_default();
+                say(format_args!("the service is removed, but its daemon is not stopped: {why}"));
+            }
+        }
         let site = service::site(None).map_err(Failure::because)?;
         // What is no such file says nothing, and goes as well.
         let told = match &site {
@@ -307,7 +310,7 @@ impl Stop {
         let before = installed()?;
         let mut place = place_of(asked, &before)?;
         match before.state {
-            State::Unsaid => drop(down::stop(&place, &Identity::of_process(&place)?)?),
+            State::Unsaid => stop_unsaid(&place)?,
             _ => service::stop().map_err(Failure::because)?,
         }
         let after = wait_until_down(&mut place)?;
@@ -370,6 +373,11 @@ fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
     owners.extend(names.filter_map(|name| User::parse(name.to_str()?).ok()));
     owners.push(site.owner);
     owners
+}
+
+/// Stops what runs where the system doesn't say whose it is.
+fn stop_unsaid(place: &Place) -> Result<(), Failure> {
+    down::stop(place, &Identity::of_process(place)?).map(drop)
 }
 
 /// Removes what leads a user to his service; false where there was nothing.

@@ -117,6 +117,10 @@ impl Pty {
     /// Closing the console ends what is attached to it, and lets readers have the end; on older
     /// systems it waits until they have read the rest.
     pub(crate) fn close(&self) {
+        // It also waits for where the cursor is, which nobody tells it where nobody reads: it takes an end for that.
+        if locked(&self.reader).is_some() {
+            *locked(&self.writer) = None;
+        }
         let console = locked(&self.console).take();
         drop(console);
         *locked(&self.writer) = None;
@@ -140,6 +144,12 @@ impl Pty {
             WAIT_TIMEOUT => Ok(None),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -1,25 +1,30 @@
-//! Windows: ctrlc does all but two things. The size of the window only looking tells: the console's own
-//! notice of it would have to be read from among the keys. And Ctrl-Break is a key in raw mode.
+//! Windows: ctrlc does all but three things. The size of the window only looking tells: the console's own
+//! notice of it would have to be read from among the keys. Ctrl-Break is a key in raw mode. And where the console
+//! goes, there has to be time to end.
 
 use std::{
     io,
+    sync::Mutex,
     sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use windows_sys::{
-    Win32::System::Console::{CTRL_BREAK_EVENT, SetConsoleCtrlHandler},
+    Win32::System::Console::{
+        CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT,
+        SetConsoleCtrlHandler,
+    },
     core::BOOL,
 };
 
-use super::{Signal, tell};
-use crate::{naming, security::checked, terminal};
+use super::{Signal, hears_console, tell};
+use crate::{locked, naming, security::checked, terminal};
 
 /// How often the size is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Being told of Ctrl-Break, and the thread that looks at the window's size, if there is a window.
+/// The thread that looks at the window's size, if there is a window.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// Dropped to end the thread.
@@ -28,10 +33,7 @@ pub(crate) struct Watch {
 }
 
 pub(crate) fn watch() -> io::Result<Watch> {
-    // Who came last is asked first, so before ctrlc's.
-    // SAFETY: the function has the signature that is asked for, and stays.
-    checked(unsafe { SetConsoleCtrlHandler(Some(take_break), 1) })
-        .map_err(naming("listen for Ctrl-Break"))?;
+    take_console_events()?;
     let mut watch = Watch { end: None, thread: None };
     let Some(mut size) = terminal::size() else { return Ok(watch) };
     let (end, ended) = sync_channel(0);
@@ -47,19 +49,40 @@ pub(crate) fn watch() -> io::Result<Watch> {
     Ok(watch)
 }
 
-/// Called in a thread of the system's.
-unsafe extern "system" fn take_break(event: u32) -> BOOL {
-    let is_ours = event == CTRL_BREAK_EVENT && terminal::is_raw();
-    if is_ours {
-        tell(Signal::Break);
+/// Once for the process: the system holds a lock while it asks, which taking it back would wait for.
+fn take_console_events() -> io::Result<()> {
+    static TAKEN: Mutex<bool> = Mutex::new(false);
+    let mut taken = locked(&TAKEN);
+    if !*taken {
+        // Who came last is asked first, so before ctrlc's.
+        // SAFETY: the function has the signature that is asked for, and stays.
+        checked(unsafe { SetConsoleCtrlHandler(Some(take), 1) })
+            .map_err(naming("listen to the console"))?;
+        *taken = true;
     }
-    BOOL::from(is_ours)
+    Ok(())
+}
+
+/// Called in a thread of the system's.
+unsafe extern "system" fn take(event: u32) -> BOOL {
+    match event {
+        CTRL_BREAK_EVENT if terminal::is_raw() => {
+            tell(Signal::Break);
+            BOOL::from(true)
+        }
+        CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT if hears_console() => {
+            tell(Signal::Stop);
+            // The process has five seconds to end, and is ended at once when this returns.
+            loop {
+                thread::park();
+            }
+        }
+        _ => BOOL::from(false),
+    }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // SAFETY: as when it was added. It fails only where that did.
-        unsafe { SetConsoleCtrlHandler(Some(take_break), 0) };
         self.end = None;
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
@@ -72,15 +95,15 @@ impl Drop for Watch {
 
 #[cfg(test)]
 mod tests {
-    use windows_sys::Win32::System::Console::{CTRL_C_EVENT, CTRL_CLOSE_EVENT};
+    use windows_sys::Win32::System::Console::CTRL_C_EVENT;
 
     use super::*;
 
     #[test]
     fn what_is_no_key_is_left_to_others() {
-        for event in [CTRL_C_EVENT, CTRL_CLOSE_EVENT, CTRL_BREAK_EVENT] {
+        for event in [CTRL_C_EVENT, CTRL_BREAK_EVENT] {
             // SAFETY: it takes any number. No test here is in raw mode.
-            assert_eq!(unsafe { take_break(event) }, 0);
+            assert_eq!(unsafe { take(event) }, 0);
         }
     }
 }

@@ -167,13 +167,15 @@ fn batch_file_gets(arguments: &[&str]) {
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn a_batch_file_gets_no_line_break() {
+pub(crate) fn a_batch_file_gets_no_line_break_and_not_too_much() {
     let folder = Folder::new();
     for refused in ["a\nb", "a\rb"] {
         let error = spawn_batch_file(&folder, &["a", refused]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(error.to_string().contains(&format!("{refused:?}")), "{error}");
     }
+    let error = spawn_batch_file(&folder, &["a".repeat(9000).as_str()]).unwrap_err();
+    assert!(error.to_string().contains("can't be given so much"), "{error}");
 }
 
 fn spawn_batch_file(folder: &Folder, arguments: &[&str]) -> io::Result<Pty> {

@@ -29,6 +29,10 @@ const KEYBOARD_MODES_MAX: u16 = 99;
 /// The private mode in which a terminal tells when its colours change.
 pub(super) const REPORT_COLORS: u16 = 2031;
 
+/// The private mode in which a terminal spells out keys as Windows' consoles know them. Its pseudo consoles ask for
+/// it, and not all of them take that back.
+pub(super) const SPELL_KEYS: u16 = 9001;
+
 /// Bytes of answers that wait; later questions go unanswered until they are taken.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024;
 
@@ -47,6 +51,8 @@ pub(super) struct Notes {
     pub(super) synchronizing: bool,
     /// The program wants to be told when the terminal's colours change.
     pub(super) reports_colors: bool,
+    /// It has the terminal spell out keys.
+    pub(super) spells_keys: bool,
     pub(super) keyboard: Keyboard,
     pub(super) answers: Vec<u8>,
     row: Row,
@@ -274,6 +280,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
         self.notes.seen = 0;
         self.notes.synchronizing = false;
         self.notes.reports_colors = false;
+        self.notes.spells_keys = false;
         self.notes.keyboard = Keyboard::default();
         self.watch.broken(Break::Reset);
     }
@@ -284,6 +291,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
             | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
             PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = true,
             PrivateMode::Unknown(REPORT_COLORS) => self.notes.reports_colors = true,
+            PrivateMode::Unknown(SPELL_KEYS) => self.notes.spells_keys = true,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
         }
     }
@@ -294,6 +302,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
             | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
             PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_picture(),
             PrivateMode::Unknown(REPORT_COLORS) => self.notes.reports_colors = false,
+            PrivateMode::Unknown(SPELL_KEYS) => self.notes.spells_keys = false,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
         }
     }

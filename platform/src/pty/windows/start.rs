@@ -17,6 +17,7 @@ use std::{
 use windows_sys::Win32::{
     Foundation::{INVALID_HANDLE_VALUE, MAX_PATH},
     System::{
+        Console::SetConsoleCtrlHandler,
         SystemInformation::GetSystemDirectoryW,
         Threading::{
             CREATE_UNICODE_ENVIRONMENT, CreateProcessW, DeleteProcThreadAttributeList,
@@ -30,6 +31,9 @@ use windows_sys::Win32::{
 
 use super::Console;
 use crate::{pty::command_line, refusal, security::checked};
+
+/// The longest line that cmd.exe reads.
+const SHELL_UNITS_MAX: usize = 8191;
 
 /// The process of a command whose file is `program`.
 pub(super) fn start(
@@ -54,6 +58,9 @@ pub(super) fn start(
     startup.lpAttributeList = attributes.list();
     // SAFETY: all-zero is a valid value of it.
     let mut started: PROCESS_INFORMATION = unsafe { zeroed() };
+    // Who was started to ignore Ctrl-C, as everything detached is, would have the program ignore it, too.
+    // SAFETY: no function is told of anything.
+    checked(unsafe { SetConsoleCtrlHandler(None, 0) })?;
     // SAFETY: all texts end with a zero, the environment with two; the attributes, and what they point to,
     // live longer than the call, and so do the two values of ours.
     checked(unsafe {
@@ -84,12 +91,26 @@ fn lines(program: &Path, command: &Command) -> io::Result<(Vec<u16>, Vec<u16>)> 
     let (program, mut line) = if command_line::is_batch_file(&program.to_string_lossy()) {
         let line = command_line::of_batch_file(&own, &arguments);
         let line = line.map_err(|number| no_batch_argument(program, command, number))?;
+        if line.len() > SHELL_UNITS_MAX {
+            return Err(too_much_for_batch(program));
+        }
         (shell()?, line)
     } else {
         (program.to_owned(), command_line::of_program(&own, &arguments))
     };
     line.push(0);
     Ok((zero_ended(program)?, line))
+}
+
+fn too_much_for_batch(program: &Path) -> io::Error {
+    refusal(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "the batch file {} can't be given so much, since the system's shell reads {SHELL_UNITS_MAX} characters: \
+             run what it runs, its .exe or its script with node",
+            program.display()
+        ),
+    )
 }
 
 fn no_batch_argument(program: &Path, command: &Command, number: usize) -> io::Error {
