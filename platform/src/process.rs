@@ -46,6 +46,15 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
 
+/// At the end of a logon or of the system, has this process end before others: one that looks after others doesn't take
+/// their end for a failure then. Does nothing where the system has no such order.
+///
+/// # Errors
+/// If the system refuses.
+pub fn end_before_others() -> io::Result<()> {
+    imp::end_before_others().map_err(naming("ask to end before others"))
+}
+
 /// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
 /// none of this process's files or pipes open: nothing on standard input, and both outputs at the end
 /// of the file `log` (made for this user only). It runs in the log's directory, or in the nearest above that

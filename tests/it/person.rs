@@ -367,18 +367,20 @@ fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it(
 #[test]
 fn a_spawn_that_fails_says_why() {
     let sandbox = Sandbox::new();
+    let program = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let program = program.to_str().unwrap();
     let missing = run(&sandbox, &["spawn", "Ann", "--", "no-such-command"], FAILED);
     assert_eq!(
         err(&missing),
         "agent-relay: Ann did not start: there is no command no-such-command: check its name and PATH\n"
     );
-    let nowhere = run(&sandbox, &["spawn", "Ann", "--cwd", "nowhere", "--", "cat"], FAILED);
+    let nowhere = run(&sandbox, &["spawn", "Ann", "--cwd", "nowhere", "--", program], FAILED);
     assert!(err(&nowhere).contains("there is no directory "), "{nowhere:?}");
     run(&sandbox, &["spawn", "Ann"], USAGE);
-    run(&sandbox, &["spawn", "a b", "--", "cat"], USAGE);
-    run(&sandbox, &["spawn", "Ann", "--key-file", "none", "--", "cat"], FAILED);
+    run(&sandbox, &["spawn", "a b", "--", program], USAGE);
+    run(&sandbox, &["spawn", "Ann", "--key-file", "none", "--", program], FAILED);
     let _ann = sandbox.join("Ann");
-    let taken = run(&sandbox, &["spawn", "Ann", "--", "cat"], FAILED);
+    let taken = run(&sandbox, &["spawn", "Ann", "--", program], FAILED);
     assert!(err(&taken).contains("Ann did not start: Ann is connected already"), "{taken:?}");
 }
 
@@ -572,7 +574,8 @@ fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
     let sandbox = Sandbox::new();
     let home = sandbox.directory().join("long".repeat(25));
     platform::paths::make_private_dir(&home).unwrap();
-    let program = env!("CARGO_BIN_EXE_agent-relay");
+    let program = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let program = program.to_str().unwrap();
     let home = home.to_str().unwrap();
     let line =
         [program, "--home", home, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];

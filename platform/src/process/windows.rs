@@ -11,9 +11,14 @@ use windows_sys::Win32::{
     Foundation::{ERROR_ACCESS_DENIED, HANDLE_FLAG_INHERIT, SetHandleInformation},
     System::{
         Console::{GetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE},
-        Threading::{CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS},
+        Threading::{
+            CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS,
+            SetProcessShutdownParameters,
+        },
     },
 };
+
+use crate::security::checked;
 
 /// What a program's file name may have after the command's.
 pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
@@ -21,6 +26,9 @@ pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
 /// How long the path of a process's directory is at most, whatever its manifest says of other paths: 260 with a
 /// backslash and a zero at the end. (Here bytes are counted, which are more.)
 const WORKING_DIRECTORY_MAX: usize = 258;
+
+/// Programs have 0x280 where they don't ask, and those with more end first.
+const SHUTDOWN_LEVEL: u32 = 0x300;
 
 pub(super) fn may_run_in(directory: &Path) -> bool {
     directory.as_os_str().len() <= WORKING_DIRECTORY_MAX
@@ -41,6 +49,11 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
 /// Pipes are bounded by memory alone.
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
     Ok(u64::MAX)
+}
+
+pub(crate) fn end_before_others() -> io::Result<()> {
+    // SAFETY: no pointers.
+    checked(unsafe { SetProcessShutdownParameters(SHUTDOWN_LEVEL, 0) })
 }
 
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {

@@ -11,7 +11,7 @@ use super::super::{
     place::Asked,
 };
 use crate::client::Settings;
-use platform::{clock, peer::User};
+use platform::{clock, peer::User, process};
 use std::process::{Command, Stdio};
 
 /// After so many failures in a row there is no next one: it would fail, too.
@@ -25,6 +25,7 @@ pub(crate) fn supervise(asked: &Asked) -> Result<i32, Failure> {
     let (program, home) = (own_program()?, asked.home()?);
     make_home(&home)?;
     log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
+    process::end_before_others().map_err(Failure::because)?;
     let arguments = launch::words(&home, asked.endpoint.as_deref(), "--service");
     let mut failures = Failures(0);
     loop {
