@@ -25,7 +25,9 @@ use windows_sys::Win32::{
             JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
             SetInformationJobObject, TerminateJobObject,
         },
-        Threading::{GetExitCodeProcess, GetProcessId, INFINITE, WaitForSingleObject},
+        Threading::{
+            GetExitCodeProcess, GetProcessId, INFINITE, TerminateProcess, WaitForSingleObject,
+        },
     },
 };
 
@@ -110,7 +112,10 @@ impl Pty {
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {
+        // It may be in a job that is not ours; it fails where it has ended already.
         // SAFETY: the handle is open.
+        unsafe { TerminateProcess(self.process.as_raw_handle(), KILLED) };
+        // SAFETY: as above.
         checked(unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) })
     }
 
@@ -278,9 +283,22 @@ fn closed() -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use windows_sys::Win32::System::JobObjects::IsProcessInJob;
+fn is_in(process: &OwnedHandle, job: &OwnedHandle) -> bool {
+    let mut is_in = 0;
+    // SAFETY: both handles are open, and the pointer is to a number of ours.
+    checked(unsafe {
+        windows_sys::Win32::System::JobObjects::IsProcessInJob(
+            process.as_raw_handle(),
+            job.as_raw_handle(),
+            &mut is_in,
+        )
+    })
+    .unwrap();
+    is_in != 0
+}
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]
@@ -289,11 +307,7 @@ mod tests {
         command.args(["/c", "exit"]).envs(std::env::vars_os());
         let program = find(&command, Path::new(r"C:\")).unwrap();
         let pty = Pty::spawn(&program, &command, Size { rows: 24, cols: 80 }).unwrap();
-        let (process, job) = (pty.process.as_raw_handle(), pty.job.as_raw_handle());
-        let mut is_in_job = 0;
-        // SAFETY: both handles are open, and the pointer is to a number of ours.
-        checked(unsafe { IsProcessInJob(process, job, &mut is_in_job) }).unwrap();
-        assert_ne!(is_in_job, 0);
+        assert!(is_in(&pty.process, &pty.job));
         pty.kill().unwrap();
         pty.wait().unwrap();
     }

@@ -15,21 +15,23 @@ use std::{
 };
 
 use windows_sys::Win32::{
-    Foundation::{INVALID_HANDLE_VALUE, MAX_PATH},
+    Foundation::{ERROR_ACCESS_DENIED, INVALID_HANDLE_VALUE, MAX_PATH},
     System::{
         Console::SetConsoleCtrlHandler,
+        JobObjects::AssignProcessToJobObject,
         SystemInformation::GetSystemDirectoryW,
         Threading::{
-            CREATE_UNICODE_ENVIRONMENT, CreateProcessW, DeleteProcThreadAttributeList,
-            EXTENDED_STARTUPINFO_PRESENT, InitializeProcThreadAttributeList,
-            LPPROC_THREAD_ATTRIBUTE_LIST, PROC_THREAD_ATTRIBUTE_JOB_LIST,
-            PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, PROCESS_INFORMATION, STARTF_USESTDHANDLES,
-            STARTUPINFOEXW, UpdateProcThreadAttribute,
+            CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, CreateProcessW,
+            DeleteProcThreadAttributeList, EXTENDED_STARTUPINFO_PRESENT,
+            InitializeProcThreadAttributeList, LPPROC_THREAD_ATTRIBUTE_LIST,
+            PROC_THREAD_ATTRIBUTE_JOB_LIST, PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE,
+            PROCESS_INFORMATION, ResumeThread, STARTF_USESTDHANDLES, STARTUPINFOEXW,
+            TerminateProcess, UpdateProcThreadAttribute,
         },
     },
 };
 
-use super::Console;
+use super::{Console, KILLED};
 use crate::{pty::command_line, refusal, security::checked};
 
 /// The longest line that cmd.exe reads.
@@ -42,45 +44,97 @@ pub(super) fn start(
     console: &Console,
     job: &OwnedHandle,
 ) -> io::Result<OwnedHandle> {
-    let (program, mut line) = lines(program, command)?;
-    let environment = environment(command)?;
-    let directory = command.get_current_dir().map(zero_ended).transpose()?;
-    let jobs = [job.as_raw_handle()];
-    let mut attributes = Attributes::new(console, &jobs)?;
-    // SAFETY: all-zero is a valid value of it.
-    let mut startup: STARTUPINFOEXW = unsafe { zeroed() };
-    startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
-    // Without these it could get our own streams in place of the console's.
-    startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
-    startup.StartupInfo.hStdInput = INVALID_HANDLE_VALUE;
-    startup.StartupInfo.hStdOutput = INVALID_HANDLE_VALUE;
-    startup.StartupInfo.hStdError = INVALID_HANDLE_VALUE;
-    startup.lpAttributeList = attributes.list();
-    // SAFETY: all-zero is a valid value of it.
-    let mut started: PROCESS_INFORMATION = unsafe { zeroed() };
-    // Who was started to ignore Ctrl-C, as everything detached is, would have the program ignore it, too.
-    // SAFETY: no function is told of anything.
-    checked(unsafe { SetConsoleCtrlHandler(None, 0) })?;
-    // SAFETY: all texts end with a zero, the environment with two; the attributes, and what they point to,
-    // live longer than the call, and so do the two values of ours.
-    checked(unsafe {
-        CreateProcessW(
-            program.as_ptr(),
-            line.as_mut_ptr(),
-            null(),
-            null(),
-            0,
-            EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRONMENT,
-            environment.as_ptr().cast(),
-            directory.as_ref().map_or(null(), |directory| directory.as_ptr()),
-            (&raw const startup).cast(),
-            &mut started,
-        )
-    })?;
-    // SAFETY: the call has succeeded, so that both handles are open and ours.
-    unsafe {
-        drop(OwnedHandle::from_raw_handle(started.hThread));
-        Ok(OwnedHandle::from_raw_handle(started.hProcess))
+    let mut plan = Plan::new(program, command)?;
+    match plan.start_in(console, job) {
+        // A program from the Store has a job of its own, and may be refused one to begin in.
+        Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
+            plan.start_beside(console, job)
+        }
+        result => result,
+    }
+}
+
+/// What the system is told of a program; all texts end with a zero, the environment with two.
+struct Plan {
+    program: Vec<u16>,
+    line: Vec<u16>,
+    environment: Vec<u16>,
+    directory: Option<Vec<u16>>,
+}
+
+impl Plan {
+    fn new(program: &Path, command: &Command) -> io::Result<Self> {
+        let (program, line) = lines(program, command)?;
+        let directory = command.get_current_dir().map(zero_ended).transpose()?;
+        Ok(Self { program, line, environment: environment(command)?, directory })
+    }
+
+    /// It begins in the job.
+    fn start_in(&mut self, console: &Console, job: &OwnedHandle) -> io::Result<OwnedHandle> {
+        let jobs = [job.as_raw_handle()];
+        self.create(Attributes::new(console, &jobs)?, 0).map(|(process, _)| process)
+    }
+
+    /// It is put into the job before it begins, as far as the system lets it.
+    fn start_beside(&mut self, console: &Console, job: &OwnedHandle) -> io::Result<OwnedHandle> {
+        let attributes = Attributes::new(console, &[])?;
+        let (process, thread) = self.create(attributes, CREATE_SUSPENDED)?;
+        // Where that is refused, it runs all the same, and only what it starts may be left behind.
+        // SAFETY: both handles are open.
+        unsafe { AssignProcessToJobObject(job.as_raw_handle(), process.as_raw_handle()) };
+        // SAFETY: the handle is open.
+        if unsafe { ResumeThread(thread.as_raw_handle()) } == u32::MAX {
+            let error = io::Error::last_os_error();
+            // SAFETY: the handle is open.
+            unsafe { TerminateProcess(process.as_raw_handle(), KILLED) };
+            return Err(error);
+        }
+        Ok(process)
+    }
+
+    /// The process and its first thread.
+    fn create(
+        &mut self,
+        mut attributes: Attributes<'_>,
+        flags: u32,
+    ) -> io::Result<(OwnedHandle, OwnedHandle)> {
+        // SAFETY: all-zero is a valid value of it.
+        let mut startup: STARTUPINFOEXW = unsafe { zeroed() };
+        startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
+        // Without these it could get our own streams in place of the console's.
+        startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
+        startup.StartupInfo.hStdInput = INVALID_HANDLE_VALUE;
+        startup.StartupInfo.hStdOutput = INVALID_HANDLE_VALUE;
+        startup.StartupInfo.hStdError = INVALID_HANDLE_VALUE;
+        startup.lpAttributeList = attributes.list();
+        // SAFETY: all-zero is a valid value of it.
+        let mut started: PROCESS_INFORMATION = unsafe { zeroed() };
+        // Who was started to ignore Ctrl-C, as everything detached is, would have the program ignore it, too.
+        // SAFETY: no function is told of anything.
+        checked(unsafe { SetConsoleCtrlHandler(None, 0) })?;
+        // SAFETY: the texts end as the system wants; the attributes, and what they point to, live longer than
+        // the call, and so do the two values of ours.
+        checked(unsafe {
+            CreateProcessW(
+                self.program.as_ptr(),
+                self.line.as_mut_ptr(),
+                null(),
+                null(),
+                0,
+                EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRONMENT | flags,
+                self.environment.as_ptr().cast(),
+                self.directory.as_ref().map_or(null(), |directory| directory.as_ptr()),
+                (&raw const startup).cast(),
+                &mut started,
+            )
+        })?;
+        // SAFETY: the call has succeeded, so that both handles are open and ours.
+        Ok(unsafe {
+            (
+                OwnedHandle::from_raw_handle(started.hProcess),
+                OwnedHandle::from_raw_handle(started.hThread),
+            )
+        })
     }
 }
 
@@ -190,7 +244,13 @@ impl<'a> Attributes<'a> {
         let mut attributes = Self { list, of: PhantomData };
         let console = console.handle() as *const c_void;
         attributes.set(PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, console, size_of_val(&console))?;
-        attributes.set(PROC_THREAD_ATTRIBUTE_JOB_LIST, jobs.as_ptr().cast(), size_of_val(jobs))?;
+        if !jobs.is_empty() {
+            attributes.set(
+                PROC_THREAD_ATTRIBUTE_JOB_LIST,
+                jobs.as_ptr().cast(),
+                size_of_val(jobs),
+            )?;
+        }
         Ok(attributes)
     }
 
@@ -218,5 +278,25 @@ impl Drop for Attributes<'_> {
     fn drop(&mut self) {
         // SAFETY: it was initialized, and nobody uses it any more.
         unsafe { DeleteProcThreadAttributeList(self.list()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{find, is_in, job},
+        *,
+    };
+    use crate::pty::Size;
+
+    #[test]
+    fn a_command_that_may_not_begin_in_a_job_is_put_into_it() {
+        let mut command = Command::new("cmd");
+        command.args(["/c", "exit"]).envs(std::env::vars_os());
+        let program = find(&command, Path::new(r"C:\")).unwrap();
+        let (console, _typing) = Console::open(Size { rows: 24, cols: 80 }).unwrap();
+        let job = job().unwrap();
+        let process = Plan::new(&program, &command).unwrap().start_beside(&console, &job).unwrap();
+        assert!(is_in(&process, &job));
     }
 }
