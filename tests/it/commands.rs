@@ -3,6 +3,7 @@
 use crate::{
     sandbox::{Sandbox, output, until, wait},
     terminal::Terminal,
+    wrap::fullscreen,
 };
 use platform::endpoint::Endpoint;
 use std::{
@@ -538,7 +539,8 @@ fn the_bench_measures_and_leaves_no_more_names_each_time() {
 fn a_name_that_is_taken_is_said_plainly() {
     let sandbox = Sandbox::new();
     let _ann = sandbox.join("Ann");
-    for line in [&["listen", "--as", "ann"][..], &["run", "-n", "Ann", "--", "true"]] {
+    let program = fullscreen();
+    for line in [&["listen", "--as", "ann"][..], &["run", "-n", "Ann", "--", &program]] {
         let taken = err(&run(&sandbox, line, FAILED));
         assert!(taken.contains("is connected already"), "{taken}");
     }

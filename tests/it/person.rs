@@ -4,7 +4,7 @@ use crate::{
     commands::{err, out, run},
     sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
     terminal::{SIZE, Terminal},
-    wrap::{dense, reading, wait_until_heard},
+    wrap::{dense, fullscreen, reading, wait_until_heard},
 };
 use agent_relay::protocol::{
     control::{Answer, Bytes, Request},
@@ -367,8 +367,7 @@ fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it(
 #[test]
 fn a_spawn_that_fails_says_why() {
     let sandbox = Sandbox::new();
-    let program = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-    let program = program.to_str().unwrap();
+    let program = &fullscreen();
     let missing = run(&sandbox, &["spawn", "Ann", "--", "no-such-command"], FAILED);
     assert_eq!(
         err(&missing),
@@ -574,8 +573,7 @@ fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
     let sandbox = Sandbox::new();
     let home = sandbox.directory().join("long".repeat(25));
     platform::paths::make_private_dir(&home).unwrap();
-    let program = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-    let program = program.to_str().unwrap();
+    let program = &fullscreen();
     let home = home.to_str().unwrap();
     let line =
         [program, "--home", home, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];

@@ -305,11 +305,12 @@ fn a_program_on_the_alternate_screen_talks() {
 fn what_goes_wrong_before_the_start_is_one_sentence() {
     let sandbox = Sandbox::new();
     let _ann = sandbox.join("Ann");
+    let program = fullscreen();
     for (options, command, code, sentence) in [
         (["-n", "Bob"], "no-such-command", 127, "no-such-command"),
-        (["-n", "a b"], "cat", 2, "\"a b\""),
-        (["-n", "user"], "cat", 2, "reserved"),
-        (["-n", "Ann"], "cat", 1, "Ann"),
+        (["-n", "a b"], &program, 2, "\"a b\""),
+        (["-n", "user"], &program, 2, "reserved"),
+        (["-n", "Ann"], &program, 1, "Ann is connected already"),
     ] {
         let terminal = Terminal::wrap_with(&sandbox, &options, &[command]);
         terminal.wait_for(sentence);
