@@ -573,7 +573,7 @@ fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
     let sandbox = Sandbox::new();
     let home = sandbox.directory().join("long".repeat(25));
     platform::paths::make_private_dir(&home).unwrap();
-    let program = &fullscreen();
+    let program = env!("CARGO_BIN_EXE_agent-relay");
     let home = home.to_str().unwrap();
     let line =
         [program, "--home", home, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];
