@@ -227,7 +227,7 @@ impl Drop for Daemon {
 /// Runs a command to its end, under the watchdog.
 #[track_caller]
 pub(crate) fn output(mut command: Command) -> Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = begin(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let (out, err) = (thread::spawn(|| read_all(out)), thread::spawn(|| read_all(err)));
     let status = wait(&mut child, &format!("{command:?}"));
