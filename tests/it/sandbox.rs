@@ -163,21 +163,6 @@ impl Drop for Sandbox {
     }
 }
 
-/// Wine's word for a process that it has begun and that was gone before it ran, once in thousands of starts.
-const INTERNAL_ERROR: i32 = 1359;
-const STARTS_MAX: usize = 3;
-
-/// Starts a process.
-#[track_caller]
-fn begin(command: &mut Command) -> Child {
-    let is_final = |started: &io::Result<Child>| {
-        !started.as_ref().is_err_and(|error| error.raw_os_error() == Some(INTERNAL_ERROR))
-    };
-    let mut starts = (1..STARTS_MAX).map(|_| command.spawn());
-    let started = starts.find(is_final);
-    started.unwrap_or_else(|| command.spawn()).unwrap()
-}
-
 /// A daemon's process, and a thread that keeps what it says.
 pub(crate) struct Daemon {
     process: Child,
@@ -187,7 +172,7 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it in the foreground and waits until it listens.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut process = begin(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let err = process.stderr.take().unwrap();
         let (ready, is_ready) = mpsc::channel();
         let log = thread::spawn(move || {
@@ -227,7 +212,7 @@ impl Drop for Daemon {
 /// Runs a command to its end, under the watchdog.
 #[track_caller]
 pub(crate) fn output(mut command: Command) -> Output {
-    let mut child = begin(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let (out, err) = (thread::spawn(|| read_all(out)), thread::spawn(|| read_all(err)));
     let status = wait(&mut child, &format!("{command:?}"));
