@@ -108,11 +108,21 @@ fn parse(words: &Words) -> Result<Top, Failure> {
         {
             return unknown;
         }
-        match &words.command_word {
-            Some(word) => Failure::early(exit, &format!("agent-relay help {word}")),
-            None => Failure::early(exit, "agent-relay help"),
-        }
+        Failure::early(exit, &help_of(words))
     })
+}
+
+/// How help is had for what was typed: for a command, or for a command of a command.
+fn help_of(words: &Words) -> String {
+    let mut help = "agent-relay help".to_owned();
+    let mut all = Top::get_args_info().commands;
+    let mut typed = words.own.iter().skip_while(|word| Some(*word) != words.command_word.as_ref());
+    while let Some(found) = typed.next().and_then(|word| all.into_iter().find(|it| it.name == word))
+    {
+        help.extend([" ", found.name]);
+        all = found.command.commands;
+    }
+    help
 }
 
 /// The command that there isn't: the first word, or the second of a command that has commands.
@@ -389,7 +399,10 @@ mod tests {
                 "no command nonsense: `agent-relay help policy` lists the commands",
             ),
             ("policy", "missing: one of key, check, reload: `agent-relay help policy` shows how"),
-            ("policy key", "missing: name: `agent-relay help policy` shows how"),
+            ("policy key", "missing: name: `agent-relay help policy key` shows how"),
+            ("policy key Ann --x", "no option --x: `agent-relay help policy key` shows how"),
+            ("send --x", "no option --x: `agent-relay help send` shows how"),
+            ("--x", "no option --x: `agent-relay help` shows how"),
         ] {
             assert_eq!(top(line).unwrap_err().words.as_deref(), Some(words));
         }

@@ -131,7 +131,12 @@ impl Config {
                 wrong(Some(place.unwrap_or_else(|| key.span().start)), reason)
             })?;
         }
-        config.check_together().map_err(|reason| wrong(None, reason))?;
+        config.check_together().map_err(|reason| {
+            let mut keys = table.get_ref().keys();
+            let key = keys
+                .find(|key| ["queue_max_bytes", "memory_max_bytes"].contains(&&**key.get_ref()));
+            wrong(key.map(|key| key.span().start), reason)
+        })?;
         Ok(config)
     }
 
@@ -253,7 +258,7 @@ fn line_at(text: &str, place: usize) -> usize {
 pub struct ConfigError {
     /// Which.
     pub path: PathBuf,
-    /// The line, from 1, where it is one line's fault.
+    /// The line, from 1, where what stands in the file is at fault.
     pub line: Option<usize>,
     /// What, and what would be right.
     pub reason: String,
@@ -383,7 +388,7 @@ mod tests {
         assert_eq!(parse("heartbeat_ms = \n").unwrap_err().line, Some(1));
         refused(
             "memory_max_bytes = 16777216\nqueue_max_bytes = 16777217",
-            "config.toml: `queue_max_bytes` (16777217) is over `memory_max_bytes` (16777216)",
+            "config.toml:1: `queue_max_bytes` (16777217) is over `memory_max_bytes` (16777216)",
         );
     }
 

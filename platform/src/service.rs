@@ -240,10 +240,19 @@ pub fn installed() -> io::Result<Option<Installed>> {
     imp::installed()
 }
 
-/// How it is made to run without a logon, where the system has a way, as a command.
+/// What is installed, if it runs as this user and the system says how it stands: never so on Windows, where a
+/// service has an account of its own, and nothing is said of a task.
+///
+/// # Errors
+/// As [`installed`]'s.
+pub fn watched() -> io::Result<Option<Installed>> {
+    imp::watched()
+}
+
+/// How it is made to run without a logon, where the system has a way and it isn't so already, as a command.
 #[must_use]
 pub fn without_logon() -> Option<&'static str> {
-    imp::WITHOUT_LOGON
+    imp::without_logon()
 }
 
 /// Runs as what the system has installed at a site: `body` is the program. The system's wish to stop reaches

@@ -34,8 +34,11 @@ pub(super) fn cut(arguments: impl IntoIterator<Item = OsString>) -> Result<Words
         let word = utf8(&word)?;
         match word.as_str() {
             "help" => {
-                let command_word = arguments.next().map(|word| utf8(&word)).transpose()?;
-                own.extend(command_word.clone());
+                // Some commands have commands.
+                let words = arguments.take(2).map(|word| utf8(&word));
+                let words: Vec<_> = words.collect::<Result<_, _>>()?;
+                let command_word = words.first().cloned();
+                own.extend(words);
                 own.push("--help".to_owned());
                 return Ok(Words { own, command_word, ..Words::default() });
             }
@@ -213,6 +216,7 @@ mod tests {
         check(&["-V"], &["--version"], &[]);
         check(&["help"], &["--help"], &[]);
         check(&["help", "send"], &["send", "--help"], &[]);
+        check(&["help", "policy", "key", "Ann"], &["policy", "key", "--help"], &[]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use platform::peer::User;
 use std::{
     env,
     ffi::OsString,
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -124,9 +124,19 @@ pub(super) fn key_of(
     }
 }
 
-/// Where commands look for the key of a name.
+/// Where commands look for the key of a name, in which case doesn't count.
 pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
-    home.join(KEYS).join(name)
+    let keys = home.join(KEYS);
+    let file = keys.join(name);
+    if file.exists() {
+        return file;
+    }
+    // What can't be listed is read under the name as it was typed, which says why it can't be.
+    let files = fs::read_dir(keys).into_iter().flatten().flatten();
+    let found = files
+        .map(|file| file.path())
+        .find(|it| it.file_name().is_some_and(|other| other.eq_ignore_ascii_case(name)));
+    found.unwrap_or(file)
 }
 
 /// The wrapped agent that this process is a part of.

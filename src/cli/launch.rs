@@ -6,6 +6,7 @@ use super::{
     log,
     place::{Place, judged},
     print::foreign_line,
+    service::start_of,
 };
 use crate::{
     client::{Client, ClientError, Settings},
@@ -50,6 +51,10 @@ pub(super) fn join_or_start(
 pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
     if let Some(service) = place.sources.service_used() {
         return start_service(place, service).map(|()| true);
+    }
+    // One that ran beside the system's would be in its way, and nobody would look after it.
+    if start_of(place)? {
+        return Ok(true);
     }
     make_home(&place.home)?;
     let log = place.home.join(log::FILE);
@@ -176,6 +181,8 @@ pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
 pub(super) fn said_since(log: &Path, start: u64) -> Option<String> {
     let mut file = fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
+    // One that is shorter was begun anew.
+    let start = if start > length { 0 } else { start };
     file.seek(SeekFrom::Start(start.max(length.saturating_sub(LOG_TAIL_BYTES)))).ok()?;
     let mut bytes = Vec::new();
     file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes).ok()?;

@@ -36,10 +36,29 @@ impl Asked {
         home.map_err(|error| Failure::failed(format!("{error}: name a directory with --home")))
     }
 
-    /// Everything; a broken configuration ends it here.
+    /// Everything, for a command that wants a daemon. A broken configuration is told, and is the next daemon's
+    /// trouble: it must not part agents from the one that runs.
     pub(super) fn place(&self) -> Result<Place, Failure> {
         let home = self.home()?;
+        let config = match Config::load(&home) {
+            Err(wrong) if wrong.line.is_some() => {
+                let wrong = foreign_line(&wrong.to_string());
+                say(format_args!("{wrong}; no daemon starts until that is mended"));
+                Config::default()
+            }
+            config => config.map_err(Failure::because)?,
+        };
+        self.place_with(home, config)
+    }
+
+    /// Everything, for a daemon, or for what has one started later: a broken configuration ends it here.
+    pub(super) fn place_of_daemon(&self) -> Result<Place, Failure> {
+        let home = self.home()?;
         let config = Config::load(&home).map_err(Failure::because)?;
+        self.place_with(home, config)
+    }
+
+    fn place_with(&self, home: PathBuf, config: Config) -> Result<Place, Failure> {
         let sources = self.sources(&home, &config)?;
         Ok(Place { home, config, sources })
     }
@@ -176,6 +195,14 @@ pub(super) fn refused(settings: &Settings, error: ClientError) -> Failure {
         {
             Failure::failed(format!(
                 "{name} is connected already: choose another name, or end that one first"
+            ))
+        }
+        (ClientError::Ended(Ended::Fault(fault)), Mode::Agent(name))
+            if fault.is(ErrorCode::Unauthorized) =>
+        {
+            Failure::failed(format!(
+                "policy.toml has a key for {name}, which this command has not: it looks for it in keys/{name} in \
+                 the home directory, or where --key-file says"
             ))
         }
         _ => error.into(),

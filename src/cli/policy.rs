@@ -5,13 +5,14 @@ use super::{
     ask::{agent_name, ask, join},
     identity,
     place::Asked,
-    print::{Out, foreign_line},
+    print::{Out, foreign_line, say},
 };
 use crate::{
     config::policy,
     protocol::secret::{self, Secret},
 };
 use argh::{ArgsInfo, FromArgs};
+use platform::paths;
 use serde::Serialize;
 use std::{num::NonZeroU32, path::Path};
 
@@ -175,6 +176,12 @@ impl Check {
             for line in policy::in_words(&policy) {
                 out.line(line)?;
             }
+        }
+        if let Err(error) = paths::check_unchangeable(Path::new(&self.file)) {
+            say(format_args!(
+                "no daemon takes it as it lies there: {}",
+                foreign_line(&error.to_string())
+            ));
         }
         Ok(DONE)
     }

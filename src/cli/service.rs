@@ -110,7 +110,7 @@ struct Start {
     json: bool,
 }
 
-/// Stop the service until it is started again, or until the next logon.
+/// Stop the service, until the next logon or until a command wants a daemon.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "stop", help_triggers("--help"), example = "agent-relay service stop")]
 struct Stop {
@@ -200,8 +200,9 @@ impl Install {
                  task with --logon",
             ));
         }
-        // Who never logged on has no place for what leads to the service.
-        paths::home_of(&site.owner).map_err(Failure::because)?;
+        // Who never logged on has no place for what leads to the service, and one that is closed is known better
+        // before it is there.
+        let owners = paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
         if User::me().is_ok_and(|me| me == site.owner) {
@@ -210,18 +211,20 @@ impl Install {
             place.sources.environment = None;
             make_room(&place)?;
         }
+        paths::make_private_dir_of(&owners, &site.owner).map_err(Failure::because)?;
+        let heard = log_length(&site.home);
         service::install(&program, Some(site)).map_err(Failure::because)?;
         tell_owner(site)?;
         tell_of_store(site)?;
         let mut place = place_of(asked, &installed()?)?;
-        let installed = wait_until_up(&mut place)?;
+        let installed = wait_until_up(&mut place, heard)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
     }
 
     /// As this user.
     fn as_me(&self, asked: &Asked) -> Result<i32, Failure> {
-        let mut place = asked.place()?;
+        let mut place = asked.place_of_daemon()?;
         // What this terminal says of it, the system would not know.
         place.sources.option = place.sources.option.or_else(|| place.sources.environment.take());
         // The Task Scheduler takes every end of a program for a good one.
@@ -231,12 +234,13 @@ impl Install {
         service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
         make_room(&place)?;
+        let heard = log_length(&place.home);
         service::install(&program, None).map_err(|error| match service::installed() {
             // What fails at once may fail before the system has said that it starts.
-            Ok(Some(installed)) => failed(&place, &installed, &error.to_string()),
+            Ok(Some(installed)) => stays(failed(&place, &installed, &error.to_string(), heard)),
             _ => Failure::because(error),
         })?;
-        let installed = wait_until_up(&mut place)?;
+        let installed = wait_until_up(&mut place, heard).map_err(stays)?;
         show(&place, &installed, self.json)?;
         if let (false, Some(command)) = (self.json, service::without_logon()) {
             say(format_args!(
@@ -296,10 +300,8 @@ impl Start {
         if !is_unsaid && is_mine(&installed) {
             make_room(&place)?;
         }
-        if !is_unsaid || who_is_up(&place)?.is_none() {
-            service::start().map_err(|error| failed(&place, &installed, &error.to_string()))?;
-        }
-        let installed = wait_until_up(&mut place)?;
+        let is_to_start = !is_unsaid || who_is_up(&place)?.is_none();
+        let installed = start(&mut place, &installed, is_to_start)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
     }
@@ -334,10 +336,53 @@ impl Status {
     }
 }
 
+/// The service whose daemon is this place's, if the system says how that stands. Whom it doesn't answer, it would
+/// start nothing for, either.
+pub(super) fn of(place: &Place) -> Option<Installed> {
+    let installed = service::watched().ok().flatten()?;
+    let is_its_home =
+        place.home.to_str().is_some_and(|home| installed.after("--home") == Some(home));
+    let asked = place.sources.option.as_deref().or(place.sources.environment.as_deref());
+    let is_its_endpoint = asked.is_none_or(|asked| installed.after("--endpoint") == Some(asked));
+    (is_its_home && is_its_endpoint).then_some(installed)
+}
+
+/// Refused where to start it again would not start this program.
+pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
+    let Some(program) = &installed.program else { return Ok(()) };
+    let own = own_program()?;
+    let real = |file: &Path| fs::canonicalize(file).ok();
+    if real(&program.file).is_none_or(|file| real(&own) == Some(file)) {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the daemon is the service's, which runs {}: `agent-relay service install` has it run {}",
+        program.file.display(),
+        own.display()
+    )))
+}
+
+/// Starts the service whose daemon is this place's, and returns once that can be reached; false where none is.
+pub(super) fn start_of(place: &mut Place) -> Result<bool, Failure> {
+    let Some(installed) = of(place) else { return Ok(false) };
+    start(place, &installed, true).map(|_| true)
+}
+
+fn start(
+    place: &mut Place,
+    installed: &Installed,
+    is_to_start: bool,
+) -> Result<Installed, Failure> {
+    let heard = log_length(Path::new(&home(place, installed)));
+    if is_to_start {
+        service::start().map_err(|error| failed(place, installed, &error.to_string(), heard))?;
+    }
+    wait_until_up(place, heard)
+}
+
 /// Writes down for the owner where his service is.
 fn tell_owner(site: &Site) -> Result<(), Failure> {
     let home = paths::home_of(&site.owner).map_err(Failure::because)?;
-    paths::make_private_dir_of(&home, &site.owner).map_err(Failure::because)?;
     let text = directions::Service {
         endpoint: site.endpoint.as_text().to_owned(),
         home: site.home.clone(),
@@ -467,13 +512,13 @@ fn who_is_up(place: &Place) -> Result<Option<(u32, u64)>, Failure> {
     Ok(process.transpose()?.map(|process| (process.pid, since)))
 }
 
-/// Waits until clients can connect to what the system has started.
-fn wait_until_up(place: &mut Place) -> Result<Installed, Failure> {
+/// Waits until clients can connect to what the system has started. Of its log counts what it says from then on.
+fn wait_until_up(place: &mut Place, heard: u64) -> Result<Installed, Failure> {
     let late = format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
     wait_until(place, &late, |place, now| {
         place.look_again()?;
         match state(place, now)? {
-            State::Failed(why) => Err(failed(place, now, &why)),
+            State::Failed(why) => Err(failed(place, now, &why, heard)),
             // It says so itself only when clients can connect.
             State::Running(_) if !is_mine(now) => Ok(true),
             State::Running(pid) => Ok(who_is_up(place)?.is_some_and(|(up, _)| up == pid)),
@@ -519,12 +564,25 @@ fn log(place: &Place, installed: &Installed) -> String {
     Path::new(&home(place, installed)).join(super::log::FILE).display().to_string()
 }
 
-fn failed(place: &Place, installed: &Installed, why: &str) -> Failure {
+/// How long the log in this home is: what stands in it is of daemons before. One that can't be seen tells nothing.
+fn log_length(home: &Path) -> u64 {
+    fs::metadata(home.join(super::log::FILE)).map_or(0, |log| log.len())
+}
+
+fn failed(place: &Place, installed: &Installed, why: &str, heard: u64) -> Failure {
     let log = log(place, installed);
     // Where only administrators read it, the event log says it, too.
-    let said = launch::last_line(Path::new(&log), 0);
+    let said = launch::last_line(Path::new(&log), heard);
     let said = said.map(|said| format!(", its last word: {said}")).unwrap_or_default();
     Failure::failed(format!("the service failed ({why}){said}; its log is {log}"))
+}
+
+/// What failed at its installation is there all the same.
+fn stays(failure: Failure) -> Failure {
+    let why = failure.words.unwrap_or_default();
+    let words =
+        format!("{why}; it stays installed: once that is mended, `agent-relay service start`");
+    Failure::new(failure.code, words)
 }
 
 /// Prints how it stands; whether it runs.
@@ -597,7 +655,13 @@ fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Resul
         (State::Stopped | State::Unsaid, _) => "stopped".to_owned(),
         (State::Failed(why), _) => format!("failed: {}", foreign_line(why)),
     };
-    let unknown = || "not as it was installed: the definition was changed by hand".to_owned();
+    let program = match &report.program {
+        None => "not as it was installed: the definition was changed by hand".to_owned(),
+        Some(program) if matches!(fs::exists(program), Ok(false)) => {
+            format!("{program} (is not there: `agent-relay service install` from where it is now)")
+        }
+        Some(program) => program.clone(),
+    };
     let when = match (kind, report.enabled) {
         (Kind::Service, true) => "started with the system",
         (Kind::Service, false) => "not started with the system",
@@ -607,7 +671,7 @@ fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Resul
     out.line(format_args!("{kind}, {when}"))?;
     for (name, value) in [
         ("state", Some(state)),
-        ("program", Some(report.program.clone().unwrap_or_else(unknown))),
+        ("program", Some(program)),
         ("home", report.home.clone()),
         ("owner", report.owner.clone()),
         ("defined in", report.definition.clone()),

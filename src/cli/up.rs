@@ -8,7 +8,7 @@ use super::{
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
-    service::supervise,
+    service::{self, supervise},
 };
 use crate::{
     client::{Client, ClientError, Settings},
@@ -73,9 +73,14 @@ impl Up {
         if self.supervised {
             return supervise(asked);
         }
-        let mut place = asked.place()?;
+        let mut place = asked.place_of_daemon()?;
+        let service = if self.foreground { None } else { service::of(&place) };
+        if let (true, Some(service)) = (self.replace, &service) {
+            service::check_program(service)?;
+        }
         let old = if self.replace { down::make_room(&place)? } else { None };
-        if let Some(old) = &old {
+        // The system's has an endpoint of its own.
+        if let (Some(old), None) = (&old, &service) {
             // Where its clients come back to.
             place.sources.option = Some(old.endpoint.clone());
         }
@@ -142,7 +147,7 @@ fn serve(asked: &Asked) -> Result<i32, Failure> {
     let home = asked.home()?;
     make_home(&home)?;
     log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
-    asked.place().and_then(foreground).inspect_err(|failure| {
+    asked.place_of_daemon().and_then(foreground).inspect_err(|failure| {
         if let Some(words) = &failure.words {
             tracing::error!("{words}");
         }

@@ -342,6 +342,20 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
+fn a_broken_configuration_parts_nobody_from_the_daemon() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    fs::write(sandbox.home().join("config.toml"), "heartbeat = 1\n").unwrap();
+    let said = err(&run(&sandbox, &["send", "Bob", "hello"], DONE));
+    assert!(said.contains("config.toml:1: unknown key") && said.lines().count() == 1, "{said}");
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "hello");
+    run(&sandbox, &["up"], FAILED);
+    run(&sandbox, &["down"], DONE);
+    let said = err(&run(&sandbox, &["send", "Bob", "hello"], FAILED));
+    assert!(said.contains("the daemon did not start") && said.contains("unknown key"), "{said}");
+}
+
+#[test]
 fn what_is_important_says_so() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");

@@ -183,10 +183,13 @@ fn writable_by_others_stops_the_start() {
     for mode in ["666", "646", "664"] {
         change_mode(&sandbox, &path, mode);
         let failed = err(&run(&sandbox, &["up"], FAILED));
-        let path = path.display();
-        let why =
-            format!("{path} can be changed by other users (mode {mode}): run chmod go-w '{path}'");
+        let why = format!(
+            "{0} can be changed by other users (mode {mode}): run chmod go-w '{0}'",
+            path.display()
+        );
         assert!(failed.contains(&why), "{failed}");
+        let checked = err(&run(&sandbox, &["policy", "check", path.to_str().unwrap()], DONE));
+        assert_eq!(checked, format!("agent-relay: no daemon takes it as it lies there: {why}\n"));
     }
     change_mode(&sandbox, &path, "644");
     sandbox.start();

@@ -85,7 +85,8 @@ fn a_keyed_name_is_for_who_has_its_key() {
     let mut bob = sandbox.join("Bob");
     let key = keyed(&sandbox, "Ann");
     let refused = err(&run(&sandbox, &["send", "--as", "Ann", "Bob", "hello"], FAILED));
-    assert!(refused.contains("policy.toml has a key for Ann"), "{refused}");
+    let why = "policy.toml has a key for Ann, which this command has not: it looks for it in keys/Ann in the home";
+    assert!(refused.contains(why), "{refused}");
 
     let file = secret_file(&sandbox.directory().join("ann.key"), &key);
     let line = ["send", "--as", "Ann", "--key-file", &file, "Bob", "by its file"];
@@ -94,9 +95,11 @@ fn a_keyed_name_is_for_who_has_its_key() {
     put_key(&sandbox, &key);
     run(&sandbox, &["send", "--as", "Ann", "Bob", "by the home"], DONE);
     hears(&mut bob, "Ann", "key", "by the home");
+    run(&sandbox, &["send", "--as", "ANN", "Bob", "names have no case"], DONE);
+    hears(&mut bob, "ANN", "key", "names have no case");
     let wrong = secret_file(&sandbox.directory().join("wrong.key"), &"1".repeat(64));
     let line = ["listen", "--as", "Ann", "--key-file", &wrong];
-    assert!(err(&run(&sandbox, &line, FAILED)).contains("another key for Ann"));
+    assert!(err(&run(&sandbox, &line, FAILED)).contains(why));
     let line = ["run", "-n", "Ann", "--key-file", "nowhere", "--", "sh"];
     assert!(err(&run(&sandbox, &line, FAILED)).contains("read nowhere"));
 }

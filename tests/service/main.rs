@@ -133,7 +133,7 @@ fn it_comes_back_if_it_was_killed_and_stays_away_if_it_was_told_to_stop() {
 
 #[test]
 fn a_daemon_that_runs_beside_it_makes_room() {
-    let systemd = Systemd::start();
+    let mut systemd = Systemd::start();
     systemd.done(&["up"]);
     let mut ann = systemd.place.join("Ann");
     systemd.done(&["service", "install"]);
@@ -141,12 +141,52 @@ fn a_daemon_that_runs_beside_it_makes_room() {
     assert!(systemd.pid().is_some());
 
     systemd.done(&["service", "stop"]);
-    systemd.done(&["up"]);
+    systemd.place.start();
     let beside = systemd.run(&["service", "status"]);
     let words = String::from_utf8_lossy(&beside.stderr);
     assert!(words.contains("the service did not start"), "{words}");
     systemd.done(&["service", "start"]);
     assert!(systemd.pid().is_some());
+}
+
+#[test]
+fn what_starts_a_daemon_starts_the_service() {
+    let systemd = Systemd::start();
+    systemd.done(&["service", "install"]);
+    let before = systemd.pid().unwrap();
+    let replaced: Value =
+        serde_json::from_str(&systemd.done(&["up", "--replace", "--json"])).unwrap();
+    assert_eq!(replaced["started"], true);
+    let after = systemd.pid().unwrap();
+    assert_ne!(after, before);
+    assert_eq!(daemon(&systemd.place), Some(after));
+
+    systemd.done(&["service", "stop"]);
+    systemd.done(&["send", "--as", "Ann", "Bob", "hello"]);
+    assert_eq!(daemon(&systemd.place), systemd.pid());
+
+    // Another program's service would not become this one's.
+    let unit = fs::read_to_string(systemd.unit()).unwrap();
+    fs::write(systemd.unit(), unit.replace(env!("CARGO_BIN_EXE_agent-relay"), SYSTEMD)).unwrap();
+    let refused = systemd.fails(&["up", "--replace"]);
+    assert!(refused.contains("`agent-relay service install` has it run"), "{refused}");
+    assert_eq!(daemon(&systemd.place), systemd.pid());
+    fs::write(systemd.unit(), unit).unwrap();
+}
+
+#[test]
+fn a_program_that_is_gone_is_named_and_no_old_word_of_the_log() {
+    let systemd = Systemd::start();
+    systemd.done(&["service", "install"]);
+    systemd.done(&["service", "stop"]);
+    let unit = fs::read_to_string(systemd.unit()).unwrap();
+    fs::write(systemd.unit(), unit.replace(env!("CARGO_BIN_EXE_agent-relay"), "/nowhere/at/all"))
+        .unwrap();
+    systemd.systemctl(&["daemon-reload"]);
+    let failed = systemd.fails(&["service", "start"]);
+    assert!(!failed.contains("its last word") && !failed.contains("own systemd"), "{failed}");
+    let shown = String::from_utf8(systemd.run(&["service", "status"]).stdout).unwrap();
+    assert!(shown.contains("/nowhere/at/all (is not there"), "{shown}");
 }
 
 #[test]

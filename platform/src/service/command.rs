@@ -11,12 +11,19 @@ use crate::{naming, refusal};
 pub(super) fn run(program: &str, arguments: &[&str]) -> io::Result<String> {
     let mut command = Command::new(program);
     command.args(arguments);
+    output_of(command)
+}
+
+/// The same for one whose surroundings are prepared.
+pub(super) fn output_of(mut command: Command) -> io::Result<String> {
     // Nothing of this name that lies where the user happens to be is meant.
     #[cfg(windows)]
     command.env("NoDefaultCurrentDirectoryInExePath", "1");
     #[cfg(windows)]
     std::os::windows::process::CommandExt::creation_flags(&mut command, CREATE_NO_WINDOW);
-    let output = command.output().map_err(naming(program))?;
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let output = command.output().map_err(naming(command.get_program().display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
         return Ok(text(&output.stdout));
@@ -24,5 +31,5 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> io::Result<String> {
     let words = [text(&output.stderr), text(&output.stdout)];
     let why = words.into_iter().find(|words| !words.is_empty());
     let why = why.unwrap_or_else(|| output.status.to_string()).replace('\n', "; ");
-    Err(refusal(io::ErrorKind::Other, format!("{program} {}: {why}", arguments.join(" "))))
+    Err(refusal(io::ErrorKind::Other, format!("{line}: {why}")))
 }

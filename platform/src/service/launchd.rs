@@ -16,13 +16,16 @@ use super::{
 };
 use crate::{paths, peer::User, refusal};
 
-pub(super) const WITHOUT_LOGON: Option<&str> = None;
+pub(super) fn without_logon() -> Option<&'static str> {
+    None
+}
 
 /// How long launchd may take to let go of what it was told to unload, and to take it again.
 const SETTLE: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
+    check_domain()?;
     paths::check_unchangeable(&program.file)
 }
 
@@ -31,6 +34,8 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     definition::make_room(&path)?;
     let was_loaded = unload()?;
     definition::write(&path, &plist::write(program))?;
+    // What was turned off once would not be taken.
+    run("launchctl", &["enable", &target()?])?;
     // For some seconds after it has let go of one, it takes no other of this name.
     let give_up = Instant::now() + if was_loaded { SETTLE } else { Duration::ZERO };
     loop {
@@ -58,12 +63,18 @@ pub(super) fn start() -> io::Result<()> {
     }
 }
 
-/// It ends without a failure then, after which launchd leaves it.
+/// It ends without a failure then, after which launchd leaves it. What failed launchd would start again some
+/// seconds later, unless it doesn't know it any more.
 pub(super) fn stop() -> io::Result<()> {
     match shown()?.map(|shown| state(&shown)) {
         Some(State::Running(_)) => run("launchctl", &["kill", "SIGTERM", &target()?]).map(drop),
+        Some(State::Failed(_)) => unload().map(drop),
         _ => Ok(()),
     }
+}
+
+pub(super) fn watched() -> io::Result<Option<Installed>> {
+    installed()
 }
 
 pub(super) fn installed() -> io::Result<Option<Installed>> {
@@ -107,9 +118,18 @@ fn unload() -> io::Result<bool> {
 
 /// What launchd prints of it, if it is loaded.
 fn shown() -> io::Result<Option<String>> {
-    // Who is not logged in has no domain; of what is not loaded it says only that.
-    run("launchctl", &["print", &domain()?])?;
+    check_domain()?;
+    // Of what is not loaded it says only that.
     Ok(run("launchctl", &["print", &target()?]).ok())
+}
+
+/// Who is not logged in at the screen has no domain.
+fn check_domain() -> io::Result<()> {
+    run("launchctl", &["print", &domain()?]).map(drop).map_err(|error| {
+        let words = "launchd has agents only for who is logged in at the screen: do this in a terminal there; \
+                     without it, `agent-relay up` starts the daemon";
+        refusal(error.kind(), format!("{error}: {words}"))
+    })
 }
 
 fn domain() -> io::Result<String> {

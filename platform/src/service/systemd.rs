@@ -3,12 +3,24 @@
 use std::{
     env, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use super::{Installed, Kind, NAME, Program, Site, State, command::run, definition, unit};
-use crate::{paths, refusal};
+use super::{
+    Installed, Kind, NAME, Program, Site, State,
+    command::{output_of, run},
+    definition, unit,
+};
+use crate::{paths, peer::User, refusal};
 
-pub(super) const WITHOUT_LOGON: Option<&str> = Some("loginctl enable-linger");
+const RUNTIME: &str = "XDG_RUNTIME_DIR";
+
+pub(super) fn without_logon() -> Option<&'static str> {
+    let me = User::me().map(|me| me.to_string()).unwrap_or_default();
+    let lingers = run("loginctl", &["show-user", &me, "--property=Linger", "--value"]);
+    // Where that isn't said, it is most likely not so.
+    (!lingers.is_ok_and(|lingers| lingers == "yes")).then_some("loginctl enable-linger")
+}
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     // Without it there is nothing to install for.
@@ -47,6 +59,10 @@ pub(super) fn stop() -> io::Result<()> {
     systemctl(&["stop", NAME]).map(drop)
 }
 
+pub(super) fn watched() -> io::Result<Option<Installed>> {
+    installed()
+}
+
 pub(super) fn installed() -> io::Result<Option<Installed>> {
     let path = path()?;
     let Some(text) = definition::read(&path)? else { return Ok(None) };
@@ -71,6 +87,7 @@ fn state(shown: &str) -> State {
     match property(shown, "ActiveState") {
         "failed" => State::Failed(property(shown, "Result").to_owned()),
         _ if pid > 0 => State::Running(pid),
+        "activating" | "deactivating" => State::Changing,
         _ => State::Stopped,
     }
 }
@@ -82,11 +99,25 @@ fn property<'a>(shown: &'a str, name: &str) -> &'a str {
 }
 
 fn systemctl(arguments: &[&str]) -> io::Result<String> {
-    let arguments: Vec<_> = ["--user"].iter().chain(arguments).copied().collect();
-    run("systemctl", &arguments).map_err(|error| {
-        let words = "a service needs the user's own systemd; without it, `agent-relay up` starts the daemon";
+    let runtime = runtime()?;
+    let mut command = Command::new("systemctl");
+    command.arg("--user").args(arguments).env(RUNTIME, &runtime);
+    output_of(command).map_err(|error| {
+        if runtime.join("systemd/private").exists() {
+            return error;
+        }
+        let words = "a service needs the user's own systemd, which runs while somebody is logged in by ssh or at \
+                     the console, or always after `loginctl enable-linger`; without it, `agent-relay up` starts the \
+                     daemon";
         refusal(error.kind(), format!("{error}: {words}"))
     })
+}
+
+/// Where the user's systemd is. `su` and `sudo` don't say, but it is there.
+fn runtime() -> io::Result<PathBuf> {
+    let set = env::var_os(RUNTIME).map(PathBuf::from).filter(|path| path.is_absolute());
+    let usual = || Ok(Path::new("/run/user").join(User::me()?.to_string()));
+    set.map_or_else(usual, Ok)
 }
 
 /// Where the user's units are.
@@ -105,7 +136,7 @@ mod tests {
         for (shown, expected) in [
             ("MainPID=12\nActiveState=active\nResult=success", State::Running(12)),
             ("MainPID=0\nActiveState=inactive\nResult=success", State::Stopped),
-            ("MainPID=0\nActiveState=activating\nResult=exit-code", State::Stopped),
+            ("MainPID=0\nActiveState=activating\nResult=exit-code", State::Changing),
             ("MainPID=0\nActiveState=failed\nResult=exit-code", State::Failed("exit-code".into())),
             ("", State::Stopped),
         ] {

@@ -27,6 +27,8 @@ pub(super) fn write(program: &Program) -> String {
         "# Written by `agent-relay service install`; `agent-relay service uninstall` removes it.
 [Unit]
 Description=Agent Relay: lets AI coding agents on this machine talk to each other
+StartLimitIntervalSec=60
+StartLimitBurst=5
 
 [Service]
 Type=exec

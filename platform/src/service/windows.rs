@@ -12,7 +12,13 @@ use crate::{endpoint::Endpoint, naming, peer::User, refusal, security};
 
 pub(super) use super::{host::run, scm::replaceable_by};
 
-pub(super) const WITHOUT_LOGON: Option<&str> = None;
+pub(super) fn without_logon() -> Option<&'static str> {
+    None
+}
+
+pub(super) fn watched() -> io::Result<Option<Installed>> {
+    Ok(None)
+}
 
 /// The SID of `NT SERVICE\agent-relay`, which is made of the service's name.
 pub(super) const ACCOUNT: &str = "S-1-5-80-722816291-908252167-3255456494-1261689126-2257521638";

@@ -71,7 +71,7 @@ impl Hosted {
         let home = asked.home()?;
         paths::make_private_dir(&home).map_err(Failure::because)?;
         log::begin_in(&home, &owner)?;
-        Ok((asked.place()?, owner))
+        Ok((asked.place_of_daemon()?, owner))
     }
 }
 
