@@ -162,7 +162,7 @@ fn what_starts_a_daemon_starts_the_service() {
     assert_eq!(daemon(&systemd.place), Some(after));
 
     systemd.done(&["service", "stop"]);
-    systemd.done(&["send", "--as", "Ann", "Bob", "hello"]);
+    systemd.done(&["send", "--as", "Ann", "Ann", "hello"]);
     assert_eq!(daemon(&systemd.place), systemd.pid());
 
     // Another program's service would not become this one's.
