@@ -119,7 +119,7 @@ impl Router {
         let key = self.streams.open(from, to, topic, (row.delivery.seq, u64::MAX));
         let stream = &mut self.streams[key];
         (stream.number, stream.is_recorded, stream.is_orphan) = (number, true, true);
-        self.roster[to].hears.push(key);
+        self.roster[to].hears.insert(key);
         self.keep(Change::Stream(Box::new(StreamRecord {
             number,
             from: row.message.sender,

@@ -185,9 +185,9 @@ impl Router {
         stream.is_recorded = true;
         stream.is_orphan = sender.is_none();
         if sender.is_some() {
-            self.roster[from].says.push(key);
+            self.roster[from].says.insert(key);
         }
-        self.roster[to].hears.push(key);
+        self.roster[to].hears.insert(key);
         places.streams.insert(record.number, key);
     }
 

@@ -8,7 +8,10 @@ use crate::protocol::{
     Moment,
     name::{GUEST, NAME_BYTES_MAX, Name},
 };
-use std::ops::{Index, IndexMut};
+use std::{
+    collections::BTreeSet,
+    ops::{Index, IndexMut},
+};
 
 /// A name that is known, and what belongs to it rather than to a session.
 #[derive(Debug)]
@@ -28,9 +31,9 @@ pub(super) struct Agent {
     /// What waits for it; its mailbox while it is away.
     pub(super) outbox: Outbox,
     /// Streams that it hears.
-    pub(super) hears: Vec<StreamKey>,
+    pub(super) hears: BTreeSet<StreamKey>,
     /// Streams that it speaks in.
-    pub(super) says: Vec<StreamKey>,
+    pub(super) says: BTreeSet<StreamKey>,
     /// What it sent before.
     pub(super) doubles: Doubles,
     /// The last number that `@relay` gave in its stream to this agent.
@@ -76,8 +79,8 @@ impl Roster {
             since_unix_ms: 0,
             forget_at: None,
             outbox: Outbox::default(),
-            hears: Vec::new(),
-            says: Vec::new(),
+            hears: BTreeSet::new(),
+            says: BTreeSet::new(),
             doubles: Doubles::default(),
             relay_seq: 0,
             contenders: Vec::new(),

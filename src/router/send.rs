@@ -599,8 +599,8 @@ impl Router {
         let from = (said.from, from.number);
         let topic = said.envelope.topic.as_deref();
         let stream = self.streams.open(from, to, topic, (0, reserved));
-        self.roster[said.from].says.push(stream);
-        self.roster[to].hears.push(stream);
+        self.roster[said.from].says.insert(stream);
+        self.roster[to].hears.insert(stream);
         stream
     }
 
