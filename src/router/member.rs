@@ -465,6 +465,9 @@ impl Router {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
             self.doubles -= removed.doubles.len();
+            if removed.floor.number > 0 {
+                self.keep(Change::StreamEnded(removed.floor.number));
+            }
             // Of a guest, only what it sent at least once is in the store.
             if !removed.is_guest() || !removed.doubles.is_empty() {
                 self.keep(Change::AgentForgotten(removed.number));

@@ -1,7 +1,7 @@
 //! Known names, and who is here under them.
 
 use super::{
-    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox,
+    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, idle::Floor, outbox::Outbox,
     session::Session, slots::Slots,
 };
 use crate::protocol::{
@@ -34,6 +34,8 @@ pub(super) struct Agent {
     pub(super) hears: BTreeSet<StreamKey>,
     /// Streams that it speaks in.
     pub(super) says: BTreeSet<StreamKey>,
+    /// Above it, streams that it speaks in are opened.
+    pub(super) floor: Floor,
     /// What it sent before.
     pub(super) doubles: Doubles,
     /// The last number that `@relay` gave in its stream to this agent.
@@ -81,6 +83,7 @@ impl Roster {
             outbox: Outbox::default(),
             hears: BTreeSet::new(),
             says: BTreeSet::new(),
+            floor: Floor::default(),
             doubles: Doubles::default(),
             relay_seq: 0,
             contenders: Vec::new(),
