@@ -21,6 +21,7 @@ mod doubles;
 mod handshake;
 mod hash;
 mod heartbeat;
+mod idle;
 mod ledger;
 mod limits;
 mod member;

@@ -203,7 +203,7 @@ pub struct StreamRecord {
     pub number: u64,
     /// The sender's number.
     pub from: u64,
-    /// The recipient's number.
+    /// The recipient's number. 0: it stands for all streams of its sender that were closed.
     pub to: u64,
     /// Its topic.
     pub topic: Option<Arc<str>>,

@@ -13,6 +13,7 @@ impl Router {
             if self.roster[agent].session.is_some() {
                 self.keep_session(agent);
             }
+            self.keep_floor(agent);
         }
         for stream in self.streams.keys() {
             self.keep_stream_again(stream);

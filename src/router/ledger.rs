@@ -258,19 +258,21 @@ impl Router {
     /// store hears of one only when it has to keep a message of it.
     pub(super) fn record_stream(&mut self, key: StreamKey) {
         if !self.streams[key].is_recorded {
-            let record = self.stream_record(key, 0);
-            self.keep(Change::Stream(Box::new(record)));
+            self.say_stream(key);
         }
     }
 
     /// Says of a recorded stream what was said of it last.
     pub(super) fn keep_stream_again(&mut self, key: StreamKey) {
-        let stream = &self.streams[key];
-        if stream.is_recorded {
-            let reserved = if stream.asked == u64::MAX { 0 } else { stream.asked };
-            let record = self.stream_record(key, reserved);
-            self.keep(Change::Stream(Box::new(record)));
+        if self.streams[key].is_recorded {
+            self.say_stream(key);
         }
+    }
+
+    fn say_stream(&mut self, key: StreamKey) {
+        let asked = self.streams[key].asked;
+        let record = self.stream_record(key, if asked == u64::MAX { 0 } else { asked });
+        self.keep(Change::Stream(Box::new(record)));
     }
 
     fn stream_record(&mut self, key: StreamKey, reserved: u64) -> StreamRecord {

@@ -343,8 +343,8 @@ impl Router {
     /// What was on the way waits again, for whoever speaks for the agent next.
     fn take_back(&mut self, agent: AgentKey, departure: Departure) {
         let mut blamed: Option<(u64, MessageKey)> = None;
-        for at in 0..self.roster[agent].hears.len() {
-            let key = self.roster[agent].hears[at];
+        let heard: Vec<_> = self.roster[agent].hears.iter().copied().collect();
+        for key in heard {
             for message_key in self.streams[key].take_back(0) {
                 let message = &mut self.messages[message_key];
                 let order = message.order;
@@ -451,7 +451,7 @@ impl Router {
                 self.expire(message, "the name of its recipient was forgotten");
             }
             if let Some(sender) = self.roster.get_mut(from) {
-                sender.says.retain(|other| *other != key);
+                sender.says.remove(&key);
             }
             self.close_stream(key);
         }
@@ -465,6 +465,9 @@ impl Router {
             // Only frames of a connection that never ends can still count here.
             self.memory.inside -= removed.outbox.total().bytes;
             self.doubles -= removed.doubles.len();
+            if removed.floor.number > 0 {
+                self.keep(Change::StreamEnded(removed.floor.number));
+            }
             // Of a guest, only what it sent at least once is in the store.
             if !removed.is_guest() || !removed.doubles.is_empty() {
                 self.keep(Change::AgentForgotten(removed.number));
@@ -478,7 +481,7 @@ impl Router {
         if stream.is_orphan && stream.is_empty() {
             let to = stream.to();
             if let Some(recipient) = self.roster.get_mut(to) {
-                recipient.hears.retain(|other| *other != key);
+                recipient.hears.remove(&key);
             }
             self.close_stream(key);
         }

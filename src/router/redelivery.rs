@@ -54,8 +54,7 @@ impl Router {
         };
         let object = shared_object(&row.message.shared);
         let said: Option<Shared<'_>> = serde_json::from_str(&object).ok();
-        let stream =
-            self.stream_again(row, to, said.as_ref().and_then(|it| it.topic.as_deref()))?;
+        let stream = self.stream_again(row, to, said.as_ref())?;
         let from = self.streams[stream].from();
         if let Err(why) = self.room_again(to, from, bytes) {
             self.close_if_over(stream);
@@ -80,7 +79,9 @@ impl Router {
         });
         self.alarms.set(expires, Alarm::Message(key));
         self.deliveries.insert(delivery.id, key);
-        self.streams[stream].wait(delivery.seq, key);
+        let waits_in = &mut self.streams[stream];
+        waits_in.last_order = waits_in.last_order.max(delivery.number);
+        waits_in.wait(delivery.seq, key);
         self.roster[to].outbox.charge(from, bytes);
         self.memory.inside += bytes;
         self.refresh_turn(stream);
@@ -95,34 +96,41 @@ impl Router {
         meta.and_then(|meta| meta.ttl_ms).unwrap_or_default().max(self.limits.ttl_ms)
     }
 
-    /// The stream that it was in; where that is over, its sender is forgotten, and it is open again for
-    /// what comes back alone.
+    /// The stream that it was in, or that was opened in place of that one. Where its sender is forgotten, it
+    /// is open again for what comes back alone.
     fn stream_again(
         &mut self,
         row: &Row,
         to: AgentKey,
-        topic: Option<&str>,
+        said: Option<&Shared<'_>>,
     ) -> Result<StreamKey, Refusal> {
-        let number = row.delivery.stream;
+        let (number, sender) = (row.delivery.stream, row.message.sender);
+        let topic = said.and_then(|said| said.topic.as_deref());
         let is_it = |key: &&StreamKey| {
-            self.streams.get(**key).is_some_and(|it| it.is_recorded && it.number == number)
+            let stream = &self.streams[**key];
+            stream.from_number == sender && stream.topic().map(|topic| &**topic) == topic
         };
         if let Some(key) = self.roster[to].hears.iter().find(is_it) {
             return Ok(*key);
         }
-        if self.streams.len() >= self.limits.streams_max {
+        if !self.has_room_for_stream() {
             let message = format!("{} streams are open already", self.streams.len());
             return Err((NackCode::Limit, message));
         }
+        let from = said.and_then(|said| self.roster.find(&said.from));
+        if let Some(from) = from.filter(|from| self.roster[*from].number == sender) {
+            let key = self.open_stream(from, to, topic);
+            self.record_stream(key);
+            return Ok(key);
+        }
         let ghost = self.roster.ghost();
-        let from = (ghost, row.message.sender);
-        let key = self.streams.open(from, to, topic, (row.delivery.seq, u64::MAX));
+        let key = self.streams.open((ghost, sender), to, topic, (row.delivery.seq, u64::MAX));
         let stream = &mut self.streams[key];
         (stream.number, stream.is_recorded, stream.is_orphan) = (number, true, true);
-        self.roster[to].hears.push(key);
+        self.roster[to].hears.insert(key);
         self.keep(Change::Stream(Box::new(StreamRecord {
             number,
-            from: row.message.sender,
+            from: sender,
             to: row.delivery.to,
             topic: topic.map(Into::into),
             reserved: 0,

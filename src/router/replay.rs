@@ -23,6 +23,11 @@ impl Replay {
         self.messages.values()
     }
 
+    /// The order of the oldest.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.messages.first_key_value().map(|(order, _)| *order)
+    }
+
     pub(super) fn get(&self, order: u64) -> Option<&Message> {
         self.messages.get(&order)
     }

@@ -7,6 +7,7 @@ use super::{
     alarm::Alarm,
     doubles::{Content, Standing},
     hash::FastMap,
+    idle::Floor,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
     outcome::Answers,
     replay::Replay,
@@ -15,6 +16,7 @@ use super::{
 use crate::protocol::{
     Now,
     code::NackCode,
+    deliver::{Shared, shared_object},
     record::{
         AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
         SessionRecord, StreamRecord,
@@ -167,6 +169,12 @@ impl Router {
     }
 
     fn restore_stream(&mut self, record: &StreamRecord, places: &mut Places) {
+        if record.to == 0
+            && let Some(sender) = places.agents.get(&record.from)
+        {
+            self.roster[*sender].floor = Floor { seq: record.reserved, number: record.number };
+            return;
+        }
         let Some(to) = places.agents.get(&record.to).copied() else {
             self.keep(Change::StreamEnded(record.number));
             return;
@@ -185,9 +193,9 @@ impl Router {
         stream.is_recorded = true;
         stream.is_orphan = sender.is_none();
         if sender.is_some() {
-            self.roster[from].says.push(key);
+            self.roster[from].says.insert(key);
         }
-        self.roster[to].hears.push(key);
+        self.roster[to].hears.insert(key);
         places.streams.insert(record.number, key);
     }
 
@@ -197,11 +205,12 @@ impl Router {
         messages: &BTreeMap<u64, MessageRecord>,
         places: &mut Places,
     ) {
-        let found = (messages.get(&record.message), places.streams.get(&record.stream));
-        let (Some(message), Some(stream)) = found else {
+        let message = messages.get(&record.message);
+        let known = places.streams.get(&record.stream).copied();
+        let stream = known.or_else(|| self.stream_in_place(&record, message?, places));
+        let (Some(message), Some(stream)) = (message, stream) else {
             return self.lose(&record);
         };
-        let stream = *stream;
         let (from, to) = (self.streams[stream].from(), self.streams[stream].to());
         let bytes = message.shared.len() + HEAD_BYTES;
         let content = places.contents.get(&record.message).copied();
@@ -236,13 +245,28 @@ impl Router {
         self.alarms.set(record.expires, Alarm::Message(key));
         self.deliveries.insert(record.id, key);
         self.restore_question(record.id, message, (from, to), places.clock);
-        self.streams[stream].wait(record.seq, key);
+        let waits_in = &mut self.streams[stream];
+        waits_in.last_order = waits_in.last_order.max(record.number);
+        waits_in.wait(record.seq, key);
         self.roster[to].outbox.charge(from, bytes);
         self.memory.inside += bytes;
         *places.open.entry(record.message).or_default() += 1;
         if record.attempts == 0 {
             places.away.insert(record.message);
         }
+    }
+
+    /// A dead letter that is to be delivered again waits in the stream that was opened in place of its own.
+    fn stream_in_place(
+        &self,
+        record: &DeliveryRecord,
+        message: &MessageRecord,
+        places: &Places,
+    ) -> Option<StreamKey> {
+        let object = shared_object(&message.shared);
+        let said: Shared<'_> = serde_json::from_str(&object).ok()?;
+        let (from, to) = (places.sender(message.sender)?, *places.agents.get(&record.to)?);
+        self.streams.find(from, to, said.topic.as_deref())
     }
 
     /// What belongs to nothing that is known can't be delivered.

@@ -1,14 +1,17 @@
 //! Known names, and who is here under them.
 
 use super::{
-    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, outbox::Outbox,
+    AgentKey, ClientId, StreamKey, doubles::Doubles, hash::FastMap, idle::Floor, outbox::Outbox,
     session::Session, slots::Slots,
 };
 use crate::protocol::{
     Moment,
     name::{GUEST, NAME_BYTES_MAX, Name},
 };
-use std::ops::{Index, IndexMut};
+use std::{
+    collections::BTreeSet,
+    ops::{Index, IndexMut},
+};
 
 /// A name that is known, and what belongs to it rather than to a session.
 #[derive(Debug)]
@@ -28,9 +31,11 @@ pub(super) struct Agent {
     /// What waits for it; its mailbox while it is away.
     pub(super) outbox: Outbox,
     /// Streams that it hears.
-    pub(super) hears: Vec<StreamKey>,
+    pub(super) hears: BTreeSet<StreamKey>,
     /// Streams that it speaks in.
-    pub(super) says: Vec<StreamKey>,
+    pub(super) says: BTreeSet<StreamKey>,
+    /// Above it, streams that it speaks in are opened.
+    pub(super) floor: Floor,
     /// What it sent before.
     pub(super) doubles: Doubles,
     /// The last number that `@relay` gave in its stream to this agent.
@@ -76,8 +81,9 @@ impl Roster {
             since_unix_ms: 0,
             forget_at: None,
             outbox: Outbox::default(),
-            hears: Vec::new(),
-            says: Vec::new(),
+            hears: BTreeSet::new(),
+            says: BTreeSet::new(),
+            floor: Floor::default(),
             doubles: Doubles::default(),
             relay_seq: 0,
             contenders: Vec::new(),

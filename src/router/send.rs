@@ -359,7 +359,7 @@ impl Router {
         why
     }
 
-    fn judge_recipient(&self, said: &Said<'_>, to: AgentKey) -> Verdict {
+    fn judge_recipient(&mut self, said: &Said<'_>, to: AgentKey) -> Verdict {
         let Some(agent) = self.roster.get(to) else {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
         };
@@ -388,10 +388,6 @@ impl Router {
             return Verdict::TooOften(wait_ms);
         }
         let stream = self.streams.find(said.from, to, said.envelope.topic.as_deref());
-        if stream.is_none() && self.streams.len() >= self.limits.streams_max {
-            let message = format!("{} streams are open already", self.streams.len());
-            return Verdict::Refuse(NackCode::Limit, message);
-        }
         if said.requires_ack && self.ledger.backlog() >= self.limits.backlog_max {
             return Verdict::Busy(agent.outbox.total().messages);
         }
@@ -408,6 +404,10 @@ impl Router {
         if held > self.limits.memory_bytes_max || !has_room {
             return Verdict::Busy(agent.outbox.total().messages);
         }
+        if stream.is_none() && !self.has_room_for_stream() {
+            let message = format!("{} streams are open already", self.streams.len());
+            return Verdict::Refuse(NackCode::Limit, message);
+        }
         Verdict::Take(stream)
     }
 
@@ -420,10 +420,12 @@ impl Router {
         content: Option<Content>,
         shared: Option<&Arc<[u8]>>,
     ) -> Taken {
-        let stream = stream.unwrap_or_else(|| self.open_stream(said, to));
+        let topic = said.envelope.topic.as_deref();
+        let stream = stream.unwrap_or_else(|| self.open_stream(said.from, to, topic));
         let seq = self.next_seq(stream);
         let id = self.new_id();
         self.ledger.last.delivery += 1;
+        self.streams[stream].last_order = self.ledger.last.delivery;
         self.note_pair(said, to);
         let body = match content.filter(|_| said.requires_ack) {
             Some(content) => Body::Kept(Kept {
@@ -593,14 +595,21 @@ impl Router {
         Frame { head: bytes, shared: None }
     }
 
-    fn open_stream(&mut self, said: &Said<'_>, to: AgentKey) -> StreamKey {
-        let from = &self.roster[said.from];
-        let reserved = if from.is_guest() { u64::MAX } else { 0 };
-        let from = (said.from, from.number);
-        let topic = said.envelope.topic.as_deref();
-        let stream = self.streams.open(from, to, topic, (0, reserved));
-        self.roster[said.from].says.push(stream);
-        self.roster[to].hears.push(stream);
+    /// Opens the stream of two agents who are known. Its numbers begin above those of all that was closed.
+    pub(super) fn open_stream(
+        &mut self,
+        from: AgentKey,
+        to: AgentKey,
+        topic: Option<&str>,
+    ) -> StreamKey {
+        let sender = &self.roster[from];
+        let floor = sender.floor.seq;
+        #[cfg(test)]
+        let floor = if self.has(super::sim::Canary::ForgottenFloors) { 0 } else { floor };
+        let reserved = if sender.is_guest() { u64::MAX } else { floor };
+        let stream = self.streams.open((from, sender.number), to, topic, (floor, reserved));
+        self.roster[from].says.insert(stream);
+        self.roster[to].hears.insert(stream);
         stream
     }
 

@@ -49,6 +49,8 @@ pub(super) enum Canary {
     AcceptedEarly,
     /// What was reserved of a stream's numbers is used again after a crash.
     ReusedNumbers,
+    /// A stream that was closed begins anew.
+    ForgottenFloors,
     /// A queue takes more than it may.
     CrowdedQueue,
     /// A name that somebody has is given away.
@@ -89,12 +91,14 @@ fn planted_bugs_are_found() {
         (Canary::LostRedelivery, "nobody was told", steps),
         (Canary::SilentDrop, "nobody was told", steps),
         (Canary::LostReplay, "is to come again", steps),
+        (Canary::ForgottenFloors, "has a wrong seq", steps),
         (Canary::CrowdedQueue, "in a queue", steps),
         (Canary::TwoOwners, "has two owners", steps),
         (Canary::NoPatience, "is gone for {\"GAVE_UP\"}", steps),
         (Canary::ShortLives, "is gone for {\"EXPIRED\"}", steps),
         (Canary::AcceptedEarly, "is accepted before", forgetful),
         (Canary::ReusedNumbers, "has the number of", forgetful),
+        (Canary::ForgottenFloors, "has the number of", forgetful),
         (Canary::CrowdedQueue, "in a queue", forgetful),
         (Canary::TwoOwners, "has two owners", forgetful),
         (Canary::ForgottenDoubles, "is kept for 2, not 1", forgetful),
@@ -535,7 +539,7 @@ fn limits() -> Limits {
         memory_bytes_max: 24_000,
         clients_max: 7,
         names_max: 7,
-        streams_max: 50,
+        streams_max: 14,
         strangers_max: 3,
         subscriptions_max: 3,
         resume_window_ms: 3_000,

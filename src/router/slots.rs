@@ -15,6 +15,17 @@ pub(super) struct Key<T> {
     of: PhantomData<fn() -> T>,
 }
 
+#[cfg(test)]
+thread_local! {
+    static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How often two keys were compared here: what is done for each of many may not look at all of them.
+#[cfg(test)]
+pub(super) fn compared() -> u64 {
+    COMPARED.get()
+}
+
 impl<T> Key<T> {
     const fn number(self) -> u64 {
         (self.generation as u64) << 32 | self.place as u64
@@ -31,6 +42,8 @@ impl<T> Copy for Key<T> {}
 
 impl<T> PartialEq for Key<T> {
     fn eq(&self, other: &Self) -> bool {
+        #[cfg(test)]
+        COMPARED.set(COMPARED.get() + 1);
         self.number() == other.number()
     }
 }
@@ -45,6 +58,8 @@ impl<T> PartialOrd for Key<T> {
 
 impl<T> Ord for Key<T> {
     fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        COMPARED.set(COMPARED.get() + 1);
         self.number().cmp(&other.number())
     }
 }

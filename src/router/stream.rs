@@ -1,6 +1,7 @@
 //! Streams: what one agent says to one other on one topic, numbered from 1.
 
 use super::{AgentKey, MessageKey, StreamKey, hash::FastMap, outbox::Turn, slots::Slots};
+use crate::protocol::Moment;
 use std::{
     borrow::Borrow,
     collections::{BTreeMap, VecDeque},
@@ -18,6 +19,8 @@ pub(super) struct Stream {
     pub(super) from_number: u64,
     /// The store knows of it.
     pub(super) is_recorded: bool,
+    /// Of its last message: which stream was silent longest.
+    pub(super) last_order: u64,
     /// The last number given, or that an earlier daemon may have given; never goes back.
     last_seq: u64,
     /// The last one that is known to be given.
@@ -183,6 +186,8 @@ impl<'a> Borrow<dyn Identified + 'a> for Identity {
 pub(super) struct Streams {
     slots: Slots<Stream>,
     keys: FastMap<Identity, StreamKey>,
+    /// Until then nobody looks for those that may be closed.
+    pub(super) rest_until: Moment,
 }
 
 impl Streams {
@@ -209,6 +214,7 @@ impl Streams {
             number: 0,
             from_number,
             is_recorded: false,
+            last_order: 0,
             last_seq,
             spoken: 0,
             gone: 0,
@@ -234,6 +240,11 @@ impl Streams {
         let mut keys: Vec<_> = self.keys.values().copied().collect();
         keys.sort_unstable_by_key(|key| self.slots[*key].number);
         keys
+    }
+
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
+        self.keys.values().map(|key| (*key, &self.slots[*key]))
     }
 
     pub(super) fn get(&self, stream: StreamKey) -> Option<&Stream> {

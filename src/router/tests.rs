@@ -13,3 +13,4 @@ mod roles;
 mod routing;
 mod script;
 mod sessions;
+mod streams;

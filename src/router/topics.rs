@@ -12,11 +12,11 @@ pub(super) fn bytes_of(pattern: &Pattern) -> usize {
     2 * pattern.as_str().len() + PLACES_BYTES
 }
 
-/// Everybody's subscriptions: plain ones by their topic, those with wildcards in a row.
+/// Everybody's subscriptions: plain ones by their topic, those with wildcards by who has them.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     plain: FastMap<Box<str>, Vec<AgentKey>>,
-    wild: Vec<(Pattern, AgentKey)>,
+    wild: FastMap<AgentKey, Vec<Pattern>>,
     bytes: usize,
 }
 
@@ -31,7 +31,7 @@ impl Subscriptions {
         if pattern.is_literal() {
             self.plain.entry(pattern.as_str().into()).or_default().push(agent);
         } else {
-            self.wild.push((pattern.clone(), agent));
+            self.wild.entry(agent).or_default().push(pattern.clone());
         }
     }
 
@@ -42,9 +42,13 @@ impl Subscriptions {
             if agents.is_empty() {
                 self.plain.remove(pattern.as_str());
             }
+        } else if let Some(patterns) = self.wild.get_mut(&agent) {
+            removed = patterns.extract_if(.., |other| other == pattern).count();
+            if patterns.is_empty() {
+                self.wild.remove(&agent);
+            }
         } else {
-            let is_it = |(other, who): &mut (Pattern, AgentKey)| *who == agent && other == pattern;
-            removed = self.wild.extract_if(.., is_it).count();
+            return;
         }
         self.bytes -= removed * bytes_of(pattern);
     }
@@ -52,9 +56,8 @@ impl Subscriptions {
     /// Appends everyone who hears `topic`, each once.
     pub(super) fn collect(&self, topic: &str, agents: &mut Vec<AgentKey>) {
         agents.extend(self.plain.get(topic).into_iter().flatten());
-        agents.extend(
-            self.wild.iter().filter(|(pattern, _)| pattern.matches(topic)).map(|(_, agent)| *agent),
-        );
+        let hears = |patterns: &Vec<Pattern>| patterns.iter().any(|pattern| pattern.matches(topic));
+        agents.extend(self.wild.iter().filter(|(_, of)| hears(of)).map(|(agent, _)| *agent));
         agents.sort_unstable();
         agents.dedup();
     }

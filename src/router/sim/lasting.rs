@@ -805,6 +805,12 @@ impl Router {
                 return Err(format!("{stream:?} is kept as {record:?}"));
             }
         }
+        for agent in self.roster.all().filter(|agent| agent.floor.number > 0) {
+            let record = disk.synced.streams.get(&agent.floor.number);
+            if record.is_none_or(|record| record.reserved != agent.floor.seq) {
+                return Err(format!("the floor of {agent:?} is kept as {record:?}"));
+            }
+        }
         let answers: Vec<_> = self.kept_answers().map(|(number, ..)| number).collect();
         let answers: std::collections::BTreeSet<_> = answers.into_iter().collect();
         if !answers.iter().eq(disk.synced.answers.keys()) {

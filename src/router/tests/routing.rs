@@ -356,17 +356,19 @@ fn streams_are_bounded() {
     check_with(
         Limits { streams_max: 2, ..Limits::default() },
         "here: ann bob cid
-         ann> Bob: 1
-         ann> Bob #t: 2
+         ann>> Bob: 1
+         ann>> Bob #t: 2
          ann> Cid: 3
          ann>> *: 4
          ann> Bob: 5",
         expect![[r#"
             here: ann bob cid
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob #t: 2
-                bob < DELIVER d2 Ann -> Bob #t seq 1 {"body":"2"}
+            ann>> Bob: 1
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            ann>> Bob #t: 2
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob #t seq 1 requires_ack true {"body":"2"}
             ann> Cid: 3
                 ann < NACK {"ack_id":"a3","code":"LIMIT","message":"2 streams are open already"}
             ann>> *: 4
