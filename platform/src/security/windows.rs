@@ -263,14 +263,14 @@ pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<Access>>)> {
 pub(crate) struct Descriptor(*mut c_void);
 
 impl Descriptor {
-    /// For what only this user and the system may use, and this user owns. What is made in such a
-    /// directory gets the same.
+    /// For what only this user, the system and administrators may use, and this user owns. What is made in such
+    /// a directory gets the same.
     ///
-    /// Nobody logs on as a service: what is its own, administrators look after.
+    /// Administrators could have it anyway, and without it one who installs a service for this user could not
+    /// tell him where that is. An administrator's own programs count as such only where they are elevated.
     pub(crate) fn private() -> io::Result<Self> {
         let me = my_sid()?;
-        let administrators = if am_service()? { "(A;OICI;GA;;;BA)" } else { "" };
-        Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY){administrators}"))
+        Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)"))
     }
 
     /// What such a text says, in the security descriptor definition language.
@@ -291,6 +291,21 @@ impl Descriptor {
 
     pub(crate) fn as_ptr(&self) -> *const c_void {
         self.0
+    }
+
+    /// What it allows.
+    #[cfg(test)]
+    pub(crate) fn allowed(&self) -> Vec<Access> {
+        use windows_sys::Win32::Security::GetSecurityDescriptorDacl;
+
+        let (mut is_there, mut is_default, mut list) = (0, 0, null_mut());
+        // SAFETY: the descriptor is valid, and the pointers are to values of ours.
+        checked(unsafe {
+            GetSecurityDescriptorDacl(self.0, &mut is_there, &mut list, &mut is_default)
+        })
+        .unwrap();
+        assert!(is_there != 0 && !list.is_null(), "it has a list");
+        allowed(list).unwrap()
     }
 
     /// To make something with; valid while this lives.
@@ -432,6 +447,7 @@ pub(crate) const NO_ATTRIBUTES: *const SECURITY_ATTRIBUTES = null();
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windows_sys::Win32::Foundation::GENERIC_ALL;
 
     /// Everybody, S-1-1-0.
     const EVERYBODY: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
@@ -480,6 +496,17 @@ mod tests {
             let said = allowing(&entry(kind, 0, &[])).unwrap_err().to_string();
             assert!(said.contains(&format!("of an unknown kind, {kind}")), "{said}");
         }
+    }
+
+    /// Or nobody could install a service for somebody who has a home already.
+    #[test]
+    fn what_is_private_is_its_owners_the_systems_and_administrators() {
+        let allowed = Descriptor::private().unwrap().allowed();
+        let all = allowed.iter().map(|access| {
+            assert!(!access.is_for_heirs_only && access.rights & GENERIC_ALL != 0, "{access:?}");
+            access.sid.as_str()
+        });
+        assert_eq!(all.collect::<Vec<_>>(), [&my_sid().unwrap()[..], SYSTEM, ADMINISTRATORS]);
     }
 
     #[test]
