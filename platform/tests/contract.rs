@@ -75,7 +75,8 @@ tests! {
         the_cursor_is_told, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
         what_a_launcher_left_ends_as_well, a_batch_file_gets_what_it_is_given,
         a_batch_file_gets_names_of_variables, a_batch_file_gets_no_line_break_and_not_too_much,
-        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives, ctrl_c_is_told,
+        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives,
+        what_types_nothing_holds_nobody_up, ctrl_c_is_told,
         ctrl_break_is_a_key_in_raw_mode, ctrl_break_is_typed, an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
 }
 
@@ -104,6 +105,7 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("unix", "a_batch_file_gets_what_it_is_given", "there are no batch files"),
     ("unix", "a_batch_file_gets_names_of_variables", "there are no batch files"),
     ("unix", "a_batch_file_gets_no_line_break_and_not_too_much", "there are no batch files"),
+    ("unix", "what_types_nothing_holds_nobody_up", "a terminal tells only what is typed"),
     ("unix", "ctrl_break_is_a_key_in_raw_mode", "there is no Ctrl-Break"),
     ("unix", "ctrl_break_is_typed", "there is no Ctrl-Break"),
     ("unix", "a_listener_for_another_user_is_still_ours", "a service is its user's own"),

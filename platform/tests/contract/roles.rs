@@ -37,6 +37,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("echo", []) => echo(),
         ("size", []) => size(),
         ("keys", []) => keys(),
+        ("modifiers", []) => modifiers(),
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
@@ -173,6 +174,19 @@ fn keys() {
         output.write_all(format!("then={};", reader.join().unwrap()).as_bytes()).unwrap();
     });
     assert_eq!(input.read(&mut [0; 16]).unwrap(), 0);
+}
+
+/// Interrupts a read while Shift, Ctrl and Alt were pressed and nothing else.
+fn modifiers() {
+    let _raw = RawMode::enter().unwrap();
+    let mut input = Input::new().unwrap();
+    let interrupter = input.interrupter();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| input.read(&mut [0; 16]).unwrap());
+        system::press_modifiers();
+        interrupter.interrupt();
+        say(&format!("read={};", reader.join().unwrap()));
+    });
 }
 
 /// Says each signal until one means to stop; which it may send itself.

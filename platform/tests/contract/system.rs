@@ -88,6 +88,11 @@ pub(crate) fn press_ctrl_break() {
     imp::press_ctrl_break();
 }
 
+/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until somebody has taken that.
+pub(crate) fn press_modifiers() {
+    imp::press_modifiers();
+}
+
 /// Whether the process is there.
 pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
@@ -215,6 +220,10 @@ mod imp {
         panic!("there is no such key");
     }
 
+    pub(crate) fn press_modifiers() {
+        panic!("a terminal doesn't tell them");
+    }
+
     pub(crate) fn is_alive(pid: u32) -> bool {
         // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -271,10 +280,13 @@ mod imp {
 mod imp {
     use std::{
         ffi::OsString,
+        mem::zeroed,
         os::windows::{ffi::OsStrExt as _, process::CommandExt as _},
         path::Path,
         process::Command,
         ptr::null_mut,
+        thread,
+        time::{Duration, Instant},
     };
 
     use windows_sys::Win32::{
@@ -286,7 +298,11 @@ mod imp {
             DACL_SECURITY_INFORMATION, SetFileSecurityW,
         },
         System::{
-            Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
+            Console::{
+                CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP,
+                GetNumberOfConsoleInputEvents, GetStdHandle, INPUT_RECORD, KEY_EVENT,
+                STD_INPUT_HANDLE, WriteConsoleInputW,
+            },
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
             Threading::{
                 DETACHED_PROCESS, GetExitCodeProcess, OpenProcess,
@@ -295,7 +311,7 @@ mod imp {
         },
     };
 
-    use crate::scene::Folder;
+    use crate::scene::{Folder, PATIENCE};
 
     pub(crate) const BAD_ENDPOINTS: &[&str] =
         &["relay", r"C:\relay.sock", r"\\.\pipe\", r"\\.\pipe\a\b", r"\\elsewhere\pipe\relay"];
@@ -369,6 +385,29 @@ mod imp {
     pub(crate) fn press_ctrl_break() {
         // SAFETY: no pointers.
         assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, 0) }, 0);
+    }
+
+    pub(crate) fn press_modifiers() {
+        const CODES: [u16; 3] = [0x10, 0x11, 0x12];
+        // SAFETY: all-zero is a valid value of them.
+        let mut keys: [INPUT_RECORD; CODES.len()] = unsafe { zeroed() };
+        for (key, code) in keys.iter_mut().zip(CODES) {
+            key.EventType = KEY_EVENT as u16;
+            // SAFETY: any bytes are a valid value of it.
+            let key = unsafe { &mut key.Event.KeyEvent };
+            (key.bKeyDown, key.wRepeatCount, key.wVirtualKeyCode) = (1, 1, code);
+        }
+        let (end, mut count) = (Instant::now() + PATIENCE, 0);
+        // SAFETY: the pointers and the length are those of one array and one number of ours.
+        unsafe {
+            let keyboard = GetStdHandle(STD_INPUT_HANDLE);
+            assert_ne!(WriteConsoleInputW(keyboard, keys.as_ptr(), 3, &mut count), 0);
+            while count > 0 {
+                assert!(Instant::now() < end, "nobody takes what was pressed");
+                thread::sleep(Duration::from_millis(5));
+                assert_ne!(GetNumberOfConsoleInputEvents(keyboard, &mut count), 0);
+            }
+        }
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {
