@@ -76,7 +76,7 @@ tests! {
         what_a_launcher_left_ends_as_well, a_batch_file_gets_what_it_is_given,
         a_batch_file_gets_names_of_variables, a_batch_file_gets_no_line_break_and_not_too_much,
         raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives,
-        what_types_nothing_holds_nobody_up, ctrl_c_is_told,
+        what_types_nothing_holds_nobody_up, a_torn_character_harms_nothing_after_it, ctrl_c_is_told,
         ctrl_break_is_a_key_in_raw_mode, ctrl_break_is_typed, an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     io::{self, Read as _, Write as _},
     iter,
-    mem::zeroed,
+    mem::{self, zeroed},
     os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle},
     ptr::null,
     sync::Arc,
@@ -131,21 +131,47 @@ impl Interrupter {
     }
 }
 
-/// Standard output; the standard library makes UTF-16 for a console, also of characters that two
-/// writes make.
+/// Standard output: a console's, which takes characters, or another's. The standard library makes UTF-16 for a
+/// console, and fails for good at what are none: a character that is torn, and goes on as another.
 #[derive(Debug)]
-pub(crate) struct Output(io::Stdout);
+pub(crate) struct Output {
+    to: io::Stdout,
+    is_console: bool,
+    /// The first bytes of a character that two writes make.
+    torn: Vec<u8>,
+}
 
 impl Output {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(io::stdout()))
+        let is_console = mode(stream(STD_OUTPUT_HANDLE)).is_ok();
+        Ok(Self { to: io::stdout(), is_console, torn: Vec::new() })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.0.write(bytes)?;
-        self.0.flush()?;
+        let written = if self.is_console {
+            let characters = whole(&mut self.torn, bytes);
+            self.to.write_all(characters.as_bytes())?;
+            bytes.len()
+        } else {
+            self.to.write(bytes)?
+        };
+        self.to.flush()?;
         Ok(written)
     }
+}
+
+/// The characters that are whole with these bytes, and a mark for each that won't be; what may become one stays.
+fn whole(torn: &mut Vec<u8>, bytes: &[u8]) -> String {
+    let mut all = mem::take(torn);
+    all.extend_from_slice(bytes);
+    let is_first = |byte: &u8| byte & 0b1100_0000 != 0b1000_0000;
+    // No character has more than four bytes, the first of which says how many.
+    let last = all.iter().rev().take(3).position(is_first).map(|after| all.len() - 1 - after);
+    if let Some(last) = last.filter(|last| (all[*last].leading_ones() as usize) > all.len() - last)
+    {
+        *torn = all.split_off(last);
+    }
+    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// What the console does with keys and output; no output mode if that goes elsewhere.
@@ -298,5 +324,23 @@ mod tests {
         let mut held = key(true, 0x41, 0x1e, 0x61, 0);
         held.Event.KeyEvent.wRepeatCount = 3;
         assert_eq!(typed(&held), Some((0x61, 3)));
+    }
+
+    #[test]
+    fn a_torn_character_is_whole_with_its_rest_or_marked() {
+        let text = "aö€😀z".as_bytes();
+        for at in 0..=text.len() {
+            let mut torn = Vec::new();
+            let first = whole(&mut torn, &text[..at]);
+            assert_eq!(first + &whole(&mut torn, &text[at..]), "aö€😀z", "{at}");
+            assert!(torn.is_empty());
+        }
+        let mut torn = Vec::new();
+        let single: String = text.iter().map(|byte| whole(&mut torn, &[*byte])).collect();
+        assert_eq!(single, "aö€😀z");
+        assert_eq!(whole(&mut torn, b"a\xe2\x82"), "a");
+        assert_eq!(whole(&mut torn, b"\x1b[2J"), "\u{fffd}\x1b[2J");
+        assert_eq!(whole(&mut torn, b"\xff\x80\x80\x80b\xf0"), "\u{fffd}".repeat(4) + "b");
+        assert_eq!(torn, [0xf0]);
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("size", []) => size(),
         ("keys", []) => keys(),
         ("modifiers", []) => modifiers(),
+        ("torn", []) => torn(),
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
@@ -187,6 +188,14 @@ fn modifiers() {
         interrupter.interrupt();
         say(&format!("read={};", reader.join().unwrap()));
     });
+}
+
+/// Writes a character in two pieces, and a text after half of one.
+fn torn() {
+    let mut output = Output::new().unwrap();
+    for piece in [&b"\xe2\x82"[..], b"\xac", b"\xe2\x82", b"whole;"] {
+        output.write_all(piece).unwrap();
+    }
 }
 
 /// Says each signal until one means to stop; which it may send itself.
