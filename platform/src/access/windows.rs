@@ -17,7 +17,7 @@ use crate::{
     naming,
     peer::User,
     refusal,
-    security::{self, Access, Descriptor, checked, wide},
+    security::{self, ADMINISTRATORS, Access, Descriptor, SYSTEM, checked, wide},
 };
 
 /// Stand-ins in an access list for whoever the owner is.
@@ -164,11 +164,16 @@ impl Advice {
 
     /// A sentence on what lets others in.
     fn on_stranger(self, path: &Path, what: &str, stranger: &str) -> String {
+        // What is in a directory lives by what that hands down.
+        let all = if path.is_dir() { "(OI)(CI)(F)" } else { "(F)" };
         let path = path.display();
         let next = match self {
             Self::Shut => {
                 let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
-                format!("run icacls \"{path}\" /inheritance:r /grant:r \"{me}:(F)\"")
+                format!(
+                    "run icacls \"{path}\" /inheritance:r /grant:r \"{me}:{all}\" \"*{SYSTEM}:{all}\" \
+                     \"*{ADMINISTRATORS}:{all}\""
+                )
             }
             Self::Elsewhere => ELSEWHERE.to_owned(),
             Self::MakeAnew => {
@@ -187,7 +192,6 @@ mod tests {
     use super::*;
 
     const ME: &str = "S-1-5-21-1-2-3-1001";
-    const ADMINISTRATORS: &str = "S-1-5-32-544";
 
     fn access(sid: &str, rights: u32, is_for_heirs_only: bool) -> Access {
         Access { sid: sid.to_owned(), rights, is_for_heirs_only }
@@ -210,6 +214,22 @@ mod tests {
         assert!(is_free_to(ME, ADMINISTRATORS, None, CHANGING));
         let writing = access(ME, FILE_WRITE_DATA, false);
         assert!(!is_free_to(ME, ADMINISTRATORS, Some(&[writing]), MOVING));
+    }
+
+    /// Who follows the advice still gets at what is in the directory, and it is as one that was made here.
+    #[test]
+    fn what_is_to_be_shut_stays_open_to_its_owner() {
+        let me = User::me().unwrap();
+        let (file, directory) = (std::env::current_exe().unwrap(), std::env::temp_dir());
+        for (path, all) in [(&file, "(F)"), (&directory, "(OI)(CI)(F)")] {
+            let said = Advice::Shut.on_stranger(path, "is open to others", "Everyone");
+            let line = format!(
+                "icacls \"{}\" /inheritance:r /grant:r \"*{me}:{all}\" \"*S-1-5-18:{all}\" \
+                 \"*S-1-5-32-544:{all}\"",
+                path.display()
+            );
+            assert!(said.ends_with(&format!("is open to others (Everyone): run {line}")), "{said}");
+        }
     }
 
     #[test]
