@@ -236,6 +236,9 @@ fn it_runs_under_its_own_account_and_serves_its_owner() {
     assert_eq!(peer.user, account);
     let config = stage.tool("sc.exe", &["qc", NAME]);
     assert!(config.contains(r"NT SERVICE\agent-relay"), "{config}");
+    // Others than who is at the machine may look at it.
+    let access = stage.tool("sc.exe", &["sdshow", NAME]);
+    assert!(access.contains("(A;;CCLCRC;;;AU)"), "{access}");
     // Its owner reads two of its files, and no more.
     let home = stage::path(&stage.json(["service", "status", "--json"])["home"]);
     for (name, is_read) in [("operator.key", true), ("daemon.log", true), ("relay.db", false)] {
