@@ -2,11 +2,12 @@
 
 use std::{
     io,
+    os::windows::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use windows_sys::Win32::{
-    Foundation::{GENERIC_ALL, GENERIC_WRITE},
+    Foundation::{ERROR_FILENAME_EXCED_RANGE, ERROR_PATH_NOT_FOUND, GENERIC_ALL, GENERIC_WRITE},
     Storage::FileSystem::{
         CreateDirectoryW, DELETE, FILE_APPEND_DATA, FILE_DELETE_CHILD, FILE_WRITE_DATA, WRITE_DAC,
         WRITE_OWNER,
@@ -37,7 +38,31 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
     let name = wide(path);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
     checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
+        .map_err(measuring(path, DIRECTORY_UNITS_MAX))
 }
+
+/// What the system says of a path that is too long for it names neither that nor the way out.
+pub(crate) fn measuring(path: &Path, most: usize) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        let units = path.as_os_str().encode_wide().count();
+        let is_so_refused = error.raw_os_error().is_some_and(|code| {
+            [ERROR_PATH_NOT_FOUND, ERROR_FILENAME_EXCED_RANGE].contains(&code.cast_unsigned())
+        });
+        if units <= most || !is_so_refused {
+            return error;
+        }
+        let words = format!(
+            "{error}; it has {units} characters, and Windows takes {most} unless an administrator turns on long \
+             paths (docs/WINDOWS.md)"
+        );
+        refusal(error.kind(), words)
+    }
+}
+
+/// So long a path takes every Windows, of a directory, where there has to be room for a short name in it, and of a
+/// file.
+pub(crate) const DIRECTORY_UNITS_MAX: usize = 247;
+pub(crate) const FILE_UNITS_MAX: usize = 259;
 
 /// What to do about what is not as it should be.
 #[derive(Clone, Copy, Debug)]
@@ -190,6 +215,7 @@ const ELSEWHERE: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windows_sys::Win32::Foundation::ERROR_ACCESS_DENIED;
 
     const ME: &str = "S-1-5-21-1-2-3-1001";
 
@@ -229,6 +255,25 @@ mod tests {
                 path.display()
             );
             assert!(said.ends_with(&format!("is open to others (Everyone): run {line}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_told_with_the_way_out() {
+        let path = |units: usize| PathBuf::from(format!(r"C:\{}", "x".repeat(units - 3)));
+        for (units, code, is_told) in [
+            (248, ERROR_FILENAME_EXCED_RANGE, true),
+            (300, ERROR_PATH_NOT_FOUND, true),
+            (247, ERROR_PATH_NOT_FOUND, false),
+            (300, ERROR_ACCESS_DENIED, false),
+        ] {
+            let before = io::Error::from_raw_os_error(code.cast_signed());
+            let kind = before.kind();
+            let error = measuring(&path(units), DIRECTORY_UNITS_MAX)(before);
+            assert_eq!(error.kind(), kind);
+            let said = error.to_string();
+            assert_eq!(said.contains(&format!("it has {units} characters")), is_told, "{said}");
+            assert_eq!(said.contains("docs/WINDOWS.md"), is_told, "{said}");
         }
     }
 
