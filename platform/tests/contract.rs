@@ -60,7 +60,8 @@ tests! {
     users:
         the_peer_is_me, another_user_cannot_connect, another_user_is_recognized,
         another_users_server_is_refused, another_users_endpoint_is_foreign,
-        users_are_read_as_they_are_written, a_listener_for_another_user_is_still_ours;
+        users_are_read_as_they_are_written, a_listener_for_another_user_is_still_ours,
+        who_has_less_power_is_kept_out;
     files:
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
         private_files_are_private, private_files_are_replaced_whole,
@@ -109,7 +110,9 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("unix", "ctrl_break_is_a_key_in_raw_mode", "there is no Ctrl-Break"),
     ("unix", "ctrl_break_is_typed", "there is no Ctrl-Break"),
     ("unix", "a_listener_for_another_user_is_still_ours", "a service is its user's own"),
+    ("unix", "who_has_less_power_is_kept_out", "a user's processes have the same"),
     ("unix", "one_more_reader_is_let_in_and_known", "a service is its user's own"),
+    ("wine", "who_has_less_power_is_kept_out", "it knows no levels of integrity"),
     ("wine", "one_more_reader_is_let_in_and_known", "its files have Unix modes"),
     ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
     ("wine", "a_reader_keeps_what_it_opened", "it does not replace a file that is open"),

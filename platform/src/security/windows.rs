@@ -28,7 +28,8 @@ use windows_sys::Win32::{
         DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, INHERIT_ONLY_ACE,
         LABEL_SECURITY_INFORMATION, LookupAccountNameW, LookupAccountSidW,
         OWNER_SECURITY_INFORMATION, PSID, RevertToSelf, SECURITY_ATTRIBUTES, SID_NAME_USE,
-        SidTypeUser, TOKEN_QUERY, TOKEN_USER, TokenUser,
+        SidTypeUser, TOKEN_INFORMATION_CLASS, TOKEN_MANDATORY_LABEL, TOKEN_QUERY, TOKEN_USER,
+        TokenIntegrityLevel, TokenUser,
     },
     System::{
         Pipes::ImpersonateNamedPipeClient,
@@ -57,12 +58,27 @@ pub(crate) fn my_sid() -> io::Result<String> {
     if let Some(sid) = SID.get() {
         return Ok(sid.clone());
     }
+    let sid = user_of(&my_token()?)?;
+    Ok(SID.get_or_init(|| sid).clone())
+}
+
+/// How far the system trusts this process, whoever's it is: its level of integrity.
+pub(crate) fn my_integrity() -> io::Result<u32> {
+    let label = asked(&my_token()?, TokenIntegrityLevel)?;
+    assert!(size_of_val(&label[..]) >= size_of::<TOKEN_MANDATORY_LABEL>(), "it is whole");
+    // SAFETY: the vector is aligned, holds a TOKEN_MANDATORY_LABEL, and lives on.
+    let sid = sid_text(unsafe { (*label.as_ptr().cast::<TOKEN_MANDATORY_LABEL>()).Label.Sid })?;
+    // S-1-16 and the level.
+    let level = sid.rsplit('-').next().and_then(|level| level.parse().ok());
+    level.ok_or_else(|| refusal(io::ErrorKind::InvalidData, format!("{sid} is no level")))
+}
+
+fn my_token() -> io::Result<OwnedHandle> {
     let mut token = null_mut();
     // SAFETY: the process is our own, and the pointer is to a handle of ours.
     checked(unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &mut token) })?;
     // SAFETY: the call has succeeded, so that the handle is open and ours.
-    let sid = user_of(&unsafe { OwnedHandle::from_raw_handle(token) })?;
-    Ok(SID.get_or_init(|| sid).clone())
+    Ok(unsafe { OwnedHandle::from_raw_handle(token) })
 }
 
 /// Whether this process runs under the account of a service of its own.
@@ -336,20 +352,25 @@ fn known(error: u32) -> io::Result<()> {
 }
 
 fn user_of(token: &OwnedHandle) -> io::Result<String> {
+    let user = asked(token, TokenUser)?;
+    assert!(size_of_val(&user[..]) >= size_of::<TOKEN_USER>(), "it is whole");
+    // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
+    sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
+}
+
+/// What a token has of this, aligned as all of its answers want to be.
+fn asked(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u64>> {
     let token = token.as_raw_handle();
     let mut bytes = 0;
     // SAFETY: no room is given, and the pointer is to a number of ours.
-    unsafe { GetTokenInformation(token, TokenUser, null_mut(), 0, &mut bytes) };
-    // Of u64, for the alignment.
-    let mut user = vec![0_u64; (bytes as usize).div_ceil(8)];
-    let room = (user.len() * 8) as u32;
+    unsafe { GetTokenInformation(token, what, null_mut(), 0, &mut bytes) };
+    let mut answer = vec![0_u64; (bytes as usize).div_ceil(8)];
+    let room = size_of_val(&answer[..]) as u32;
     // SAFETY: the pointer and the length are those of one vector.
     checked(unsafe {
-        GetTokenInformation(token, TokenUser, user.as_mut_ptr().cast(), room, &mut bytes)
+        GetTokenInformation(token, what, answer.as_mut_ptr().cast(), room, &mut bytes)
     })?;
-    assert!(room as usize >= size_of::<TOKEN_USER>(), "the system filled in a whole TOKEN_USER");
-    // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
-    sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
+    Ok(answer)
 }
 
 /// `sid` is valid: every caller got it from the system.
