@@ -103,6 +103,14 @@ fn what_others_could_replace_is_not_installed() {
 }
 
 #[test]
+fn what_a_link_leads_to_is_not_installed() {
+    let stage = Stage::set();
+    let said = sentence(&stage.run_through_a_link(&["service", "install"]));
+    assert!(said.contains("is a link, which others may lead elsewhere"), "{said}");
+    assert_eq!(stage.registry(IMAGE), None);
+}
+
+#[test]
 fn an_owner_who_could_replace_its_program_is_told_so() {
     let stage = Stage::set();
     stage.let_the_owner_change_the_programs();

@@ -1,7 +1,7 @@
 //! Windows only: what others may do to files and directories.
 
 use std::{
-    io,
+    fs, io,
     os::windows::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
@@ -144,7 +144,9 @@ fn gives(access: &Access, rights: u32) -> bool {
     !access.is_for_heirs_only && access.rights & rights != 0
 }
 
-/// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`.
+/// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`. All of this is said
+/// of what a link leads to, and not of the link (a junction is one), which others may lead elsewhere tomorrow: where
+/// that would be their gain there may be none.
 fn check(
     path: &Path,
     users: &[User],
@@ -152,8 +154,14 @@ fn check(
     what: &str,
     advice: Advice,
 ) -> io::Result<()> {
-    let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));
+    if let Some(sentence) = advice.on_link(path) {
+        let metadata = fs::symlink_metadata(path).map_err(naming(path.display()))?;
+        if metadata.is_symlink() {
+            return denied(sentence);
+        }
+    }
+    let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let trusted = |sid: &str| {
         let user = User::of_sid(sid.to_owned());
         user.is_trusted_server() || users.contains(&user) || sid == TRUSTED_INSTALLER
@@ -174,6 +182,19 @@ fn named(sid: String) -> String {
 }
 
 impl Advice {
+    /// A sentence on a link, where there may be none. A user's own are his business.
+    fn on_link(self, path: &Path) -> Option<String> {
+        let next = match self {
+            Self::Shut => return None,
+            Self::Elsewhere => ELSEWHERE.to_owned(),
+            Self::MakeAnew => format!(
+                "remove it in an elevated terminal (rmdir \"{}\"), and have it made anew",
+                path.display()
+            ),
+        };
+        Some(format!("{} is a link, which others may lead elsewhere: {next}", path.display()))
+    }
+
     /// A sentence on what belongs to somebody else.
     fn on_owner(self, path: &Path, owner: &str) -> String {
         let path = path.display();
@@ -275,6 +296,20 @@ mod tests {
             assert_eq!(said.contains(&format!("it has {units} characters")), is_told, "{said}");
             assert_eq!(said.contains("docs/WINDOWS.md"), is_told, "{said}");
         }
+    }
+
+    #[test]
+    fn a_link_is_named_with_the_way_out_but_a_users_own() {
+        let path = Path::new(r"C:\ProgramData\agent-relay");
+        let said = Advice::MakeAnew.on_link(path).unwrap();
+        assert!(
+            said.contains(r"C:\ProgramData\agent-relay is a link, which others may lead"),
+            "{said}"
+        );
+        // The link goes, and nothing of what it leads to.
+        assert!(said.contains(r#"rmdir "C:\ProgramData\agent-relay""#), "{said}");
+        assert!(Advice::Elsewhere.on_link(path).unwrap().ends_with("such as %ProgramFiles%"));
+        assert_eq!(Advice::Shut.on_link(path), None);
     }
 
     #[test]
