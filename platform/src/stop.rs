@@ -21,7 +21,8 @@ use crate::{locked, refusal};
 /// What was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Stop: Ctrl-C, SIGTERM; on Windows also Ctrl-Break, the closing of the console, logging off, shutting down.
+    /// Stop: Ctrl-C, SIGTERM; on Windows also Ctrl-Break, and the closing of the console. (Of a logoff or shutdown
+    /// Windows tells only services, and those by the service manager: others end at once.)
     Stop,
     /// SIGHUP: the terminal is gone. To a process that has none it means, by old custom, to read its
     /// configuration again. Not on Windows.

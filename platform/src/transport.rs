@@ -74,6 +74,15 @@ impl Listener {
         imp::Listener::bind(endpoint, user).map(Self)
     }
 
+    /// The same for those of this user's processes that have as much power as this one. On Windows one that is
+    /// elevated is out of reach of those that aren't; elsewhere all processes of a user's have the same.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn bind_guarded(endpoint: &Endpoint) -> io::Result<Self> {
+        imp::Listener::bind_guarded(endpoint).map(Self)
+    }
+
     /// Checks that this user could listen there, as far as that shows without doing so. Who listens there
     /// now, and whose it is, is not looked at.
     ///

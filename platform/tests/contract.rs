@@ -60,7 +60,8 @@ tests! {
     users:
         the_peer_is_me, another_user_cannot_connect, another_user_is_recognized,
         another_users_server_is_refused, another_users_endpoint_is_foreign,
-        users_are_read_as_they_are_written, a_listener_for_another_user_is_still_ours;
+        users_are_read_as_they_are_written, a_listener_for_another_user_is_still_ours,
+        who_has_less_power_is_kept_out;
     files:
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
         private_files_are_private, private_files_are_replaced_whole,
@@ -75,7 +76,8 @@ tests! {
         the_cursor_is_told, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
         what_a_launcher_left_ends_as_well, a_batch_file_gets_what_it_is_given,
         a_batch_file_gets_names_of_variables, a_batch_file_gets_no_line_break_and_not_too_much,
-        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives, ctrl_c_is_told,
+        raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives,
+        what_types_nothing_holds_nobody_up, a_torn_character_harms_nothing_after_it, ctrl_c_is_told,
         ctrl_break_is_a_key_in_raw_mode, ctrl_break_is_typed, an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
 }
 
@@ -104,10 +106,13 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("unix", "a_batch_file_gets_what_it_is_given", "there are no batch files"),
     ("unix", "a_batch_file_gets_names_of_variables", "there are no batch files"),
     ("unix", "a_batch_file_gets_no_line_break_and_not_too_much", "there are no batch files"),
+    ("unix", "what_types_nothing_holds_nobody_up", "a terminal tells only what is typed"),
     ("unix", "ctrl_break_is_a_key_in_raw_mode", "there is no Ctrl-Break"),
     ("unix", "ctrl_break_is_typed", "there is no Ctrl-Break"),
     ("unix", "a_listener_for_another_user_is_still_ours", "a service is its user's own"),
+    ("unix", "who_has_less_power_is_kept_out", "a user's processes have the same"),
     ("unix", "one_more_reader_is_let_in_and_known", "a service is its user's own"),
+    ("wine", "who_has_less_power_is_kept_out", "it knows no levels of integrity"),
     ("wine", "one_more_reader_is_let_in_and_known", "its files have Unix modes"),
     ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
     ("wine", "a_reader_keeps_what_it_opened", "it does not replace a file that is open"),

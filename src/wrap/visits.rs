@@ -89,7 +89,8 @@ impl Door {
             let words = format!("another wrapper of {name} listens at {endpoint}");
             io::Error::new(io::ErrorKind::AddrInUse, words)
         })?;
-        let listener = Arc::new(transport::Listener::bind(&endpoint)?);
+        // Who gets in here types into the agent's terminal.
+        let listener = Arc::new(transport::Listener::bind_guarded(&endpoint)?);
         Ok(Self { listener, owner: User::me()?, lock })
     }
 }

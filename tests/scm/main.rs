@@ -103,6 +103,14 @@ fn what_others_could_replace_is_not_installed() {
 }
 
 #[test]
+fn what_a_link_leads_to_is_not_installed() {
+    let stage = Stage::set();
+    let said = sentence(&stage.run_through_a_link(&["service", "install"]));
+    assert!(said.contains("is a link, which others may lead elsewhere"), "{said}");
+    assert_eq!(stage.registry(IMAGE), None);
+}
+
+#[test]
 fn an_owner_who_could_replace_its_program_is_told_so() {
     let stage = Stage::set();
     stage.let_the_owner_change_the_programs();
@@ -236,6 +244,9 @@ fn it_runs_under_its_own_account_and_serves_its_owner() {
     assert_eq!(peer.user, account);
     let config = stage.tool("sc.exe", &["qc", NAME]);
     assert!(config.contains(r"NT SERVICE\agent-relay"), "{config}");
+    // Others than who is at the machine may look at it.
+    let access = stage.tool("sc.exe", &["sdshow", NAME]);
+    assert!(access.contains("(A;;CCLCRC;;;AU)"), "{access}");
     // Its owner reads two of its files, and no more.
     let home = stage::path(&stage.json(["service", "status", "--json"])["home"]);
     for (name, is_read) in [("operator.key", true), ("daemon.log", true), ("relay.db", false)] {

@@ -150,6 +150,16 @@ impl Stage {
         watched(self.command_of(r"other\agent-relay.exe", arguments))
     }
 
+    /// The same, where a junction leads there.
+    pub(crate) fn run_through_a_link(&self, arguments: &[&str]) -> Output {
+        let [there, link] = ["there", "link"].map(|name| self.programs.join(name));
+        fs::create_dir_all(&there).unwrap();
+        fs::copy(self.program(), there.join("agent-relay.exe")).unwrap();
+        let [there, link] = [there, link].map(|path| path.display().to_string());
+        self.tool("cmd.exe", &["/c", "mklink", "/J", &link, &there]);
+        watched(self.command_of(r"link\agent-relay.exe", arguments))
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         watched(self.command(arguments))
     }

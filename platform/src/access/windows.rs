@@ -1,12 +1,13 @@
 //! Windows only: what others may do to files and directories.
 
 use std::{
-    io,
+    fs, io,
+    os::windows::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use windows_sys::Win32::{
-    Foundation::{GENERIC_ALL, GENERIC_WRITE},
+    Foundation::{ERROR_FILENAME_EXCED_RANGE, ERROR_PATH_NOT_FOUND, GENERIC_ALL, GENERIC_WRITE},
     Storage::FileSystem::{
         CreateDirectoryW, DELETE, FILE_APPEND_DATA, FILE_DELETE_CHILD, FILE_WRITE_DATA, WRITE_DAC,
         WRITE_OWNER,
@@ -17,7 +18,7 @@ use crate::{
     naming,
     peer::User,
     refusal,
-    security::{self, Access, Descriptor, checked, wide},
+    security::{self, ADMINISTRATORS, Access, Descriptor, SYSTEM, checked, wide},
 };
 
 /// Stand-ins in an access list for whoever the owner is.
@@ -37,7 +38,31 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
     let name = wide(path);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
     checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
+        .map_err(measuring(path, DIRECTORY_UNITS_MAX))
 }
+
+/// What the system says of a path that is too long for it names neither that nor the way out.
+pub(crate) fn measuring(path: &Path, most: usize) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        let units = path.as_os_str().encode_wide().count();
+        let is_so_refused = error.raw_os_error().is_some_and(|code| {
+            [ERROR_PATH_NOT_FOUND, ERROR_FILENAME_EXCED_RANGE].contains(&code.cast_unsigned())
+        });
+        if units <= most || !is_so_refused {
+            return error;
+        }
+        let words = format!(
+            "{error}; it has {units} characters, and Windows takes {most} unless an administrator turns on long \
+             paths (docs/WINDOWS.md)"
+        );
+        refusal(error.kind(), words)
+    }
+}
+
+/// So long a path takes every Windows, of a directory, where there has to be room for a short name in it, and of a
+/// file.
+pub(crate) const DIRECTORY_UNITS_MAX: usize = 247;
+pub(crate) const FILE_UNITS_MAX: usize = 259;
 
 /// What to do about what is not as it should be.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +144,9 @@ fn gives(access: &Access, rights: u32) -> bool {
     !access.is_for_heirs_only && access.rights & rights != 0
 }
 
-/// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`.
+/// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`. All of this is said
+/// of what a link leads to, and not of the link (a junction is one), which others may lead elsewhere tomorrow: where
+/// that would be their gain there may be none.
 fn check(
     path: &Path,
     users: &[User],
@@ -127,8 +154,14 @@ fn check(
     what: &str,
     advice: Advice,
 ) -> io::Result<()> {
-    let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let denied = |sentence| Err(refusal(io::ErrorKind::PermissionDenied, sentence));
+    if let Some(sentence) = advice.on_link(path) {
+        let metadata = fs::symlink_metadata(path).map_err(naming(path.display()))?;
+        if metadata.is_symlink() {
+            return denied(sentence);
+        }
+    }
+    let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
     let trusted = |sid: &str| {
         let user = User::of_sid(sid.to_owned());
         user.is_trusted_server() || users.contains(&user) || sid == TRUSTED_INSTALLER
@@ -149,6 +182,19 @@ fn named(sid: String) -> String {
 }
 
 impl Advice {
+    /// A sentence on a link, where there may be none. A user's own are his business.
+    fn on_link(self, path: &Path) -> Option<String> {
+        let next = match self {
+            Self::Shut => return None,
+            Self::Elsewhere => ELSEWHERE.to_owned(),
+            Self::MakeAnew => format!(
+                "remove it in an elevated terminal (rmdir \"{}\"), and have it made anew",
+                path.display()
+            ),
+        };
+        Some(format!("{} is a link, which others may lead elsewhere: {next}", path.display()))
+    }
+
     /// A sentence on what belongs to somebody else.
     fn on_owner(self, path: &Path, owner: &str) -> String {
         let path = path.display();
@@ -164,11 +210,16 @@ impl Advice {
 
     /// A sentence on what lets others in.
     fn on_stranger(self, path: &Path, what: &str, stranger: &str) -> String {
+        // What is in a directory lives by what that hands down.
+        let all = if path.is_dir() { "(OI)(CI)(F)" } else { "(F)" };
         let path = path.display();
         let next = match self {
             Self::Shut => {
                 let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
-                format!("run icacls \"{path}\" /inheritance:r /grant:r \"{me}:(F)\"")
+                format!(
+                    "run icacls \"{path}\" /inheritance:r /grant:r \"{me}:{all}\" \"*{SYSTEM}:{all}\" \
+                     \"*{ADMINISTRATORS}:{all}\""
+                )
             }
             Self::Elsewhere => ELSEWHERE.to_owned(),
             Self::MakeAnew => {
@@ -185,9 +236,9 @@ const ELSEWHERE: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windows_sys::Win32::Foundation::ERROR_ACCESS_DENIED;
 
     const ME: &str = "S-1-5-21-1-2-3-1001";
-    const ADMINISTRATORS: &str = "S-1-5-32-544";
 
     fn access(sid: &str, rights: u32, is_for_heirs_only: bool) -> Access {
         Access { sid: sid.to_owned(), rights, is_for_heirs_only }
@@ -210,6 +261,55 @@ mod tests {
         assert!(is_free_to(ME, ADMINISTRATORS, None, CHANGING));
         let writing = access(ME, FILE_WRITE_DATA, false);
         assert!(!is_free_to(ME, ADMINISTRATORS, Some(&[writing]), MOVING));
+    }
+
+    /// Who follows the advice still gets at what is in the directory, and it is as one that was made here.
+    #[test]
+    fn what_is_to_be_shut_stays_open_to_its_owner() {
+        let me = User::me().unwrap();
+        let (file, directory) = (std::env::current_exe().unwrap(), std::env::temp_dir());
+        for (path, all) in [(&file, "(F)"), (&directory, "(OI)(CI)(F)")] {
+            let said = Advice::Shut.on_stranger(path, "is open to others", "Everyone");
+            let line = format!(
+                "icacls \"{}\" /inheritance:r /grant:r \"*{me}:{all}\" \"*S-1-5-18:{all}\" \
+                 \"*S-1-5-32-544:{all}\"",
+                path.display()
+            );
+            assert!(said.ends_with(&format!("is open to others (Everyone): run {line}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_told_with_the_way_out() {
+        let path = |units: usize| PathBuf::from(format!(r"C:\{}", "x".repeat(units - 3)));
+        for (units, code, is_told) in [
+            (248, ERROR_FILENAME_EXCED_RANGE, true),
+            (300, ERROR_PATH_NOT_FOUND, true),
+            (247, ERROR_PATH_NOT_FOUND, false),
+            (300, ERROR_ACCESS_DENIED, false),
+        ] {
+            let before = io::Error::from_raw_os_error(code.cast_signed());
+            let kind = before.kind();
+            let error = measuring(&path(units), DIRECTORY_UNITS_MAX)(before);
+            assert_eq!(error.kind(), kind);
+            let said = error.to_string();
+            assert_eq!(said.contains(&format!("it has {units} characters")), is_told, "{said}");
+            assert_eq!(said.contains("docs/WINDOWS.md"), is_told, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_named_with_the_way_out_but_a_users_own() {
+        let path = Path::new(r"C:\ProgramData\agent-relay");
+        let said = Advice::MakeAnew.on_link(path).unwrap();
+        assert!(
+            said.contains(r"C:\ProgramData\agent-relay is a link, which others may lead"),
+            "{said}"
+        );
+        // The link goes, and nothing of what it leads to.
+        assert!(said.contains(r#"rmdir "C:\ProgramData\agent-relay""#), "{said}");
+        assert!(Advice::Elsewhere.on_link(path).unwrap().ends_with("such as %ProgramFiles%"));
+        assert_eq!(Advice::Shut.on_link(path), None);
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn open(path: &Path, how: FILE_CREATION_DISPOSITION, descriptor: &Descriptor) ->
         )
     };
     if file == INVALID_HANDLE_VALUE {
-        return Err(io::Error::last_os_error());
+        return Err(access::measuring(path, access::FILE_UNITS_MAX)(io::Error::last_os_error()));
     }
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     Ok(unsafe { File::from_raw_handle(file) })

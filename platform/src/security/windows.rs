@@ -28,7 +28,8 @@ use windows_sys::Win32::{
         DACL_SECURITY_INFORMATION, GetAce, GetTokenInformation, INHERIT_ONLY_ACE,
         LABEL_SECURITY_INFORMATION, LookupAccountNameW, LookupAccountSidW,
         OWNER_SECURITY_INFORMATION, PSID, RevertToSelf, SECURITY_ATTRIBUTES, SID_NAME_USE,
-        SidTypeUser, TOKEN_QUERY, TOKEN_USER, TokenUser,
+        SidTypeUser, TOKEN_INFORMATION_CLASS, TOKEN_MANDATORY_LABEL, TOKEN_QUERY, TOKEN_USER,
+        TokenIntegrityLevel, TokenUser,
     },
     System::{
         Pipes::ImpersonateNamedPipeClient,
@@ -57,12 +58,27 @@ pub(crate) fn my_sid() -> io::Result<String> {
     if let Some(sid) = SID.get() {
         return Ok(sid.clone());
     }
+    let sid = user_of(&my_token()?)?;
+    Ok(SID.get_or_init(|| sid).clone())
+}
+
+/// How far the system trusts this process, whoever's it is: its level of integrity.
+pub(crate) fn my_integrity() -> io::Result<u32> {
+    let label = asked(&my_token()?, TokenIntegrityLevel)?;
+    assert!(size_of_val(&label[..]) >= size_of::<TOKEN_MANDATORY_LABEL>(), "it is whole");
+    // SAFETY: the vector is aligned, holds a TOKEN_MANDATORY_LABEL, and lives on.
+    let sid = sid_text(unsafe { (*label.as_ptr().cast::<TOKEN_MANDATORY_LABEL>()).Label.Sid })?;
+    // S-1-16 and the level.
+    let level = sid.rsplit('-').next().and_then(|level| level.parse().ok());
+    level.ok_or_else(|| refusal(io::ErrorKind::InvalidData, format!("{sid} is no level")))
+}
+
+fn my_token() -> io::Result<OwnedHandle> {
     let mut token = null_mut();
     // SAFETY: the process is our own, and the pointer is to a handle of ours.
     checked(unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &mut token) })?;
     // SAFETY: the call has succeeded, so that the handle is open and ours.
-    let sid = user_of(&unsafe { OwnedHandle::from_raw_handle(token) })?;
-    Ok(SID.get_or_init(|| sid).clone())
+    Ok(unsafe { OwnedHandle::from_raw_handle(token) })
 }
 
 /// Whether this process runs under the account of a service of its own.
@@ -263,14 +279,14 @@ pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<Access>>)> {
 pub(crate) struct Descriptor(*mut c_void);
 
 impl Descriptor {
-    /// For what only this user and the system may use, and this user owns. What is made in such a
-    /// directory gets the same.
+    /// For what only this user, the system and administrators may use, and this user owns. What is made in such
+    /// a directory gets the same.
     ///
-    /// Nobody logs on as a service: what is its own, administrators look after.
+    /// Administrators could have it anyway, and without it one who installs a service for this user could not
+    /// tell him where that is. An administrator's own programs count as such only where they are elevated.
     pub(crate) fn private() -> io::Result<Self> {
         let me = my_sid()?;
-        let administrators = if am_service()? { "(A;OICI;GA;;;BA)" } else { "" };
-        Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY){administrators}"))
+        Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)"))
     }
 
     /// What such a text says, in the security descriptor definition language.
@@ -291,6 +307,21 @@ impl Descriptor {
 
     pub(crate) fn as_ptr(&self) -> *const c_void {
         self.0
+    }
+
+    /// What it allows.
+    #[cfg(test)]
+    pub(crate) fn allowed(&self) -> Vec<Access> {
+        use windows_sys::Win32::Security::GetSecurityDescriptorDacl;
+
+        let (mut is_there, mut is_default, mut list) = (0, 0, null_mut());
+        // SAFETY: the descriptor is valid, and the pointers are to values of ours.
+        checked(unsafe {
+            GetSecurityDescriptorDacl(self.0, &mut is_there, &mut list, &mut is_default)
+        })
+        .unwrap();
+        assert!(is_there != 0 && !list.is_null(), "it has a list");
+        allowed(list).unwrap()
     }
 
     /// To make something with; valid while this lives.
@@ -321,20 +352,25 @@ fn known(error: u32) -> io::Result<()> {
 }
 
 fn user_of(token: &OwnedHandle) -> io::Result<String> {
+    let user = asked(token, TokenUser)?;
+    assert!(size_of_val(&user[..]) >= size_of::<TOKEN_USER>(), "it is whole");
+    // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
+    sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
+}
+
+/// What a token has of this, aligned as all of its answers want to be.
+fn asked(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u64>> {
     let token = token.as_raw_handle();
     let mut bytes = 0;
     // SAFETY: no room is given, and the pointer is to a number of ours.
-    unsafe { GetTokenInformation(token, TokenUser, null_mut(), 0, &mut bytes) };
-    // Of u64, for the alignment.
-    let mut user = vec![0_u64; (bytes as usize).div_ceil(8)];
-    let room = (user.len() * 8) as u32;
+    unsafe { GetTokenInformation(token, what, null_mut(), 0, &mut bytes) };
+    let mut answer = vec![0_u64; (bytes as usize).div_ceil(8)];
+    let room = size_of_val(&answer[..]) as u32;
     // SAFETY: the pointer and the length are those of one vector.
     checked(unsafe {
-        GetTokenInformation(token, TokenUser, user.as_mut_ptr().cast(), room, &mut bytes)
+        GetTokenInformation(token, what, answer.as_mut_ptr().cast(), room, &mut bytes)
     })?;
-    assert!(room as usize >= size_of::<TOKEN_USER>(), "the system filled in a whole TOKEN_USER");
-    // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
-    sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
+    Ok(answer)
 }
 
 /// `sid` is valid: every caller got it from the system.
@@ -432,6 +468,7 @@ pub(crate) const NO_ATTRIBUTES: *const SECURITY_ATTRIBUTES = null();
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windows_sys::Win32::Foundation::GENERIC_ALL;
 
     /// Everybody, S-1-1-0.
     const EVERYBODY: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
@@ -480,6 +517,17 @@ mod tests {
             let said = allowing(&entry(kind, 0, &[])).unwrap_err().to_string();
             assert!(said.contains(&format!("of an unknown kind, {kind}")), "{said}");
         }
+    }
+
+    /// Or nobody could install a service for somebody who has a home already.
+    #[test]
+    fn what_is_private_is_its_owners_the_systems_and_administrators() {
+        let allowed = Descriptor::private().unwrap().allowed();
+        let all = allowed.iter().map(|access| {
+            assert!(!access.is_for_heirs_only && access.rights & GENERIC_ALL != 0, "{access:?}");
+            access.sid.as_str()
+        });
+        assert_eq!(all.collect::<Vec<_>>(), [&my_sid().unwrap()[..], SYSTEM, ADMINISTRATORS]);
     }
 
     #[test]

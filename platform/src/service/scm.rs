@@ -292,14 +292,8 @@ fn require_privilege(service: &Service) -> io::Result<()> {
     })
 }
 
-/// What every service allows the system, administrators, and who is at the machine; and that its owner may
-/// look, start and stop without being an administrator.
 fn allow_owner(service: &Service, owner: &User) -> io::Result<()> {
-    let text = format!(
-        "D:(A;;CCLCSWRPWPDTLOCRRC;;;SY)(A;;CCDCLCSWRPWPDTLOCRSDRCWDWO;;;BA)(A;;CCLCSWLOCRRC;;;IU)\
-         (A;;CCLCSWLOCRRC;;;SU)(A;;CCLCSWRPWPLOCRRC;;;{owner})"
-    );
-    let descriptor = Descriptor::of(&text)?;
+    let descriptor = access_of(owner)?;
     // SAFETY: the handle is open while the service lives, and the descriptor is valid.
     checked(unsafe {
         SetServiceObjectSecurity(
@@ -309,6 +303,16 @@ fn allow_owner(service: &Service, owner: &User) -> io::Result<()> {
         )
     })
     .map_err(naming("let the owner start and stop the service"))
+}
+
+/// What every service allows the system, administrators, and who is at the machine; that its owner may look,
+/// start and stop without being an administrator; and that who has logged on over a network may look as well: whether
+/// there is one is asked also for a task's sake.
+fn access_of(owner: &User) -> io::Result<Descriptor> {
+    Descriptor::of(&format!(
+        "D:(A;;CCLCSWRPWPDTLOCRRC;;;SY)(A;;CCDCLCSWRPWPDTLOCRSDRCWDWO;;;BA)(A;;CCLCSWLOCRRC;;;IU)\
+         (A;;CCLCSWLOCRRC;;;SU)(A;;CCLCRC;;;AU)(A;;CCLCSWRPWPLOCRRC;;;{owner})"
+    ))
 }
 
 /// The home, and the directory of all homes, in which everybody could make one otherwise.
@@ -427,6 +431,20 @@ fn refused(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windows_sys::Win32::{
+        Storage::FileSystem::READ_CONTROL,
+        System::Services::{SERVICE_QUERY_CONFIG, SERVICE_QUERY_STATUS},
+    };
+
+    /// Over SSH, say, he is not at the machine.
+    #[test]
+    fn whoever_has_logged_on_may_look_at_it() {
+        let owner = User::of_sid("S-1-5-21-1-2-3-1001".to_owned());
+        let allowed = access_of(&owner).unwrap().allowed();
+        let authenticated = allowed.iter().find(|access| access.sid == "S-1-5-11");
+        let rights = authenticated.map(|access| access.rights);
+        assert_eq!(rights, Some(SERVICE_QUERY_CONFIG | SERVICE_QUERY_STATUS | READ_CONTROL));
+    }
 
     #[test]
     fn what_was_not_replaced_says_what_is_there_now() {

@@ -70,6 +70,7 @@ unsafe extern "system" fn take(event: u32) -> BOOL {
             tell(Signal::Break);
             BOOL::from(true)
         }
+        // The last two come to services alone, as far as the system's documentation goes.
         CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT if hears_console() => {
             tell(Signal::Stop);
             // The process has five seconds to end, and is ended at once when this returns.

@@ -3,7 +3,8 @@
 use std::{
     collections::VecDeque,
     io::{self, Read as _, Write as _},
-    mem::zeroed,
+    iter,
+    mem::{self, zeroed},
     os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle},
     ptr::null,
     sync::Arc,
@@ -18,9 +19,9 @@ use windows_sys::Win32::{
             ENABLE_ECHO_INPUT, ENABLE_EXTENDED_FLAGS, ENABLE_LINE_INPUT, ENABLE_PROCESSED_INPUT,
             ENABLE_PROCESSED_OUTPUT, ENABLE_QUICK_EDIT_MODE, ENABLE_VIRTUAL_TERMINAL_INPUT,
             ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode, GetConsoleOutputCP,
-            GetConsoleScreenBufferInfo, GetStdHandle, INPUT_RECORD, KEY_EVENT, PeekConsoleInputW,
-            ReadConsoleInputW, ReadConsoleW, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
-            SetConsoleMode, SetConsoleOutputCP,
+            GetConsoleScreenBufferInfo, GetStdHandle, INPUT_RECORD, KEY_EVENT, LEFT_CTRL_PRESSED,
+            PeekConsoleInputW, RIGHT_CTRL_PRESSED, ReadConsoleInputW, STD_ERROR_HANDLE,
+            STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, SetConsoleMode, SetConsoleOutputCP,
         },
         Threading::{CreateEventW, INFINITE, SetEvent, WaitForMultipleObjects},
     },
@@ -31,6 +32,8 @@ use crate::security::{self, checked};
 
 /// The Alt key.
 const VK_MENU: u16 = 0x12;
+/// Shift, Ctrl and Alt.
+const MODIFIERS: [u16; 3] = [0x10, 0x11, VK_MENU];
 
 /// Standard input: a console's, in UTF-16, or another's.
 #[derive(Debug)]
@@ -72,53 +75,48 @@ impl Input {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(console) = self.console else { return io::stdin().read(buffer) };
         while self.left.is_empty() && !buffer.is_empty() {
-            if !self.wait_for_key(console)? {
+            if !self.wait_for_news(console)? {
                 return Ok(0);
             }
-            self.read_units(console)?;
+            self.take_news(console)?;
         }
         self.left.read(buffer)
     }
 
-    /// Waits until there is a key, so that reading does not wait; `false`: interrupted. Other news (the
-    /// focus, keys let go) wake us too and are no input; they are taken away.
-    fn wait_for_key(&self, console: HANDLE) -> io::Result<bool> {
+    /// Waits until the console has something to tell, so that taking it does not wait; `false`: interrupted.
+    fn wait_for_news(&self, console: HANDLE) -> io::Result<bool> {
         let handles = [self.stop.0.as_raw_handle(), console];
-        loop {
-            // SAFETY: the pointer and the count are those of one array, whose handles are open.
-            match unsafe { WaitForMultipleObjects(2, handles.as_ptr(), 0, INFINITE) } {
-                WAIT_OBJECT_0 => return Ok(false),
-                WAIT_FAILED => return Err(io::Error::last_os_error()),
-                _ => {}
-            }
-            // SAFETY: all-zero is a valid value of it.
-            let mut news: [INPUT_RECORD; 64] = unsafe { zeroed() };
-            let (mut count, room) = (0, news.len() as u32);
-            // SAFETY: the pointers and the length are those of one array and one number of ours.
-            checked(unsafe { PeekConsoleInputW(console, news.as_mut_ptr(), room, &mut count) })?;
-            if news[..count as usize].iter().any(is_text) {
-                return Ok(true);
-            }
-            // SAFETY: as above; so many are there, and only we take them.
-            checked(unsafe { ReadConsoleInputW(console, news.as_mut_ptr(), count, &mut count) })?;
+        // SAFETY: the pointer and the count are those of one array, whose handles are open.
+        match unsafe { WaitForMultipleObjects(2, handles.as_ptr(), 0, INFINITE) } {
+            WAIT_OBJECT_0 => Ok(false),
+            WAIT_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(true),
         }
     }
 
-    fn read_units(&mut self, console: HANDLE) -> io::Result<()> {
-        let (mut units, mut count) = ([0_u16; 4096], 0);
-        let room = units.len() as u32;
-        // SAFETY: the pointers and the length are those of one array and one number of ours; null
-        // means that Ctrl-Z is a key like any other.
-        checked(unsafe {
-            ReadConsoleW(console, units.as_mut_ptr().cast(), room, &mut count, null())
-        })?;
-        let units = self.half.take().into_iter().chain(units[..count as usize].iter().copied());
-        let mut units = units.collect::<Vec<_>>();
+    /// Takes what it tells. (To read characters from it would wait for one, whatever else it tells, and nothing
+    /// but a key could end that.)
+    fn take_news(&mut self, console: HANDLE) -> io::Result<()> {
+        // SAFETY: all-zero is a valid value of it.
+        let mut news: [INPUT_RECORD; 64] = unsafe { zeroed() };
+        let (mut count, room) = (0, news.len() as u32);
+        // SAFETY: the pointers and the length are those of one array and one number of ours.
+        checked(unsafe { PeekConsoleInputW(console, news.as_mut_ptr(), room, &mut count) })?;
+        if count > 0 {
+            // SAFETY: as above; so many are there, and only we take them.
+            checked(unsafe { ReadConsoleInputW(console, news.as_mut_ptr(), count, &mut count) })?;
+        }
+        let keys = news[..count as usize].iter().filter_map(typed);
+        self.take_units(keys.flat_map(|(unit, times)| iter::repeat_n(unit, times.into())));
+        Ok(())
+    }
+
+    fn take_units(&mut self, units: impl Iterator<Item = u16>) {
+        let mut units: Vec<u16> = self.half.take().into_iter().chain(units).collect();
         if units.last().is_some_and(|unit| (0xd800..0xdc00).contains(unit)) {
             self.half = units.pop();
         }
         self.left.extend(String::from_utf16_lossy(&units).bytes());
-        Ok(())
     }
 }
 
@@ -133,21 +131,47 @@ impl Interrupter {
     }
 }
 
-/// Standard output; the standard library makes UTF-16 for a console, also of characters that two
-/// writes make.
+/// Standard output: a console's, which takes characters, or another's. The standard library makes UTF-16 for a
+/// console, and fails for good at what are none: a character that is torn, and goes on as another.
 #[derive(Debug)]
-pub(crate) struct Output(io::Stdout);
+pub(crate) struct Output {
+    to: io::Stdout,
+    is_console: bool,
+    /// The first bytes of a character that two writes make.
+    torn: Vec<u8>,
+}
 
 impl Output {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(io::stdout()))
+        let is_console = mode(stream(STD_OUTPUT_HANDLE)).is_ok();
+        Ok(Self { to: io::stdout(), is_console, torn: Vec::new() })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.0.write(bytes)?;
-        self.0.flush()?;
+        let written = if self.is_console {
+            let characters = whole(&mut self.torn, bytes);
+            self.to.write_all(characters.as_bytes())?;
+            bytes.len()
+        } else {
+            self.to.write(bytes)?
+        };
+        self.to.flush()?;
         Ok(written)
     }
+}
+
+/// The characters that are whole with these bytes, and a mark for each that won't be; what may become one stays.
+fn whole(torn: &mut Vec<u8>, bytes: &[u8]) -> String {
+    let mut all = mem::take(torn);
+    all.extend_from_slice(bytes);
+    let is_first = |byte: &u8| byte & 0b1100_0000 != 0b1000_0000;
+    // No character has more than four bytes, the first of which says how many.
+    let last = all.iter().rev().take(3).position(is_first).map(|after| all.len() - 1 - after);
+    if let Some(last) = last.filter(|last| (all[*last].leading_ones() as usize) > all.len() - last)
+    {
+        *torn = all.split_off(last);
+    }
+    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// What the console does with keys and output; no output mode if that goes elsewhere.
@@ -206,14 +230,25 @@ pub(crate) fn set(modes: &Modes) {
     }
 }
 
-/// Whether a reader gets something of it: a key pressed, or a character composed with Alt held.
-fn is_text(news: &INPUT_RECORD) -> bool {
+/// What a key types and how often; `None` for all that types nothing: keys let go, Shift alone, a dead key, the
+/// focus.
+fn typed(news: &INPUT_RECORD) -> Option<(u16, u16)> {
     if u32::from(news.EventType) != KEY_EVENT {
-        return false;
+        return None;
     }
     // SAFETY: the type says that it is a key's; its character is a number either way.
     let (key, unit) = unsafe { (news.Event.KeyEvent, news.Event.KeyEvent.uChar.UnicodeChar) };
-    key.bKeyDown != 0 || (key.wVirtualKeyCode == VK_MENU && unit != 0)
+    let (is_down, code) = (key.bKeyDown != 0, key.wVirtualKeyCode);
+    let is_typed = match unit {
+        // Ctrl-Space and Ctrl-@, which the console translates: it makes a key that the keyboard doesn't have.
+        0 => {
+            let is_ctrl = key.dwControlKeyState & (LEFT_CTRL_PRESSED | RIGHT_CTRL_PRESSED) != 0;
+            is_down && is_ctrl && key.wVirtualScanCode == 0 && !MODIFIERS.contains(&code)
+        }
+        // What was composed with Alt held comes when that is let go.
+        _ => is_down || code == VK_MENU,
+    };
+    is_typed.then(|| (unit, key.wRepeatCount.max(1)))
 }
 
 fn stream(which: u32) -> HANDLE {
@@ -231,4 +266,81 @@ fn mode(console: HANDLE) -> io::Result<CONSOLE_MODE> {
 fn set_mode(console: HANDLE, mode: CONSOLE_MODE) -> io::Result<()> {
     // SAFETY: no pointers; what is no console answers with an error.
     checked(unsafe { SetConsoleMode(console, mode) })
+}
+
+#[cfg(test)]
+mod tests {
+    use windows_sys::Win32::System::Console::{FOCUS_EVENT, RIGHT_ALT_PRESSED, SHIFT_PRESSED};
+
+    use super::*;
+
+    /// What a console tells of a key: whether it is down, its code, the keyboard's, its unit, what is held.
+    fn key(is_down: bool, code: u16, scan: u16, unit: u16, held: u32) -> INPUT_RECORD {
+        // SAFETY: all-zero is a valid value of it.
+        let mut news: INPUT_RECORD = unsafe { zeroed() };
+        news.EventType = KEY_EVENT as u16;
+        // SAFETY: any bytes are a valid value of it.
+        let key = unsafe { &mut news.Event.KeyEvent };
+        (key.bKeyDown, key.wRepeatCount) = (is_down.into(), 1);
+        (key.wVirtualKeyCode, key.wVirtualScanCode) = (code, scan);
+        (key.uChar.UnicodeChar, key.dwControlKeyState) = (unit, held);
+        news
+    }
+
+    #[test]
+    fn what_types_nothing_is_no_input() {
+        const ALT_GR: u32 = LEFT_CTRL_PRESSED | RIGHT_ALT_PRESSED;
+        for nothing in [
+            key(true, 0x10, 0x2a, 0, SHIFT_PRESSED),
+            key(true, 0x11, 0x1d, 0, LEFT_CTRL_PRESSED),
+            key(true, VK_MENU, 0x38, 0, 0),
+            // A program has pressed it.
+            key(true, 0x11, 0, 0, LEFT_CTRL_PRESSED),
+            key(false, VK_MENU, 0x38, 0, 0),
+            key(false, 0x41, 0x1e, 0x61, 0),
+            // A dead key, and louder with Ctrl held.
+            key(true, 0xdb, 0x1a, 0, ALT_GR),
+            key(true, 0xaf, 0x30, 0, LEFT_CTRL_PRESSED),
+        ] {
+            // SAFETY: it is a key's.
+            let code = unsafe { nothing.Event.KeyEvent.wVirtualKeyCode };
+            assert_eq!(typed(&nothing), None, "{code:#x}");
+        }
+        let mut focus = key(true, 0x41, 0x1e, 0x61, 0);
+        focus.EventType = FOCUS_EVENT as u16;
+        assert_eq!(typed(&focus), None);
+    }
+
+    #[test]
+    fn what_is_typed_is_input() {
+        for (typing, unit) in [
+            (key(true, 0x41, 0x1e, 0x61, 0), 0x61),
+            (key(true, 0, 0, 0x1b, 0), 0x1b),
+            (key(true, 0x32, 0, 0, LEFT_CTRL_PRESSED | SHIFT_PRESSED), 0),
+            (key(false, VK_MENU, 0x38, 0xe9, 0), 0xe9),
+        ] {
+            assert_eq!(typed(&typing), Some((unit, 1)));
+        }
+        let mut held = key(true, 0x41, 0x1e, 0x61, 0);
+        held.Event.KeyEvent.wRepeatCount = 3;
+        assert_eq!(typed(&held), Some((0x61, 3)));
+    }
+
+    #[test]
+    fn a_torn_character_is_whole_with_its_rest_or_marked() {
+        let text = "aö€😀z".as_bytes();
+        for at in 0..=text.len() {
+            let mut torn = Vec::new();
+            let first = whole(&mut torn, &text[..at]);
+            assert_eq!(first + &whole(&mut torn, &text[at..]), "aö€😀z", "{at}");
+            assert!(torn.is_empty());
+        }
+        let mut torn = Vec::new();
+        let single: String = text.iter().map(|byte| whole(&mut torn, &[*byte])).collect();
+        assert_eq!(single, "aö€😀z");
+        assert_eq!(whole(&mut torn, b"a\xe2\x82"), "a");
+        assert_eq!(whole(&mut torn, b"\x1b[2J"), "\u{fffd}\x1b[2J");
+        assert_eq!(whole(&mut torn, b"\xff\x80\x80\x80b\xf0"), "\u{fffd}".repeat(4) + "b");
+        assert_eq!(torn, [0xf0]);
+    }
 }

@@ -34,6 +34,9 @@ use crate::{
 pub(super) const BUFFER_BYTES: u32 = 64 << 10;
 /// Reading and writing without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE would ask for as well.
 pub(super) const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
+/// The levels of integrity of programs as a person starts them, and of those that he has elevated.
+const MEDIUM: u32 = 0x2000;
+const HIGH: u32 = 0x3000;
 /// How long the clients of a listener that has just ended get to notice, and to let go of its pipe.
 const LET_GO: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -43,7 +46,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(super) fn access(user: &User) -> io::Result<String> {
     let me = User::me()?;
     let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
-    Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){users}S:(ML;;NW;;;ME)"))
+    Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){users}{}", label(MEDIUM)))
+}
+
+/// The same for this user alone, and where this process is elevated, for his elevated ones.
+pub(super) fn guarded_access() -> io::Result<String> {
+    let me = User::me()?;
+    Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){}", label(security::my_integrity()?)))
+}
+
+/// Whoever runs at a lower level of integrity may not write, and so not connect.
+fn label(integrity: u32) -> &'static str {
+    if integrity >= HIGH { "S:(ML;;NW;;;HI)" } else { "S:(ML;;NW;;;ME)" }
 }
 
 /// What there is under a pipe's name.
@@ -131,4 +145,23 @@ pub(super) fn instance(name: &str, access: &Descriptor, flag: u32) -> io::Result
     }
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     Ok(unsafe { OwnedHandle::from_raw_handle(pipe) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_elevated_is_reached_by_his_like_alone() {
+        // At the lowest level, a bit above what is usual, elevated, the system.
+        let labels = [0, 0x1000, MEDIUM, 0x2100, HIGH, 0x4000].map(label);
+        let [low @ .., elevated, system] = labels;
+        assert_eq!(low, ["S:(ML;;NW;;;ME)"; 4]);
+        assert_eq!([elevated, system], ["S:(ML;;NW;;;HI)"; 2]);
+        let mine = label(security::my_integrity().unwrap());
+        let guarded = guarded_access().unwrap();
+        assert!(guarded.ends_with(mine), "{guarded}");
+        // An ordinary terminal reaches an elevated daemon.
+        assert!(access(&User::me().unwrap()).unwrap().ends_with("S:(ML;;NW;;;ME)"));
+    }
 }

@@ -66,6 +66,10 @@ impl Listener {
         Ok(Self { socket, endpoint: endpoint.clone(), file, stop: Stop::new()? })
     }
 
+    pub(crate) fn bind_guarded(endpoint: &Endpoint) -> io::Result<Self> {
+        Self::bind(endpoint, &User::me()?)
+    }
+
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         loop {
             let waited = self.stop.wait(&self.socket, libc::POLLIN);

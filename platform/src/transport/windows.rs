@@ -74,6 +74,14 @@ pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
 
 impl Listener {
     pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
+        Self::bind_with(endpoint, &pipe::access(user)?)
+    }
+
+    pub(crate) fn bind_guarded(endpoint: &Endpoint) -> io::Result<Self> {
+        Self::bind_with(endpoint, &pipe::guarded_access()?)
+    }
+
+    fn bind_with(endpoint: &Endpoint, access: &str) -> io::Result<Self> {
         let taken = || {
             refusal(
                 io::ErrorKind::AddrInUse,
@@ -82,7 +90,7 @@ impl Listener {
                 ),
             )
         };
-        let access = Descriptor::of(&pipe::access(user)?)?;
+        let access = Descriptor::of(access)?;
         // SAFETY: the descriptor is valid, and lives until after its copy is made.
         let owned =
             unsafe { BorrowedSecurityDescriptor::from_ptr(access.as_ptr()) }.to_owned_sd()?;
@@ -273,6 +281,12 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
             return Ok(unsafe { OwnedHandle::from_raw_handle(pipe) });
         }
         let error = io::Error::last_os_error();
+        if is(&error, ERROR_ACCESS_DENIED) {
+            let words = format!(
+                "{error}: it is another user's, or listens to terminals opened with `Run as administrator` alone"
+            );
+            return Err(refusal(io::ErrorKind::PermissionDenied, words));
+        }
         if !is(&error, ERROR_PIPE_BUSY) {
             return Err(error);
         }

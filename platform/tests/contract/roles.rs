@@ -37,6 +37,8 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("echo", []) => echo(),
         ("size", []) => size(),
         ("keys", []) => keys(),
+        ("modifiers", []) => modifiers(),
+        ("torn", []) => torn(),
         ("raw", [ending]) => raw(ending),
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
@@ -173,6 +175,27 @@ fn keys() {
         output.write_all(format!("then={};", reader.join().unwrap()).as_bytes()).unwrap();
     });
     assert_eq!(input.read(&mut [0; 16]).unwrap(), 0);
+}
+
+/// Interrupts a read while Shift, Ctrl and Alt were pressed and nothing else.
+fn modifiers() {
+    let _raw = RawMode::enter().unwrap();
+    let mut input = Input::new().unwrap();
+    let interrupter = input.interrupter();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| input.read(&mut [0; 16]).unwrap());
+        system::press_modifiers();
+        interrupter.interrupt();
+        say(&format!("read={};", reader.join().unwrap()));
+    });
+}
+
+/// Writes a character in two pieces, and a text after half of one.
+fn torn() {
+    let mut output = Output::new().unwrap();
+    for piece in [&b"\xe2\x82"[..], b"\xac", b"\xe2\x82", b"whole;"] {
+        output.write_all(piece).unwrap();
+    }
 }
 
 /// Says each signal until one means to stop; which it may send itself.

@@ -72,6 +72,18 @@ impl Umask {
 /// Some user, or group of users, that this process is not: Windows's authenticated users.
 pub(crate) const ANOTHER_USER: &str = "S-1-5-11";
 
+/// Does something as this user, with less power than this process has: as one of his that isn't elevated where
+/// this one is.
+pub(crate) fn with_less_power<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let acting = scope.spawn(|| {
+            imp::give_power_up();
+            act()
+        });
+        acting.join().unwrap()
+    })
+}
+
 /// Ends a process of ours by the signal's name.
 pub(crate) fn signal(name: &str, pid: u32) {
     let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
@@ -86,6 +98,11 @@ pub(crate) fn interrupt() {
 /// What Ctrl-Break does, to this process.
 pub(crate) fn press_ctrl_break() {
     imp::press_ctrl_break();
+}
+
+/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until somebody has taken that.
+pub(crate) fn press_modifiers() {
+    imp::press_modifiers();
 }
 
 /// Whether the process is there.
@@ -215,6 +232,14 @@ mod imp {
         panic!("there is no such key");
     }
 
+    pub(crate) fn press_modifiers() {
+        panic!("a terminal doesn't tell them");
+    }
+
+    pub(crate) fn give_power_up() {
+        panic!("a user's processes have the same");
+    }
+
     pub(crate) fn is_alive(pid: u32) -> bool {
         // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -271,31 +296,43 @@ mod imp {
 mod imp {
     use std::{
         ffi::OsString,
+        mem::zeroed,
         os::windows::{ffi::OsStrExt as _, process::CommandExt as _},
         path::Path,
         process::Command,
-        ptr::null_mut,
+        ptr::{null, null_mut},
+        thread,
+        time::{Duration, Instant},
     };
 
     use windows_sys::Win32::{
         Foundation::{CloseHandle, LocalFree},
         Security::{
             Authorization::{
-                ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+                ConvertStringSecurityDescriptorToSecurityDescriptorW, ConvertStringSidToSidW,
+                SDDL_REVISION_1,
             },
-            DACL_SECURITY_INFORMATION, SetFileSecurityW,
+            DACL_SECURITY_INFORMATION, DuplicateTokenEx, GetLengthSid, GetTokenInformation,
+            SID_AND_ATTRIBUTES, SecurityImpersonation, SetFileSecurityW, SetTokenInformation,
+            TOKEN_ALL_ACCESS, TOKEN_DUPLICATE, TOKEN_ELEVATION, TOKEN_MANDATORY_LABEL, TOKEN_QUERY,
+            TokenElevation, TokenImpersonation, TokenIntegrityLevel,
         },
         System::{
-            Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP},
+            Console::{
+                CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP,
+                GetNumberOfConsoleInputEvents, GetStdHandle, INPUT_RECORD, KEY_EVENT,
+                STD_INPUT_HANDLE, WriteConsoleInputW,
+            },
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
+            SystemServices::SE_GROUP_INTEGRITY,
             Threading::{
-                DETACHED_PROCESS, GetExitCodeProcess, OpenProcess,
-                PROCESS_QUERY_LIMITED_INFORMATION,
+                DETACHED_PROCESS, GetCurrentProcess, GetExitCodeProcess, OpenProcess,
+                OpenProcessToken, PROCESS_QUERY_LIMITED_INFORMATION, SetThreadToken,
             },
         },
     };
 
-    use crate::scene::Folder;
+    use crate::scene::{Folder, PATIENCE};
 
     pub(crate) const BAD_ENDPOINTS: &[&str] =
         &["relay", r"C:\relay.sock", r"\\.\pipe\", r"\\.\pipe\a\b", r"\\elsewhere\pipe\relay"];
@@ -369,6 +406,62 @@ mod imp {
     pub(crate) fn press_ctrl_break() {
         // SAFETY: no pointers.
         assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, 0) }, 0);
+    }
+
+    pub(crate) fn press_modifiers() {
+        const CODES: [u16; 3] = [0x10, 0x11, 0x12];
+        // SAFETY: all-zero is a valid value of them.
+        let mut keys: [INPUT_RECORD; CODES.len()] = unsafe { zeroed() };
+        for (key, code) in keys.iter_mut().zip(CODES) {
+            key.EventType = KEY_EVENT as u16;
+            // SAFETY: any bytes are a valid value of it.
+            let key = unsafe { &mut key.Event.KeyEvent };
+            (key.bKeyDown, key.wRepeatCount, key.wVirtualKeyCode) = (1, 1, code);
+        }
+        let (end, mut count) = (Instant::now() + PATIENCE, 0);
+        // SAFETY: the pointers and the length are those of one array and one number of ours.
+        unsafe {
+            let keyboard = GetStdHandle(STD_INPUT_HANDLE);
+            assert_ne!(WriteConsoleInputW(keyboard, keys.as_ptr(), 3, &mut count), 0);
+            while count > 0 {
+                assert!(Instant::now() < end, "nobody takes what was pressed");
+                thread::sleep(Duration::from_millis(5));
+                assert_ne!(GetNumberOfConsoleInputEvents(keyboard, &mut count), 0);
+            }
+        }
+    }
+
+    /// For the calling thread's life.
+    pub(crate) fn give_power_up() {
+        let (mut mine, mut less) = (null_mut(), null_mut());
+        // SAFETY: all-zero is a valid value of it.
+        let mut elevation: TOKEN_ELEVATION = unsafe { zeroed() };
+        let mut bytes = size_of::<TOKEN_ELEVATION>() as u32;
+        // SAFETY: the process is our own, the pointers are to values of ours, and the handles stay open.
+        unsafe {
+            let access = TOKEN_DUPLICATE | TOKEN_QUERY;
+            assert_ne!(OpenProcessToken(GetCurrentProcess(), access, &mut mine), 0);
+            let out = (&raw mut elevation).cast();
+            assert_ne!(GetTokenInformation(mine, TokenElevation, out, bytes, &mut bytes), 0);
+            let (level, kind) = (SecurityImpersonation, TokenImpersonation);
+            assert_ne!(DuplicateTokenEx(mine, TOKEN_ALL_ACCESS, null(), level, kind, &mut less), 0);
+        }
+        // Medium and low.
+        let level = if elevation.TokenIsElevated != 0 { "S-1-16-8192" } else { "S-1-16-4096" };
+        let level: Vec<u16> = level.encode_utf16().chain([0]).collect();
+        let mut sid = null_mut();
+        // SAFETY: the text ends with a zero; the SID lives until it is freed, after its last use; null is this thread.
+        unsafe {
+            assert_ne!(ConvertStringSidToSidW(level.as_ptr(), &mut sid), 0);
+            let label = SID_AND_ATTRIBUTES { Sid: sid, Attributes: SE_GROUP_INTEGRITY as u32 };
+            let label = TOKEN_MANDATORY_LABEL { Label: label };
+            let bytes = size_of_val(&label) as u32 + GetLengthSid(sid);
+            let lowered =
+                SetTokenInformation(less, TokenIntegrityLevel, (&raw const label).cast(), bytes);
+            LocalFree(sid);
+            assert_ne!(lowered, 0);
+            assert_ne!(SetThreadToken(null(), less), 0);
+        }
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {

@@ -219,6 +219,20 @@ pub(crate) fn every_key_arrives() {
     assert_eq!(screen.finish().0, 0);
 }
 
+/// A person who presses Shift alone is no reason to wait for what comes after it.
+pub(crate) fn what_types_nothing_holds_nobody_up() {
+    let mut screen = Screen::play("modifiers", &[]);
+    screen.wait_for("read=0;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn a_torn_character_harms_nothing_after_it() {
+    let mut screen = Screen::play("torn", &[]);
+    screen.wait_for("\u{20ac}");
+    screen.wait_for("whole;");
+    assert_eq!(screen.finish().0, 0);
+}
+
 pub(crate) fn ctrl_c_is_told() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");

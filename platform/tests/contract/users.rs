@@ -115,6 +115,19 @@ pub(crate) fn a_listener_for_another_user_is_still_ours() {
     }
 }
 
+/// Or whatever runs as a user could type into what he has elevated.
+pub(crate) fn who_has_less_power_is_kept_out() {
+    let folder = Folder::new();
+    let endpoint = folder.endpoint();
+    let listener = Listener::bind_guarded(&endpoint).unwrap();
+    let error = system::with_less_power(|| Stream::connect(&endpoint).unwrap_err());
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains("Run as administrator"), "{error}");
+    let client = Stream::connect(&endpoint).unwrap();
+    (&client).write_all(b"x").unwrap();
+    assert_eq!(read_exactly(&listener.accept().unwrap(), 1), b"x");
+}
+
 fn strangers_daemon(another: &AnotherUser, folder: &Folder) -> (Endpoint, Child) {
     let endpoint = another.endpoint();
     let lock = folder.path("open/lock");
