@@ -358,7 +358,7 @@ impl Committer {
         }
         self.sweep.restart(&connection)?;
         // What is owed needs room, and nothing is swept before it has it.
-        self.sweep.make_room(&mut connection, &self.settings, 0)?;
+        self.sweep.make_room(&mut connection, &self.settings, self.owed.taken_bytes())?;
         let bytes = self.owed.answer_bytes();
         if !self.sweep.make_room_for_answers(&mut connection, &self.settings, bytes)? {
             self.owed.refuse_answers();
@@ -420,7 +420,7 @@ impl Group {
     fn add(&mut self, changes: Vec<Change>) {
         for change in &changes {
             match change {
-                Change::Taken(taken) => self.bytes += bytes_of(taken),
+                Change::Taken(taken) | Change::TakenAgain(taken) => self.bytes += bytes_of(taken),
                 Change::Answer(answer) => self.answer_bytes += bytes_of_answer(answer),
                 _ => {}
             }
@@ -444,7 +444,7 @@ pub(super) fn bytes_of_answer(answer: &AnswerRecord) -> usize {
 }
 
 /// Room on the disk that a SEND takes for good, about.
-fn bytes_of(taken: &Taken) -> usize {
+pub(super) fn bytes_of(taken: &Taken) -> usize {
     let names = taken.message.session.len() + taken.message.send_id.len();
     300 + names + taken.message.shared.len() + 150 * taken.deliveries.len()
 }

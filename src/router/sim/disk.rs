@@ -101,7 +101,7 @@ impl Disk {
         for change in mem::take(&mut self.owed).into_iter().chain(changes) {
             self.synced.apply(&change);
             match change {
-                Change::Taken(taken) => {
+                Change::Taken(taken) | Change::TakenAgain(taken) => {
                     let of_send = self.of_send.entry(taken.message.send_id).or_default();
                     for delivery in taken.deliveries {
                         of_send.insert(delivery.number);

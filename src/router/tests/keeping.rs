@@ -409,8 +409,8 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
                 keep session of agent 2 with [] until 601000
                 keep stream 1→2 "" up to 1024
                 keep stream 1→2 "t" up to 1024
-                keep a2 for [Bob#2 attempts 0], 0 left
-                keep a3 for [Bob#1 attempts 0], 0 left
+                keep a2 again for [Bob#2 attempts 0], 0 left
+                keep a3 again for [Bob#1 attempts 0], 0 left
             disk keeps
                 ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
             crash
@@ -426,6 +426,51 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
                 bob < DELIVER d3 Ann -> Bob #t seq 1 requires_ack true {"body":"two"}
                 keep delivery 4: 1 attempts, 0 failures
                 bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"is being kept"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_store_is_told_again_outlives_the_next_failure_of_its_disk() {
+    check(
+        "here: ann bob
+         bob goes
+         ann>> Bob: accepted
+         disk holds
+         ann>> Bob: is being kept
+         disk shows
+         disk loses
+         disk fails
+         disk keeps
+         crash
+         bob joins",
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann>> Bob: accepted
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            disk holds
+            ann>> Bob: is being kept
+            disk shows
+            disk loses
+                keep Ann here
+                keep session of agent 1 with []
+                keep Bob away
+                keep session of agent 2 with [] until 601000
+                keep stream 1→2 "" up to 1024
+                keep a1 again for [Bob#1 attempts 0], 0 left
+            disk fails
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            disk keeps
+            crash
+                keep Ann away
+                keep session of agent 1 with [] until 601000
+            bob joins
+                keep Bob here
+                keep session of agent 2 with []
+                bob < WELCOME {"agent":"Bob"}
+                keep delivery 1: 1 attempts, 0 failures
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"accepted"}
         "#]],
     );
 }
