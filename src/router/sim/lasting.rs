@@ -782,7 +782,6 @@ fn limits() -> Limits {
         resume_window_ms: 20_000,
         doubles_max: 4_096,
         doubles_total_max: 1 << 16,
-        doubles_min: 64,
         backlog_max: 60,
         waiting_answers_bytes_max: 3_000,
         ..super::limits()
