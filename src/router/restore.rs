@@ -22,7 +22,7 @@ use crate::protocol::{
     topic::Pattern,
 };
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem,
 };
 
@@ -84,6 +84,7 @@ impl Router {
         for (_, record) in image.deliveries {
             self.restore_delivery(record, &image.messages, &mut places);
         }
+        self.forget_guests(&image.doubles, &places);
         let room = self.room_for_doubles(&image.doubles, &places);
         for (_, record) in image.doubles {
             #[cfg(test)]
@@ -252,6 +253,15 @@ impl Router {
         let ending = Ending::Dead { code: NackCode::StoreFailed, why };
         let (delivery, unix_ms) = (record.number, self.now.unix_ms);
         self.keep(Change::Ended { delivery, ending, unix_ms });
+    }
+
+    /// Guests that were here when the daemon ended don't come back: what they sent is in the store still.
+    fn forget_guests(&mut self, doubles: &BTreeMap<u64, DoubleRecord>, places: &Places) {
+        let senders = doubles.values().map(|double| double.sender);
+        let gone: BTreeSet<_> = senders.filter(|it| !places.agents.contains_key(it)).collect();
+        for sender in gone {
+            self.keep(Change::AgentForgotten(sender));
+        }
     }
 
     /// How many of its last doubles each sender may keep.

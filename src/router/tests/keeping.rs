@@ -431,6 +431,40 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
 }
 
 #[test]
+fn what_guests_sent_who_were_here_when_the_daemon_died_is_forgotten_in_the_store() {
+    check(
+        r#"bob joins
+           gus joins {"mode":"guest"}
+           gus>> Bob: once
+           disk shows
+           crash
+           crash
+           bob joins"#,
+        expect![[r#"
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            gus joins {"mode":"guest"}
+                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            gus>> Bob: once
+                gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"once"}
+            disk shows
+            crash
+                keep Bob away
+                keep session of agent 1 with [] until 601000
+                keep agent 2 forgotten
+            crash
+            bob joins
+                keep Bob here
+                keep session of agent 1 with []
+                bob < WELCOME {"agent":"Bob"}
+                keep delivery 1: 2 attempts, 0 failures
+                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 attempt 2 requires_ack true {"body":"once"}
+        "#]],
+    );
+}
+
+#[test]
 fn what_a_store_is_told_again_outlives_the_next_failure_of_its_disk() {
     check(
         "here: ann bob
