@@ -69,7 +69,7 @@ pub struct Opened {
 /// What is asked of a store.
 #[derive(Debug)]
 pub enum Job {
-    /// To keep changes. Without any, it only tells the time.
+    /// To keep changes. Without any, it only tells the time, which is kept once an hour.
     Keep {
         /// In the order in which they count.
         changes: Vec<Change>,

@@ -45,7 +45,6 @@ fn limits() -> Limits {
         subscriptions_max: 3,
         doubles_max: 8,
         doubles_total_max: 32,
-        doubles_min: 2,
         answers_bytes_max: 4096,
         window_bytes: 2048,
         ..Limits::default()

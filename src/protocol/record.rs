@@ -26,6 +26,9 @@ pub type Fingerprint = [u8; 16];
 pub enum Change {
     /// An at-least-once SEND was taken. Where there is no room for it, it is refused.
     Taken(Box<Taken>),
+    /// The same of one that was accepted, for a store that lost it: it can't be refused any more. Whatever
+    /// is there of it makes place for this.
+    TakenAgain(Box<Taken>),
     /// A delivery was handed out more often than its record says, or failed.
     Attempted {
         /// The delivery's number.

@@ -59,7 +59,7 @@ impl Router {
         let fingerprint = kept.content.fingerprint();
         let double = DoubleRecord { message: number, sender, fingerprint, recipients, left };
         let deliveries = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
-        self.keep(Change::Taken(Box::new(Taken { message, deliveries, double })));
+        self.keep(Change::TakenAgain(Box::new(Taken { message, deliveries, double })));
     }
 
     /// Those of them that are known still.

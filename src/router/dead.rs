@@ -10,14 +10,23 @@ const LETTERS_MAX: usize = 1 << 16;
 /// The last ones.
 #[derive(Debug, Default)]
 pub(super) struct DeadLetters {
-    /// The delivery's number and the recipient's.
-    by_id: FastMap<Uuid, (u64, u64)>,
+    by_id: FastMap<Uuid, Letter>,
     by_age: VecDeque<Uuid>,
+}
+
+#[derive(Debug)]
+struct Letter {
+    /// The delivery's number and the recipient's.
+    delivery: u64,
+    to: u64,
+    /// It is none any more, which the store may not know yet.
+    is_acknowledged: bool,
 }
 
 impl DeadLetters {
     pub(super) fn add(&mut self, id: Uuid, delivery: u64, to: u64) {
-        if self.by_id.insert(id, (delivery, to)).is_none() {
+        let letter = Letter { delivery, to, is_acknowledged: false };
+        if self.by_id.insert(id, letter).is_none() {
             self.by_age.push_back(id);
         }
         while self.by_age.len() > LETTERS_MAX
@@ -27,14 +36,24 @@ impl DeadLetters {
         }
     }
 
-    /// Takes out the letter with this id, if it was for that agent. Gives back the delivery's number.
-    pub(super) fn take(&mut self, id: Uuid, agent: u64) -> Option<u64> {
-        let (delivery, to) = *self.by_id.get(&id)?;
-        if to != agent {
+    /// The letter with this id arrived after all, if it was for that agent. Gives back the delivery's number,
+    /// once.
+    pub(super) fn acknowledge(&mut self, id: Uuid, agent: u64) -> Option<u64> {
+        let letter = self.by_id.get_mut(&id)?;
+        if letter.to != agent || letter.is_acknowledged {
             return None;
         }
+        letter.is_acknowledged = true;
+        Some(letter.delivery)
+    }
+
+    pub(super) fn is_acknowledged(&self, id: Uuid) -> bool {
+        self.by_id.get(&id).is_some_and(|letter| letter.is_acknowledged)
+    }
+
+    /// It is delivered once more.
+    pub(super) fn remove(&mut self, id: Uuid) {
         self.by_id.remove(&id);
-        Some(delivery)
     }
 }
 
@@ -43,13 +62,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_recipient_takes_a_letter_out_and_once() {
+    fn only_its_recipient_acknowledges_a_letter_and_once() {
         let mut dead = DeadLetters::default();
         let id = Uuid::from_u128(1);
         dead.add(id, 7, 3);
-        assert_eq!(dead.take(id, 4), None);
-        assert_eq!(dead.take(id, 3), Some(7));
-        assert_eq!(dead.take(id, 3), None);
+        assert_eq!(dead.acknowledge(id, 4), None);
+        assert!(!dead.is_acknowledged(id));
+        assert_eq!(dead.acknowledge(id, 3), Some(7));
+        assert_eq!(dead.acknowledge(id, 3), None);
+        assert!(dead.is_acknowledged(id));
     }
 
     #[test]
@@ -58,7 +79,7 @@ mod tests {
         for number in 0..=LETTERS_MAX as u64 {
             dead.add(Uuid::from_u128(number.into()), number, 1);
         }
-        assert_eq!(dead.take(Uuid::from_u128(0), 1), None);
-        assert_eq!(dead.take(Uuid::from_u128(1), 1), Some(1));
+        assert_eq!(dead.acknowledge(Uuid::from_u128(0), 1), None);
+        assert_eq!(dead.acknowledge(Uuid::from_u128(1), 1), Some(1));
     }
 }

@@ -209,7 +209,7 @@ impl Router {
     /// ACK of a dead letter: it arrived after all.
     fn acked_late(&mut self, client: ClientId, id: &str) {
         let (Ok(id), Some(agent)) = (Uuid::try_parse(id), self.agent_of(client)) else { return };
-        if let Some(delivery) = self.dead.take(id, self.roster[agent].number) {
+        if let Some(delivery) = self.dead.acknowledge(id, self.roster[agent].number) {
             let unix_ms = self.now.unix_ms;
             self.keep(Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms });
         }

@@ -1,8 +1,10 @@
 //! Doubles: SENDs of one name that were taken, so that the same one is not taken again.
 //!
-//! Remembered are the last ones and all of which a delivery is not over yet.
+//! Remembered are the last ones and all of which a delivery is not over yet. Where all names together have
+//! too many, those of who has been away for longest go first.
 
 use super::{AgentKey, hash::FastMap};
+use crate::protocol::Moment;
 use crate::protocol::envelope::Envelope;
 use crate::protocol::record::Fingerprint;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -110,6 +112,11 @@ impl Doubles {
         let number = self.last_number;
         self.records.insert(content, Record { number, open: opened, standing });
         self.recent.push_back((number, content));
+        self.keep_last(most);
+    }
+
+    /// Forgets what is over and not among the last ones.
+    pub(super) fn keep_last(&mut self, most: usize) {
         while self.recent.len() > most
             && let Some((number, old)) = self.recent.pop_front()
         {
@@ -150,9 +157,76 @@ impl Doubles {
     }
 }
 
+/// Who has doubles, and how many.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) agent: AgentKey,
+    /// When its name is to be forgotten, while it is away: the sooner, the longer it has been.
+    pub(super) forget_at: Option<Moment>,
+    pub(super) count: usize,
+}
+
+/// Says how many each may have so that these are no more than `most`, and how many that makes. Who has been
+/// away for longest loses his first; those who have been so equally long, and those who are here, keep
+/// equally many. Where somebody has to lose any, there is some room afterwards: each SEND asks for more.
+pub(super) fn share_out(holders: &mut [Holder], most: usize) -> usize {
+    let held = |holders: &[Holder]| holders.iter().map(|it| it.count).sum::<usize>();
+    let mut excess = match held(holders) {
+        all if all > most => all - (most - most / 64),
+        all => return all,
+    };
+    holders.sort_unstable_by_key(|it| (it.forget_at.is_none(), it.forget_at, it.count));
+    for alike in holders.chunk_by_mut(|one, other| one.forget_at == other.forget_at) {
+        let lost = held(alike).min(excess);
+        excess -= lost;
+        let (mut room, count) = (held(alike) - lost, alike.len());
+        for (at, holder) in alike.iter_mut().enumerate() {
+            holder.count = holder.count.min(room / (count - at));
+            room -= holder.count;
+        }
+    }
+    held(holders)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::roster::Roster;
     use super::*;
+
+    /// How many names keep that are to be forgotten at some moment, if they are away, and have so many.
+    fn shares<const N: usize>(names: [(Option<u64>, usize); N], most: usize) -> [usize; N] {
+        let mut roster = Roster::default();
+        let keys = names.map(|_| roster.ghost());
+        let mut at = 0;
+        let mut holders = names.map(|(forget_at, count)| {
+            at += 1;
+            Holder { agent: keys[at - 1], forget_at: forget_at.map(Moment), count }
+        });
+        let all = share_out(&mut holders, most);
+        assert_eq!(holders.iter().map(|holder| holder.count).sum::<usize>(), all);
+        keys.map(|key| holders.iter().find(|holder| holder.agent == key).unwrap().count)
+    }
+
+    #[test]
+    fn who_has_been_away_for_longest_loses_his_first_and_all_others_keep_equally_many() {
+        for (names, most, kept) in [
+            ([(None, 9), (Some(2), 5), (Some(1), 6), (None, 0)], 20, [9, 5, 6, 0]),
+            ([(None, 9), (Some(2), 5), (Some(1), 6), (None, 0)], 17, [9, 5, 3, 0]),
+            ([(None, 9), (Some(2), 5), (Some(1), 6), (None, 0)], 11, [9, 2, 0, 0]),
+            ([(Some(1), 4), (Some(1), 9), (Some(1), 8), (None, 3)], 17, [4, 5, 5, 3]),
+            ([(None, 9), (None, 1), (Some(1), 1), (None, 8)], 12, [6, 1, 0, 5]),
+            ([(None, 9), (None, 9), (None, 9), (None, 9)], 4, [1, 1, 1, 1]),
+        ] {
+            assert_eq!(shares(names, most), kept, "{names:?} {most}");
+        }
+    }
+
+    #[test]
+    fn where_somebody_loses_any_there_is_room_for_some_more() {
+        assert_eq!(shares([(None, 6_400), (Some(1), 0)], 6_400), [6_400, 0]);
+        assert_eq!(shares([(None, 6_400), (Some(1), 1)], 6_400), [6_300, 0]);
+        assert_eq!(shares([(None, 3_201), (Some(1), 3_200)], 6_400), [3_201, 3_099]);
+    }
 
     const TAKEN: Standing = Standing::Taken { recipients: None, away: false, number: 1, ticket: 1 };
 
@@ -179,9 +253,9 @@ mod tests {
         for number in 0..1_000 {
             doubles.note(Content(number, 0), TAKEN, 0, 1_000);
         }
-        doubles.note(Content(1_000, 0), TAKEN, 0, 10);
+        doubles.keep_last(10);
         assert_eq!((doubles.len(), doubles.records.len()), (10, 10));
-        assert!(doubles.standing(Content(1_000, 0)).is_some());
+        assert!((990..1_000).all(|last| doubles.standing(Content(last, 0)).is_some()));
         assert!(doubles.recent.capacity() < 100 && doubles.records.capacity() < 100);
     }
 

@@ -43,10 +43,9 @@ pub struct Limits {
     pub replay_bytes_max: usize,
     /// SENDs of a name that are remembered to know their doubles.
     pub doubles_max: usize,
-    /// Those of all names together; beyond it, a name that sends keeps [`doubles_min`](Self::doubles_min).
+    /// Those of all names together, for about 200 bytes each; beyond it, who has been away for longest
+    /// forgets first.
     pub doubles_total_max: usize,
-    /// What a name may always keep.
-    pub doubles_min: usize,
     /// Answers that a client may leave unread before it isn't read from.
     pub answers_bytes_max: usize,
     /// Bytes of answers that wait for a session to be taken up; one may always wait.
@@ -80,7 +79,6 @@ impl Default for Limits {
             replay_bytes_max: 16 << 20,
             doubles_max: 4_096,
             doubles_total_max: 1 << 19,
-            doubles_min: 64,
             answers_bytes_max: 1 << 20,
             waiting_answers_bytes_max: 1 << 20,
             questions_max: 1_024,

@@ -39,9 +39,11 @@ impl Router {
         }
     }
 
+    /// Since the store looked, it may have come back, or be acknowledged.
     fn is_dead_letter(&self, row: &Row) -> bool {
         matches!(row.ended, Some((Ending::Dead { .. }, _)))
             && !self.deliveries.contains_key(&row.delivery.id)
+            && !self.dead.is_acknowledged(row.delivery.id)
     }
 
     fn revive(&mut self, row: &Row) -> Result<(), Refusal> {
@@ -62,7 +64,7 @@ impl Router {
         }
         let expires = self.now.monotonic.plus(self.ttl_ms_again(said.as_ref()));
         self.keep(Change::Revived { delivery: delivery.number, expires });
-        self.dead.take(delivery.id, delivery.to);
+        self.dead.remove(delivery.id);
         let key = self.messages.insert(Message {
             from,
             by: None,

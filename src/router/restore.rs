@@ -5,7 +5,7 @@ use super::sim::Canary;
 use super::{
     AgentKey, Output, Router, StreamKey,
     alarm::Alarm,
-    doubles::{Content, Standing},
+    doubles::{self, Content, Holder, Standing},
     hash::FastMap,
     idle::Floor,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
@@ -24,7 +24,7 @@ use crate::protocol::{
     topic::Pattern,
 };
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem,
 };
 
@@ -86,12 +86,14 @@ impl Router {
         for (_, record) in image.deliveries {
             self.restore_delivery(record, &image.messages, &mut places);
         }
+        self.forget_guests(&image.doubles, &places);
+        let room = self.room_for_doubles(&image.doubles, &places);
         for (_, record) in image.doubles {
             #[cfg(test)]
             if self.has(Canary::ForgottenDoubles) {
                 continue;
             }
-            self.restore_double(&record, &places);
+            self.restore_double(&record, &places, &room);
         }
         for (_, record) in image.questions {
             self.restore_open_question(record, &places.agents);
@@ -277,7 +279,40 @@ impl Router {
         self.keep(Change::Ended { delivery, ending, unix_ms });
     }
 
-    fn restore_double(&mut self, record: &DoubleRecord, places: &Places) {
+    /// Guests that were here when the daemon ended don't come back: what they sent is in the store still.
+    fn forget_guests(&mut self, doubles: &BTreeMap<u64, DoubleRecord>, places: &Places) {
+        let senders = doubles.values().map(|double| double.sender);
+        let gone: BTreeSet<_> = senders.filter(|it| !places.agents.contains_key(it)).collect();
+        for sender in gone {
+            self.keep(Change::AgentForgotten(sender));
+        }
+    }
+
+    /// How many of its last doubles each sender may keep.
+    fn room_for_doubles(
+        &self,
+        doubles: &BTreeMap<u64, DoubleRecord>,
+        places: &Places,
+    ) -> FastMap<AgentKey, usize> {
+        let mut counts: FastMap<AgentKey, usize> = FastMap::default();
+        for agent in doubles.values().filter_map(|double| places.agents.get(&double.sender)) {
+            *counts.entry(*agent).or_default() += 1;
+        }
+        let holders = counts.into_iter().map(|(agent, count)| {
+            let forget_at = self.roster[agent].forget_at;
+            Holder { agent, forget_at, count: count.min(self.limits.doubles_max) }
+        });
+        let mut holders: Vec<_> = holders.collect();
+        doubles::share_out(&mut holders, self.limits.doubles_total_max);
+        holders.into_iter().map(|holder| (holder.agent, holder.count)).collect()
+    }
+
+    fn restore_double(
+        &mut self,
+        record: &DoubleRecord,
+        places: &Places,
+        room: &FastMap<AgentKey, usize>,
+    ) {
         let Some(sender) = places.agents.get(&record.sender).copied() else { return };
         let number = record.message;
         let standing = if record.left.is_empty() {
@@ -289,6 +324,7 @@ impl Router {
             Standing::Partly { recipients, left, number, ticket: 0 }
         };
         let open = places.open.get(&number).copied().unwrap_or(0);
-        self.remember(sender, Content::from_fingerprint(record.fingerprint), standing, open);
+        let content = Content::from_fingerprint(record.fingerprint);
+        self.remember(sender, content, standing, open, room[&sender]);
     }
 }

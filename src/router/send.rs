@@ -5,7 +5,7 @@ use super::{
     alarm::Alarm,
     asking,
     client::What,
-    doubles::{Content, Standing},
+    doubles::{self, Content, Holder, Standing},
     ledger::Promise,
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
     roster::Agent,
@@ -628,7 +628,10 @@ impl Router {
     }
 
     fn note(&mut self, said: &Said<'_>, content: Content, standing: Standing, opened: u32) {
-        self.remember(said.from, content, standing, opened);
+        self.remember(said.from, content, standing, opened, self.limits.doubles_max);
+        if self.doubles > self.limits.doubles_total_max {
+            self.forget_some_doubles();
+        }
     }
 
     pub(super) fn remember(
@@ -637,14 +640,24 @@ impl Router {
         content: Content,
         standing: Standing,
         opened: u32,
+        most: usize,
     ) {
-        let limits = &self.limits;
-        let is_full = self.doubles >= limits.doubles_total_max;
-        let most = if is_full { limits.doubles_min } else { limits.doubles_max };
         let doubles = &mut self.roster[sender].doubles;
         self.doubles -= doubles.len();
         doubles.note(content, standing, opened, most);
         self.doubles += doubles.len();
+    }
+
+    fn forget_some_doubles(&mut self) {
+        let holders = self.roster.keys().into_iter().map(|agent| {
+            let Agent { forget_at, doubles, .. } = &self.roster[agent];
+            Holder { agent, forget_at: *forget_at, count: doubles.len() }
+        });
+        let mut holders: Vec<_> = holders.collect();
+        self.doubles = doubles::share_out(&mut holders, self.limits.doubles_total_max);
+        for Holder { agent, count, .. } in holders {
+            self.roster[agent].doubles.keep_last(count);
+        }
     }
 
     fn promise(&self, said: &Said<'_>, recipients: Option<u64>, away: bool) -> Promise {

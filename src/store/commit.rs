@@ -8,7 +8,7 @@ use super::{
     owed::Owed,
     query,
     schema::{self, Prepared},
-    sweep::Sweep,
+    sweep::{HOUR_MS, Sweep},
     trouble::Trouble,
     write::{Undo, Writer, Written},
 };
@@ -51,6 +51,8 @@ pub(super) struct Committer {
     /// What the last transaction may have left on the disk although it failed.
     doubtful: Vec<Undo>,
     quiet: bool,
+    /// The hour in which the file's clock stands.
+    hour: u64,
     pub(super) faults: Faults,
 }
 
@@ -103,6 +105,7 @@ impl Committer {
             owed: Owed::default(),
             doubtful: Vec::new(),
             quiet: false,
+            hour: now_unix_ms / HOUR_MS,
             faults: Faults::default(),
             settings,
         };
@@ -180,7 +183,7 @@ impl Committer {
     fn keep(&mut self, group: Group, report: Reporter<'_>) {
         let count = group.changes.len() as u64;
         if count == 0 {
-            return;
+            return self.keep_time(report);
         }
         let kept = self.write_group(group, report);
         report(match kept {
@@ -188,6 +191,17 @@ impl Committer {
             Err(why) => Report::NotKept { count, why },
         });
         self.sweep_a_little(report);
+    }
+
+    /// Writes the time alone, once an hour: nobody would believe a clock that stands for long while nothing
+    /// changes.
+    fn keep_time(&mut self, report: Reporter<'_>) {
+        if self.failing.is_none()
+            && self.clock.0.unix_ms / HOUR_MS != self.hour
+            && let Err((trouble, _)) = self.transact(&[], false)
+        {
+            self.fail(&trouble, report);
+        }
     }
 
     fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
@@ -260,6 +274,7 @@ impl Committer {
         match self.try_transact(changes, settle, &mut undo) {
             Ok(written) => {
                 self.last = written.last;
+                self.hour = self.clock.0.unix_ms / HOUR_MS;
                 self.sweep.note(&written, changes.len());
                 Ok(())
             }
@@ -358,7 +373,7 @@ impl Committer {
         }
         self.sweep.restart(&connection)?;
         // What is owed needs room, and nothing is swept before it has it.
-        self.sweep.make_room(&mut connection, &self.settings, 0)?;
+        self.sweep.make_room(&mut connection, &self.settings, self.owed.taken_bytes())?;
         let bytes = self.owed.answer_bytes();
         if !self.sweep.make_room_for_answers(&mut connection, &self.settings, bytes)? {
             self.owed.refuse_answers();
@@ -420,7 +435,7 @@ impl Group {
     fn add(&mut self, changes: Vec<Change>) {
         for change in &changes {
             match change {
-                Change::Taken(taken) => self.bytes += bytes_of(taken),
+                Change::Taken(taken) | Change::TakenAgain(taken) => self.bytes += bytes_of(taken),
                 Change::Answer(answer) => self.answer_bytes += bytes_of_answer(answer),
                 _ => {}
             }
@@ -444,7 +459,7 @@ pub(super) fn bytes_of_answer(answer: &AnswerRecord) -> usize {
 }
 
 /// Room on the disk that a SEND takes for good, about.
-fn bytes_of(taken: &Taken) -> usize {
+pub(super) fn bytes_of(taken: &Taken) -> usize {
     let names = taken.message.session.len() + taken.message.send_id.len();
     300 + names + taken.message.shared.len() + 150 * taken.deliveries.len()
 }

@@ -1,10 +1,11 @@
 //! Changes that could not be written and can't be refused: the last word on each thing, until it can.
 
-use super::commit::bytes_of_answer;
+use super::commit::{bytes_of, bytes_of_answer};
 use crate::protocol::{
     Moment,
     record::{
         AgentRecord, AnswerRecord, Change, Ending, QuestionRecord, SessionRecord, StreamRecord,
+        Taken,
     },
 };
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ use uuid::Uuid;
 /// What is owed to the disk. There is no more of it than there are things.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
+    /// Accepted messages that a new file has not got, by their numbers: those that were open when it was
+    /// begun. Their bytes are the daemon's own, as long as they are open.
+    taken: BTreeMap<u64, Box<Taken>>,
     deliveries: BTreeMap<u64, DeliveryOwed>,
     /// Nothing: it is over.
     agents: BTreeMap<u64, Option<Box<AgentRecord>>>,
@@ -36,6 +40,13 @@ impl Owed {
     pub(super) fn push(&mut self, change: Change) {
         match change {
             Change::Taken(_) => {}
+            Change::TakenAgain(taken) => {
+                // It says how its deliveries stand now.
+                for delivery in &taken.deliveries {
+                    self.deliveries.remove(&delivery.number);
+                }
+                self.taken.insert(taken.message.number, taken);
+            }
             Change::Attempted { delivery, attempts, failures } => {
                 self.delivery(delivery).attempted = Some((attempts, failures));
             }
@@ -99,7 +110,14 @@ impl Owed {
             question.clone().map_or(Change::QuestionEnded(*delivery), Change::Question)
         });
         let about_messages = deliveries.chain(answers).chain(questions);
-        agents.chain(sessions).chain(streams).chain(about_messages)
+        // Who is forgotten takes the doubles of these with him.
+        let taken = self.taken.values().map(|taken| Change::TakenAgain(taken.clone()));
+        taken.chain(agents).chain(sessions).chain(streams).chain(about_messages)
+    }
+
+    /// Room that the messages of it take.
+    pub(super) fn taken_bytes(&self) -> usize {
+        self.taken.values().map(|taken| bytes_of(taken)).sum()
     }
 
     /// Room that the answers of it take.

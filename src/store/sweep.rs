@@ -35,7 +35,7 @@ const CHECKPOINT_CHANGES: usize = 2_048;
 /// Messages that are indexed at most before a search.
 const SEARCH_MAX: usize = 20_000;
 
-const HOUR_MS: u64 = 3_600_000;
+pub(super) const HOUR_MS: u64 = 3_600_000;
 
 /// What there is to sweep.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ mod world;
 
 use super::{Job, Report, row};
 use crate::protocol::record::Change;
-use place::{Folder, clock, cut, keep, run};
+use place::{DAY_MS, Folder, clock, cut, keep, run};
 use proptest::prelude::*;
 use world::World;
 
@@ -22,6 +22,19 @@ fn a_new_store_is_empty_and_its_files_are_private() {
     let reports = run(opened.store, vec![keep(World::default().some(40))]);
     assert_eq!(reports, [Report::Kept(40)]);
     assert_eq!(folder.files(""), ["relay.db"], "the log is gone once the store is closed");
+}
+
+#[test]
+fn the_clock_goes_on_though_nothing_changes() {
+    let folder = Folder::new();
+    let tell = |ms| Job::Keep { changes: Vec::new(), clock: clock(ms) };
+    let nothing = vec![Change::SessionEnded { agent: 1 }];
+    // A query ends a group.
+    let jobs = vec![keep(nothing), cut(), tell(1), cut(), tell(40 * DAY_MS), cut()];
+    let kept: Vec<_> =
+        folder.run(jobs).into_iter().filter(|it| !matches!(it, Report::Found(..))).collect();
+    assert_eq!(kept, [Report::Kept(1)]);
+    assert_eq!(folder.image().clock, clock(40 * DAY_MS));
 }
 
 #[test]

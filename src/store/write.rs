@@ -71,6 +71,10 @@ impl<'c> Writer<'c> {
     pub(super) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Taken(taken) => self.taken(taken),
+            Change::TakenAgain(taken) => {
+                self.take_back(taken.message.number, &numbers_of(taken))?;
+                self.taken(taken)
+            }
             Change::Attempted { delivery, attempts, failures } => {
                 let values = params![signed(*delivery), attempts, failures];
                 for table in ["delivery", "history"] {
@@ -139,18 +143,12 @@ impl<'c> Writer<'c> {
         } else {
             None
         };
-        let deliveries = taken.deliveries.iter().map(|delivery| delivery.number).collect();
-        Ok(Undo { message, sender, deliveries, double })
+        Ok(Undo { message, sender, deliveries: numbers_of(taken), double })
     }
 
     /// Takes a SEND back, whether or not it is there.
     pub(super) fn undo(&mut self, undo: &Undo) -> Result<()> {
-        let mut gone = 0;
-        let mut delete = self.connection.prepare_cached("DELETE FROM delivery WHERE number = ?")?;
-        for delivery in &undo.deliveries {
-            gone += u32::from(delete.execute([signed(*delivery)])? > 0);
-        }
-        release(self.connection, undo.message, 0, gone)?;
+        self.take_back(undo.message, &undo.deliveries)?;
         match &undo.double {
             Some(double) => self.double(double),
             None => self.run(
@@ -158,6 +156,20 @@ impl<'c> Writer<'c> {
                 [signed(undo.sender), signed(undo.message)],
             ),
         }
+    }
+
+    /// Removes deliveries, and their message if it has no others.
+    fn take_back(&self, message: u64, deliveries: &[u64]) -> Result<()> {
+        let remove = |table| -> Result<u32> {
+            let sql = format!("DELETE FROM {table} WHERE number = ?");
+            let mut delete = self.connection.prepare_cached(&sql)?;
+            let mut gone = 0;
+            for delivery in deliveries {
+                gone += u32::from(delete.execute([signed(*delivery)])? > 0);
+            }
+            Ok(gone)
+        };
+        release(self.connection, message, remove("history")?, remove("delivery")?)
     }
 
     fn taken(&mut self, taken: &Taken) -> Result<()> {
@@ -327,6 +339,10 @@ impl<'c> Writer<'c> {
     fn run(&self, sql: &str, values: impl rusqlite::Params) -> Result<()> {
         self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
+}
+
+fn numbers_of(taken: &Taken) -> Vec<u64> {
+    taken.deliveries.iter().map(|delivery| delivery.number).collect()
 }
 
 /// Opens a dead letter again, wherever it is.

@@ -31,6 +31,7 @@ impl Oracle {
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Taken(_)
+            | Change::TakenAgain(_)
             | Change::Attempted { .. }
             | Change::Ended { .. }
             | Change::Revived { .. } => self.apply_to_messages(change),
@@ -73,7 +74,7 @@ impl Oracle {
 
     fn apply_to_messages(&mut self, change: &Change) {
         match change {
-            Change::Taken(taken) => {
+            Change::Taken(taken) | Change::TakenAgain(taken) => {
                 self.last.message = self.last.message.max(taken.message.number);
                 self.last.agent = self.last.agent.max(taken.message.sender);
                 for delivery in &taken.deliveries {

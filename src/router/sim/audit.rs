@@ -116,6 +116,8 @@ impl Router {
         ensure(queued == there, || format!("{queued} are queued, {there} are there"))?;
         let doubles: usize = self.roster.all().map(|agent| agent.doubles.len()).sum();
         ensure(doubles == self.doubles, || format!("{doubles} doubles, not {}", self.doubles))?;
+        let most = self.limits.doubles_total_max;
+        ensure(doubles <= most, || format!("{doubles} doubles, and not {most} at most"))?;
         let counted = self.memory.inside;
         ensure(counted == inside, || format!("{counted} bytes are counted, {inside} are there"))
     }

@@ -34,6 +34,8 @@ pub(super) enum Report {
 pub(super) struct Disk {
     pub(super) health: Health,
     pub(super) synced: Oracle,
+    /// The same, had it not begun anew.
+    former: Option<Oracle>,
     /// Open deliveries that are synced.
     pub(super) open: BTreeSet<u64>,
     /// Deliveries that ever were synced, by the numbers of their messages' SENDs.
@@ -100,8 +102,11 @@ impl Disk {
     fn sync(&mut self, changes: Vec<Change>, now: Now) {
         for change in mem::take(&mut self.owed).into_iter().chain(changes) {
             self.synced.apply(&change);
+            if let Some(former) = &mut self.former {
+                former.apply(&change);
+            }
             match change {
-                Change::Taken(taken) => {
+                Change::Taken(taken) | Change::TakenAgain(taken) => {
                     let of_send = self.of_send.entry(taken.message.send_id).or_default();
                     for delivery in taken.deliveries {
                         of_send.insert(delivery.number);
@@ -119,6 +124,18 @@ impl Disk {
             }
         }
         self.synced.clock.0 = now;
+    }
+
+    /// It has lost everything, but for the numbers that its store knows.
+    pub(super) fn begin_anew(&mut self) {
+        let Oracle { clock, last, .. } = self.synced;
+        let lost = mem::replace(&mut self.synced, Oracle { clock, last, ..Oracle::default() });
+        self.former.get_or_insert(lost);
+        self.open.clear();
+    }
+
+    pub(super) const fn is_anew(&self) -> bool {
+        self.former.is_some()
     }
 
     /// The daemon is gone. Of what nothing was reported, so many inputs' changes had reached the disk.
@@ -143,7 +160,7 @@ impl Disk {
     }
 
     pub(super) fn delivery(&self, id: Uuid) -> Option<(&DeliveryRecord, bool)> {
-        let row = self.synced.rows.get(self.by_id.get(&id)?)?;
+        let row = self.former.as_ref().unwrap_or(&self.synced).rows.get(self.by_id.get(&id)?)?;
         Some((&row.delivery, row.ended.is_some()))
     }
 

@@ -1,4 +1,5 @@
-//! A world in which the daemon dies, between any two steps, and its disk is slow, fills up and fails.
+//! A world in which the daemon dies, between any two steps, and its disk is slow, fills up, fails, and begins
+//! anew.
 //!
 //! Here the clients are applications on our own client library. Nothing is known of what the machine
 //! should do next, only what was promised: see `promises`, and `outcomes` for senders. What is kept has to be what the machine holds,
@@ -132,11 +133,7 @@ impl World {
                 let inputs = 1 + self.below(6);
                 self.commit(inputs)
             }
-            174..177 => {
-                self.disk.health = [Health::Works, Health::Full, Health::Fails][self.below(3)];
-                self.note_health();
-                Ok(())
-            }
+            174..177 => self.turn(),
             177..180 => self.cut(),
             180 => self.die(),
             181 => self.intrude(),
@@ -157,9 +154,20 @@ impl World {
         }
     }
 
-    fn note_health(&mut self) {
+    /// The disk is as it will be for a while. In some worlds, in which nothing dies afterwards, what failed may
+    /// begin anew, and fail again at once.
+    fn turn(&mut self) -> Checked {
+        let may_lose = self.seed.is_multiple_of(4) && self.disk.health == Health::Fails;
+        let is_anew = may_lose && self.one_in(4);
+        self.disk.health = [Health::Works, Health::Full, Health::Fails][self.below(3)];
         let health = self.disk.health;
         self.note(|| format!("the disk: {health:?}"));
+        if is_anew {
+            self.note(|| "it begins anew".to_owned());
+            self.disk.begin_anew();
+            self.handle(Input::Lost)?;
+        }
+        Ok(())
     }
 }
 
@@ -605,6 +613,10 @@ impl World {
 
     /// The daemon dies and another one begins with what was kept.
     fn crash(&mut self) -> Checked {
+        // Of a disk that lost what it had, nobody promises anything.
+        if self.disk.is_anew() {
+            return Ok(());
+        }
         self.last_words()?;
         let inputs = self.below(self.disk.behind() + 1);
         let lost = self.disk.crash(inputs);
@@ -782,7 +794,6 @@ fn limits() -> Limits {
         resume_window_ms: 20_000,
         doubles_max: 4_096,
         doubles_total_max: 1 << 16,
-        doubles_min: 64,
         backlog_max: 60,
         waiting_answers_bytes_max: 3_000,
         ..super::limits()

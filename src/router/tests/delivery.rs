@@ -472,45 +472,185 @@ fn a_double_is_forgotten_after_enough_others() {
     );
 }
 
+/// So few doubles of all names together are remembered.
+fn few_doubles(doubles_total_max: usize) -> Limits {
+    Limits { doubles_total_max, ..Limits::default() }
+}
+
 #[test]
-fn where_too_many_doubles_are_remembered_each_name_keeps_a_few() {
+fn where_too_many_doubles_are_remembered_who_has_been_away_for_longest_forgets_first() {
     check_with(
-        Limits { doubles_total_max: 2, doubles_min: 1, ..Limits::default() },
-        r#"ann joins
-           bob joins {"capabilities":{"max_inflight":9}}
-           ann>> Bob: one
-           bob acks d1
-           ann again
-           ann>> Bob: two
-           bob acks d2
-           ann>> Bob: three
-           bob acks d3
-           ann again
-           ann says SEND id=a2 to=Bob meta={"requires_ack":true} {"body":"two"}"#,
+        few_doubles(4),
+        r#"here: ann bob
+           cid joins
+           dan joins
+           cid>> Ann: one
+           dan>> Ann: two
+           cid goes
+           wait 1
+           dan goes
+           bob>> Ann: three
+           bob>> Ann: four
+           bob>> Ann: five
+           ann acks d1
+           ann acks d2
+           ann acks d3
+           bob says SEND id=b1 to=Ann meta={"requires_ack":true} {"body":"three"}
+           dan joins
+           dan says SEND id=d1 to=Ann meta={"requires_ack":true} {"body":"two"}
+           cid joins
+           cid says SEND id=c1 to=Ann meta={"requires_ack":true} {"body":"one"}"#,
         expect![[r#"
+            here: ann bob
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            dan joins
+                dan < WELCOME {"agent":"Dan"}
+            cid>> Ann: one
+                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+                ann < DELIVER d1 Cid -> Ann seq 1 requires_ack true {"body":"one"}
+            dan>> Ann: two
+                dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
+                ann < DELIVER d2 Dan -> Ann seq 1 requires_ack true {"body":"two"}
+            cid goes
+            wait 1
+            dan goes
+            bob>> Ann: three
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+                ann < DELIVER d3 Bob -> Ann seq 1 requires_ack true {"body":"three"}
+            bob>> Ann: four
+                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+                ann < DELIVER d4 Bob -> Ann seq 2 requires_ack true {"body":"four"}
+            bob>> Ann: five
+                bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+                ann < DELIVER d5 Bob -> Ann seq 3 requires_ack true {"body":"five"}
+            ann acks d1
+            ann acks d2
+            ann acks d3
+            bob says SEND id=b1 to=Ann meta={"requires_ack":true} {"body":"three"}
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            dan joins
+                dan < WELCOME {"agent":"Dan"}
+            dan says SEND id=d1 to=Ann meta={"requires_ack":true} {"body":"two"}
+                dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            cid says SEND id=c1 to=Ann meta={"requires_ack":true} {"body":"one"}
+                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+                ann < DELIVER d6 Cid -> Ann seq 2 requires_ack true {"body":"one"}
+        "#]],
+    );
+}
+
+#[test]
+fn where_nobody_is_away_all_remember_equally_many_doubles() {
+    check_with(
+        few_doubles(4),
+        r#"here: ann bob cid
+           ann>> Cid: one
+           bob>> Cid: two
+           bob>> Cid: three
+           bob>> Cid: four
+           bob>> Cid: five
+           cid acks d1
+           cid acks d2
+           cid acks d3
+           ann again
+           bob says SEND id=b2 to=Cid meta={"requires_ack":true} {"body":"three"}
+           bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"two"}"#,
+        expect![[r#"
+            here: ann bob cid
+            ann>> Cid: one
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"one"}
+            bob>> Cid: two
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+                cid < DELIVER d2 Bob -> Cid seq 1 requires_ack true {"body":"two"}
+            bob>> Cid: three
+                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+                cid < DELIVER d3 Bob -> Cid seq 2 requires_ack true {"body":"three"}
+            bob>> Cid: four
+                bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+                cid < DELIVER d4 Bob -> Cid seq 3 requires_ack true {"body":"four"}
+            bob>> Cid: five
+                bob < ACK {"ack_id":"b4","durability":"disk","state":"accepted"}
+                cid < DELIVER d5 Bob -> Cid seq 4 requires_ack true {"body":"five"}
+            cid acks d1
+            cid acks d2
+            cid acks d3
+            ann again
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob says SEND id=b2 to=Cid meta={"requires_ack":true} {"body":"three"}
+                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+            bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"two"}
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+                cid < DELIVER d6 Bob -> Cid seq 5 requires_ack true {"body":"two"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_restart_keeps_the_newest_doubles() {
+    check_with(
+        few_doubles(4),
+        r#"here: ann bob cid
+           ann>> Cid: one
+           ann>> Cid: two
+           ann goes
+           wait 1
+           bob>> Cid: three
+           bob>> Cid: four
+           bob>> Cid: five
+           cid acks d1
+           cid acks d2
+           cid acks d3
+           cid acks d4
+           cid acks d5
+           crash
+           cid joins
+           bob joins
+           bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"three"}
+           ann joins
+           ann says SEND id=a2 to=Cid meta={"requires_ack":true} {"body":"two"}
+           ann says SEND id=a1 to=Cid meta={"requires_ack":true} {"body":"one"}"#,
+        expect![[r#"
+            here: ann bob cid
+            ann>> Cid: one
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"one"}
+            ann>> Cid: two
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                cid < DELIVER d2 Ann -> Cid seq 2 requires_ack true {"body":"two"}
+            ann goes
+            wait 1
+            bob>> Cid: three
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+                cid < DELIVER d3 Bob -> Cid seq 1 requires_ack true {"body":"three"}
+            bob>> Cid: four
+                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+                cid < DELIVER d4 Bob -> Cid seq 2 requires_ack true {"body":"four"}
+            bob>> Cid: five
+                bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+                cid < DELIVER d5 Bob -> Cid seq 3 requires_ack true {"body":"five"}
+            cid acks d1
+            cid acks d2
+            cid acks d3
+            cid acks d4
+            cid acks d5
+            crash
+            cid joins
+                cid < WELCOME {"agent":"Cid"}
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"three"}
+                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
             ann joins
                 ann < WELCOME {"agent":"Ann"}
-            bob joins {"capabilities":{"max_inflight":9}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":false,"supports_topics":true}}
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
-            bob acks d1
-            ann again
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            ann>> Bob: two
+            ann says SEND id=a2 to=Cid meta={"requires_ack":true} {"body":"two"}
                 ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
-            bob acks d2
-            ann>> Bob: three
-                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"three"}
-            bob acks d3
-            ann again
-                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-            ann says SEND id=a2 to=Bob meta={"requires_ack":true} {"body":"two"}
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"two"}
+            ann says SEND id=a1 to=Cid meta={"requires_ack":true} {"body":"one"}
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                cid < DELIVER d6 Ann -> Cid seq 1025 requires_ack true {"body":"one"}
         "#]],
     );
 }

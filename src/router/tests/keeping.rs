@@ -409,8 +409,8 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
                 keep session of agent 2 with [] until 601000
                 keep stream 1→2 "" up to 1024
                 keep stream 1→2 "t" up to 1024
-                keep a2 for [Bob#2 attempts 0], 0 left
-                keep a3 for [Bob#1 attempts 0], 0 left
+                keep a2 again for [Bob#2 attempts 0], 0 left
+                keep a3 again for [Bob#1 attempts 0], 0 left
             disk keeps
                 ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
             crash
@@ -426,6 +426,85 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
                 bob < DELIVER d3 Ann -> Bob #t seq 1 requires_ack true {"body":"two"}
                 keep delivery 4: 1 attempts, 0 failures
                 bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"is being kept"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_guests_sent_who_were_here_when_the_daemon_died_is_forgotten_in_the_store() {
+    check(
+        r#"bob joins
+           gus joins {"mode":"guest"}
+           gus>> Bob: once
+           disk shows
+           crash
+           crash
+           bob joins"#,
+        expect![[r#"
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            gus joins {"mode":"guest"}
+                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            gus>> Bob: once
+                gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"once"}
+            disk shows
+            crash
+                keep Bob away
+                keep session of agent 1 with [] until 601000
+                keep agent 2 forgotten
+            crash
+            bob joins
+                keep Bob here
+                keep session of agent 1 with []
+                bob < WELCOME {"agent":"Bob"}
+                keep delivery 1: 2 attempts, 0 failures
+                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 attempt 2 requires_ack true {"body":"once"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_store_is_told_again_outlives_the_next_failure_of_its_disk() {
+    check(
+        "here: ann bob
+         bob goes
+         ann>> Bob: accepted
+         disk holds
+         ann>> Bob: is being kept
+         disk shows
+         disk loses
+         disk fails
+         disk keeps
+         crash
+         bob joins",
+        expect![[r#"
+            here: ann bob
+            bob goes
+            ann>> Bob: accepted
+                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+            disk holds
+            ann>> Bob: is being kept
+            disk shows
+            disk loses
+                keep Ann here
+                keep session of agent 1 with []
+                keep Bob away
+                keep session of agent 2 with [] until 601000
+                keep stream 1→2 "" up to 1024
+                keep a1 again for [Bob#1 attempts 0], 0 left
+            disk fails
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            disk keeps
+            crash
+                keep Ann away
+                keep session of agent 1 with [] until 601000
+            bob joins
+                keep Bob here
+                keep session of agent 2 with []
+                bob < WELCOME {"agent":"Bob"}
+                keep delivery 1: 1 attempts, 0 failures
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"accepted"}
         "#]],
     );
 }

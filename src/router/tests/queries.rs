@@ -172,6 +172,37 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
 }
 
 #[test]
+fn a_dead_letter_that_is_acknowledged_while_it_is_looked_up_does_not_come_back() {
+    check(
+        r#"here: ann bob op
+           ann>> Bob 50ms: late
+           wait 50
+           disk holds
+           op asks redeliver {"id":"a1"}
+           bob acks d1
+           disk finds
+           disk keeps
+           op asks message {"id":"d1"}"#,
+        expect![[r#"
+            here: ann bob op
+            ann>> Bob 50ms: late
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"late"}
+            wait 50
+                ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            disk holds
+            op asks redeliver {"id":"a1"}
+            bob acks d1
+            disk finds
+                op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
+            disk keeps
+            op asks message {"id":"d1"}
+                op < DELIVER d2 @relay -> @operator seq 1 {"body":"message","data":{"messages":[{"attempts":1,"body":"late","ended":1001050,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+        "#]],
+    );
+}
+
+#[test]
 fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
     check_with(
         Limits { ttl_ms: 100, ..Limits::default() },

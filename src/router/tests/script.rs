@@ -134,14 +134,15 @@ fn router(limits: &Limits, seed: u8) -> Router {
 /// A change in few words.
 fn keep_text(change: &Change) -> String {
     match change {
-        Change::Taken(taken) => {
+        Change::Taken(taken) | Change::TakenAgain(taken) => {
+            let again = if matches!(change, Change::TakenAgain(_)) { " again" } else { "" };
             let to: Vec<_> = taken
                 .deliveries
                 .iter()
                 .map(|to| format!("{}#{} attempts {}", to.to_name, to.seq, to.attempts))
                 .collect();
             let left = taken.double.left.len();
-            format!("{} for [{}], {left} left", taken.message.send_id, to.join(", "))
+            format!("{}{again} for [{}], {left} left", taken.message.send_id, to.join(", "))
         }
         Change::Attempted { delivery, attempts, failures } => {
             format!("delivery {delivery}: {attempts} attempts, {failures} failures")
@@ -465,7 +466,11 @@ impl World {
                 }
             }
             "shows" => self.disk_shows = true,
-            "loses" => self.handle(Input::Lost),
+            "loses" => {
+                self.disk =
+                    Oracle { clock: self.disk.clock, last: self.disk.last, ..Oracle::default() };
+                self.handle(Input::Lost);
+            }
             other => panic!("no verb: disk {other}"),
         }
     }

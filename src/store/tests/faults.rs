@@ -119,6 +119,31 @@ fn a_file_that_rots_or_goes_away_is_begun_anew_and_nothing_of_it_is_deleted() {
     folder.image();
 }
 
+#[test]
+fn what_is_said_again_to_a_new_file_is_kept_though_the_disk_fails_once_more() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = Live::start(folder.open().store);
+    for fault in [FAULTS[2], FAULTS[3]] {
+        let (one, again) =
+            (world.taken(1, &[2], None, "refused"), world.taken(1, &[2, 3], None, "hi"));
+        let over = again.deliveries[0].number;
+        live.faults.set(fault);
+        let group = vec![Change::TakenAgain(Box::new(again)), Change::Taken(Box::new(one))];
+        assert!(matches!(live.keep(group).0, Report::NotKept { count: 2, .. }));
+        let ended = Change::Ended { delivery: over, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+        assert!(matches!(live.keep(vec![ended]).0, Report::NotKept { count: 1, .. }));
+        live.faults.set(None);
+        while live.next() != Report::Health(Ok(())) {}
+    }
+    live.end();
+    folder.check_counts();
+    let image = folder.image();
+    assert_eq!(image.messages.into_keys().collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(image.deliveries.into_keys().collect::<Vec<_>>(), [3, 6]);
+    assert_eq!(image.doubles.into_keys().collect::<Vec<_>>(), [2, 4]);
+}
+
 /// A store of so few pages, and messages of about one.
 fn small(folder: &Folder) -> Settings {
     Settings { bytes_max: 128 * 4096, ..folder.settings() }
@@ -157,6 +182,23 @@ fn a_full_store_refuses_messages_but_keeps_that_others_ended() {
     assert_eq!(live.keep(vec![refused]).0, Report::Kept(1), "for what ended makes room");
     live.end();
     assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn what_was_accepted_is_kept_in_a_store_that_refuses_messages() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = Live::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let body = "x".repeat(3_000);
+    let taken = |world: &mut World| Box::new(world.taken(1, &[2], None, &body));
+    while live.keep(vec![Change::Taken(taken(&mut world))]).0 == Report::Kept(1) {}
+    let (again, new) = (taken(&mut world), taken(&mut world));
+    let (accepted, refused) = (again.message.number, new.message.number);
+    let report = live.keep(vec![Change::TakenAgain(again), Change::Taken(new)]).0;
+    assert!(matches!(report, Report::NotKept { count: 2, .. }));
+    live.end();
+    let image = Store::open(small(&folder), NOW_MS).unwrap().image;
+    assert!(image.messages.contains_key(&accepted) && !image.messages.contains_key(&refused));
 }
 
 #[test]

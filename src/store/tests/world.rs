@@ -93,7 +93,7 @@ impl World {
 
     fn make(&mut self, kind: u8, pick: u64) -> Change {
         let agent = 1 + pick % 5;
-        match kind % 14 {
+        match kind % 15 {
             0..=2 => {
                 let to: Vec<u64> = (0..pick % 4).map(|n| 1 + (agent + n) % 5).collect();
                 Change::Taken(Box::new(self.taken(agent, &to, Some("build.done"), "all is well")))
@@ -128,6 +128,7 @@ impl World {
             10 => Change::Session(Box::new(session(agent, pick))),
             11 => self.answer(agent, pick),
             12 => self.question(agent, pick),
+            13 => self.some_said_again(pick),
             _ => self.stream(agent, pick),
         }
     }
@@ -144,6 +145,29 @@ impl World {
         };
         let message = row.message.clone();
         Change::Taken(Box::new(self.taken_again(message, &[1 + pick % 5])))
+    }
+
+    /// A message of which nothing is over, nor its sender forgotten.
+    fn some_said_again(&self, pick: u64) -> Change {
+        let rows = &self.oracle.rows;
+        let message = match rows.values().nth(pick as usize % rows.len().max(1)) {
+            Some(row) => row.message.clone(),
+            None => return Change::SessionEnded { agent: 1 },
+        };
+        let of_it = || rows.values().filter(|row| row.message.number == message.number);
+        let is_over = of_it().any(|row| row.ended.is_some());
+        if is_over || self.forgotten.contains(&message.sender) {
+            return Change::SessionEnded { agent: 1 };
+        }
+        let deliveries: Vec<_> = of_it().map(|row| row.delivery.clone()).collect();
+        let double = DoubleRecord {
+            message: message.number,
+            sender: message.sender,
+            fingerprint: u128::from(message.number).to_le_bytes(),
+            recipients: Some(deliveries.len() as u64),
+            left: Vec::new(),
+        };
+        Change::TakenAgain(Box::new(Taken { message, deliveries, double }))
     }
 
     fn agent(&mut self, pick: u64) -> Change {
