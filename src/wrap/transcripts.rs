@@ -18,13 +18,14 @@ use platform::{clock, paths::open_file_of_others, process};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     env,
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     thread::JoinHandle,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// From one look to the next at least; so often after something was printed; and else.
@@ -139,8 +140,9 @@ struct Search {
     followed: Vec<Followed>,
     /// How many files there were so far.
     numbers: u32,
-    /// Files of the command's that are followed no longer, and since when.
-    left: HashMap<PathBuf, u64>,
+    /// Files that are followed no longer. If one goes on, it is the same to the bridge as before, and only
+    /// what was not read of it is news.
+    left: HashMap<PathBuf, Followed>,
     /// Files whose first lines were looked at.
     whose: HashMap<PathBuf, Whose>,
     searched_ms: Option<u64>,
@@ -242,40 +244,66 @@ impl Search {
             Format::Gemini => Vec::new(),
         };
         let is_own = !known.is_empty();
-        let paths = if is_own { known } else { self.candidates() };
-        paths.into_iter().try_for_each(|path| self.add(path, is_own, teller))
+        let mut paths = if is_own { known } else { self.candidates() };
+        // Of more than are followed, each would push out another one, which the next search finds again.
+        paths.sort_by_cached_key(|path| Reverse(changed(path)));
+        paths.truncate(FOLLOWED_MAX);
+        paths.iter().try_for_each(|path| self.add(path, is_own, &paths, teller))
     }
 
-    fn add(&mut self, path: PathBuf, is_own: bool, teller: &Sender<Told>) -> Result<(), Unheard> {
+    /// Follows a file that is among the wanted ones.
+    fn add(
+        &mut self,
+        path: &Path,
+        is_own: bool,
+        wanted: &[PathBuf],
+        teller: &Sender<Told>,
+    ) -> Result<(), Unheard> {
         if let Some(followed) = self.followed.iter_mut().find(|followed| followed.path == path) {
             let is_news = is_own && !followed.is_own;
             followed.is_own |= is_own;
             let owned = Told::Owned(followed.number);
             return if is_news { teller.send(owned).map_err(|_| Unheard) } else { Ok(()) };
         }
-        if self.followed.len() == FOLLOWED_MAX {
-            self.leave_one(teller)?;
+        if self.followed.len() == FOLLOWED_MAX && !self.leave_one(is_own, wanted, teller)? {
+            return Ok(());
         }
-        let number = Number(self.numbers);
-        self.numbers += 1;
+        let mut followed = self.left.remove(path).unwrap_or_else(|| self.begin(path));
+        followed.is_own |= is_own;
         tracing::info!("reading {}", path.display());
-        let since_ms = self.left.get(&path).copied().unwrap_or(self.started_ms);
-        let reader = Reader::new(self.format, calendar::utc(since_ms));
-        teller.send(Told::Found(number, path.clone())).map_err(|_| Unheard)?;
-        self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
+        let number = followed.number;
+        teller.send(Told::Found(number, path.to_owned())).map_err(|_| Unheard)?;
+        self.followed.push(followed);
         if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
     }
 
-    /// Makes room for another file: a stranger's, if there is one. If the command's own is found again, only
-    /// what it gets from now on is news.
-    fn leave_one(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
-        let stranger = self.followed.iter().position(|followed| !followed.is_own);
-        let left = self.followed.remove(stranger.unwrap_or(0));
+    /// A file that was not read before.
+    fn begin(&mut self, path: &Path) -> Followed {
+        let number = Number(self.numbers);
+        self.numbers += 1;
+        let reader = Reader::new(self.format, calendar::utc(self.started_ms));
+        Followed { number, path: path.to_owned(), file: None, offset: 0, reader, is_own: false }
+    }
+
+    /// Makes room for another file, if any is followed that is not wanted: a stranger's, or for one of the
+    /// command's another of these.
+    fn leave_one(
+        &mut self,
+        is_own: bool,
+        wanted: &[PathBuf],
+        teller: &Sender<Told>,
+    ) -> Result<bool, Unheard> {
+        let is_spare = |followed: &Followed| !wanted.contains(&followed.path);
+        let stranger = self.followed.iter().position(|it| !it.is_own && is_spare(it));
+        let any = || self.followed.iter().position(is_spare).filter(|_| is_own);
+        let Some(place) = stranger.or_else(any) else { return Ok(false) };
+        let mut left = self.followed.remove(place);
+        left.read(&mut self.buffer, teller)?;
         tracing::info!("no longer reading {}", left.path.display());
-        if left.is_own {
-            self.left.insert(left.path, clock::unix_ms());
-        }
-        teller.send(Told::Left(left.number)).map_err(|_| Unheard)
+        teller.send(Told::Left(left.number)).map_err(|_| Unheard)?;
+        left.close();
+        self.left.insert(left.path.clone(), left);
+        Ok(true)
     }
 
     /// Claude Code writes a file for each of its processes, named by the process, with its session.
@@ -336,8 +364,7 @@ impl Search {
         let all = places.iter().flat_map(|place| entries(place));
         let since = UNIX_EPOCH + Duration::from_millis(self.started_ms.saturating_sub(CHANGED_MS));
         let goes_on = |path: &PathBuf| {
-            let changed = fs::metadata(path).and_then(|data| data.modified());
-            is_transcript(path) && changed.is_ok_and(|changed| changed >= since)
+            is_transcript(path) && changed(path).is_some_and(|changed| changed >= since)
         };
         let all: Vec<PathBuf> = all.filter(goes_on).collect();
         all.into_iter().filter(|path| self.whose(path) == Some(Whose::Here)).collect()
@@ -425,6 +452,13 @@ impl Followed {
         (self.file, self.offset) = (Some(file), count as u64);
         Ok(count)
     }
+
+    /// If it is followed again, it may be another file: it is read from its beginning then, and the reader
+    /// knows again what it has read.
+    fn close(&mut self) {
+        (self.file, self.offset) = (None, 0);
+        self.reader.restart();
+    }
 }
 
 /// Where a program has its files.
@@ -442,6 +476,11 @@ fn home(format: Format) -> io::Result<PathBuf> {
     };
     // The system tells open files by their real names.
     home.map(|home: PathBuf| fs::canonicalize(&home).unwrap_or(home))
+}
+
+/// When a file was changed last.
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
 }
 
 fn is_transcript(path: &Path) -> bool {

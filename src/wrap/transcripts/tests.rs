@@ -1,7 +1,7 @@
 //! Which files are read, where nothing but files and this process are.
 
 use super::*;
-use std::{process::id, slice};
+use std::{io::Write as _, process::id, slice};
 
 /// A program's home, and a directory that its agents work in. They go with this value.
 struct Home(PathBuf);
@@ -26,12 +26,49 @@ impl Home {
         self.write(&format!("sessions/2026/11/20/{name}.jsonl"), &head)
     }
 
+    /// Makes a file of Gemini CLI's, of an agent at work here.
+    fn chat(&self, number: usize) -> PathBuf {
+        let hash = hash_of(&self.0.join("here"));
+        let head = format!("{{\"projectHash\":\"{hash}\",\"kind\":\"main\"}}\n");
+        self.write(&format!("tmp/here/chats/session-{number}.jsonl"), &head)
+    }
+
     fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
     }
+}
+
+/// What an agent says in one of Gemini CLI's files at this time.
+fn said(word: &str, at_ms: u64) -> String {
+    let at = calendar::utc(at_ms);
+    format!(
+        "{{\"id\":\"{word}\",\"timestamp\":\"{at}\",\"type\":\"gemini\",\"content\":\"{word}\"}}\n"
+    )
+}
+
+/// All that was told of what agents said, and in which file.
+fn replies(told: &Receiver<Told>) -> Vec<(u32, String)> {
+    let replies = told.try_iter().filter_map(|told| match told {
+        Told::Recorded(Number(number), Record::Reply(text)) => Some((number, text)),
+        _ => None,
+    });
+    replies.collect()
+}
+
+/// Looks for files, too.
+fn look(search: &mut Search, teller: &Sender<Told>) {
+    search.searched_ms = None;
+    assert!(search.look(teller).is_ok());
+}
+
+/// A file goes on, so long after now for whoever asks when it was changed.
+fn append(path: &Path, text: &str, after_ms: u64) {
+    let mut file = File::options().append(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_millis(after_ms)).unwrap();
 }
 
 impl Drop for Home {
@@ -113,21 +150,15 @@ fn room_is_made_at_a_strangers_cost_and_nothing_is_read_twice() {
     let home = Home::new("room");
     let (teller, told) = bounded(RECORDS_MAX);
     let mut search = home.search(Format::Gemini);
-    search.started_ms -= 1000;
     let own = home.0.join("own.jsonl");
-    let said = |word: &str, at_ms| {
-        let at = calendar::utc(at_ms);
-        format!(
-            "{{\"id\":\"{word}\",\"timestamp\":\"{at}\",\"type\":\"gemini\",\"content\":\"{word}\"}}\n"
-        )
+    fs::write(&own, said("once", search.started_ms)).unwrap();
+    let add = |search: &mut Search, path: &Path, is_own| {
+        assert!(search.add(path, is_own, &[path.to_owned()], &teller).is_ok());
     };
-    let once = said("once", search.started_ms);
-    fs::write(&own, &once).unwrap();
-    assert!(search.add(own.clone(), true, &teller).is_ok());
+    add(&mut search, &own, true);
     let others = |search: &mut Search, count, is_own| {
         for number in 0..count {
-            let path = home.0.join(format!("{count}-{number}.jsonl"));
-            assert!(search.add(path, is_own, &teller).is_ok());
+            add(search, &home.0.join(format!("{count}-{number}.jsonl")), is_own);
         }
     };
     others(&mut search, FOLLOWED_MAX + 1, false);
@@ -137,17 +168,45 @@ fn room_is_made_at_a_strangers_cost_and_nothing_is_read_twice() {
     numbers.dedup();
     assert_eq!(numbers.len(), FOLLOWED_MAX);
     search.followed.truncate(1);
-    let mut buffer = [0; 1024];
-    assert!(search.followed[0].read(&mut buffer, &teller).is_ok());
     others(&mut search, FOLLOWED_MAX, true);
     assert!(search.followed.iter().all(|followed| followed.path != own));
-    assert!(search.add(own.clone(), true, &teller).is_ok());
-    fs::write(&own, once + &said("again", search.left[&own])).unwrap();
+    // A stranger's is not read at the cost of the command's.
+    add(&mut search, &home.0.join("stranger.jsonl"), false);
+    assert!(search.followed.iter().all(|followed| followed.is_own));
+    append(&own, &said("again", search.started_ms), 0);
+    add(&mut search, &own, true);
+    let mut buffer = [0; 1024];
     assert!(search.followed.last_mut().unwrap().read(&mut buffer, &teller).is_ok());
-    drop(teller);
-    let replies = told.iter().filter_map(|told| match told {
-        Told::Recorded(_, Record::Reply(text)) => Some(text),
-        _ => None,
-    });
-    assert_eq!(replies.collect::<Vec<_>>(), ["once", "again"]);
+    assert_eq!(replies(&told), [(0, "once".to_owned()), (0, "again".to_owned())]);
+}
+
+/// The command's own may be the oldest of them, and a conversation that nobody leads any more.
+#[test]
+fn of_more_files_than_are_followed_none_is_read_twice() {
+    let home = Home::new("many");
+    let (teller, told) = bounded(64 * RECORDS_MAX);
+    let mut search = home.search(Format::Gemini);
+    let count = FOLLOWED_MAX + 8;
+    let mut paths = Vec::new();
+    for number in 0..count {
+        let path = home.chat(number);
+        let word = format!("word {number}");
+        append(&path, &said(&word, search.started_ms), 1000 * number as u64);
+        paths.push(path);
+        look(&mut search, &teller);
+    }
+    let heard = replies(&told);
+    let words = heard.iter().map(|(_, word)| word.clone());
+    assert!(words.eq((0..count).map(|number| format!("word {number}"))), "{heard:?}");
+    for round in 0..3 {
+        look(&mut search, &teller);
+        assert_eq!(replies(&told), [], "round {round}");
+    }
+    // The bridge knows by its number whose it is.
+    for (place, word) in [(0, "again"), (count - 1, "still")] {
+        append(&paths[place], &said(word, search.started_ms), 1_000_000);
+        look(&mut search, &teller);
+        assert_eq!(replies(&told), [(heard[place].0, word.to_owned())]);
+    }
+    assert_eq!(search.followed.len(), FOLLOWED_MAX);
 }
