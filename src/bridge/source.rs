@@ -96,8 +96,15 @@ struct Candidate {
     /// It has a prompt that is not done with yet.
     at_work: bool,
     prompted: Option<Prompted>,
-    waiting: VecDeque<Record>,
+    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
+}
+
+/// What waits of a file.
+struct Waiting {
+    record: Record,
+    /// It may belong to a turn of the child's.
+    may_be_here: bool,
 }
 
 /// A file's last prompt, and what is known of it.
@@ -247,13 +254,16 @@ impl Transcripts {
         self.files.last_mut().expect("it was pushed")
     }
 
-    /// It is the child's; what waited of it.
-    fn own(&mut self, file: File) -> VecDeque<Record> {
+    /// It is the child's; what waited of it. If the child had another one before, it may have taken up one that
+    /// was another agent's until then.
+    fn own(&mut self, file: File) -> impl Iterator<Item = Record> + use<> {
         self.told = false;
+        let had_another = self.others(file).any(|other| other.is_own);
         let candidate = self.candidate(file);
         candidate.is_own = true;
         candidate.waiting_bytes = 0;
-        std::mem::take(&mut candidate.waiting)
+        let waiting = std::mem::take(&mut candidate.waiting).into_iter();
+        waiting.filter(move |it| it.may_be_here || !had_another).map(|it| it.record)
     }
 
     fn has_own(&self) -> bool {
@@ -297,7 +307,7 @@ impl Transcripts {
         for prompted in self.files.iter_mut().filter_map(|it| it.prompted.as_mut()) {
             prompted.is_doubtful |= moving.is_rival_of(prompted);
         }
-        moving.prompted = None;
+        moving.end_turn();
         self.files.insert(place, moving);
     }
 }
@@ -315,10 +325,24 @@ impl Candidate {
 
     fn wait(&mut self, record: Record) {
         self.waiting_bytes += record.bytes();
-        self.waiting.push_back(record);
+        let may_be_here = self.prompted.is_some();
+        self.waiting.push_back(Waiting { record, may_be_here });
         while self.waiting.len() > WAITING_MAX || self.waiting_bytes > WAITING_BYTES_MAX {
             let Some(oldest) = self.waiting.pop_front() else { return };
-            self.waiting_bytes -= oldest.bytes();
+            self.waiting_bytes -= oldest.record.bytes();
+        }
+    }
+
+    /// Another turn begins. By now the screen has shown what it was to show of the last one.
+    fn end_turn(&mut self) {
+        if self.prompted.take().is_none_or(|prompted| prompted.may_have_been_here()) {
+            return;
+        }
+        for waiting in self.waiting.iter_mut().rev() {
+            waiting.may_be_here = false;
+            if matches!(waiting.record, Record::Prompt(_)) {
+                return;
+            }
         }
     }
 }
@@ -339,6 +363,12 @@ impl Prompted {
 
     fn may_be_here(&self) -> bool {
         self.is_shown && self.entered.is_some()
+    }
+
+    /// As far as a turn tells that is over, which may be one whose words no screen shows.
+    fn may_have_been_here(&self) -> bool {
+        let is_short = self.words.chars().count() < SHOWN_MIN;
+        self.entered.is_some() && (is_short || self.is_shown || self.answered_here.is_some())
     }
 
     fn is_answered_here(&self) -> bool {
@@ -944,6 +974,102 @@ mod tests {
                 22150 acknowledges 11111111-2222
                 26000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
                 26020 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me, too", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// One that the child takes up when the other one is gone.
+    #[test]
+    fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
+        let before = r"
+            0 prints \e[?2004h>\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            20200 records 0 over
+            30000 records 1 reply ->relay:Bob <<<of another>>>
+            30100 records 1 prompt of another
+            30110 records 1 reply ->relay:Bob <<<of another, too>>>
+            30200 records 1 over
+            90000 records 1 prompt of another again
+            90100 records 1 reply ->relay:Bob <<<of another again>>>
+            90200 records 1 over
+            ";
+        check(
+            &format!(
+                r"{before}
+                95000 keys /resume\r
+                100000 keys go on\r
+                100010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+                100100 records 1 prompt go on
+                100100 records 1 reply ->relay:Bob <<<me again>>>
+                109000 ends
+                "
+            ),
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                95000 types /resume\r
+                100000 types go on\r
+                101600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+        check(
+            &format!(
+                r"{before}
+                95000 keys /resume\r
+                95010 prints \r\n>\s
+                100000 mail Ann: go on
+                101000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]
+                101010 records 1 reply ->relay:Ann <<<me again>>>
+                109000 ends
+                "
+            ),
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                95000 types /resume\r
+                100000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]\e[201~
+                100150 types \r
+                100150 acknowledges 11111111-2222
+                101010 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// Its first answer looks otherwise on the screen.
+    #[test]
+    fn what_waits_of_the_childs_next_conversation_is_not_lost() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            20200 records 0 over
+            50000 keys /clear\r
+            50010 prints \e[2J\e[H>\s
+            60000 keys and after that\r
+            60010 prints and after that\r\nstill me\r\n>\s
+            60100 records 1 prompt and after that
+            60100 records 1 reply ->relay:Bob <<<[still](there) me>>>
+            60200 records 1 over
+            70000 keys go on\r
+            70010 prints go on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+            70100 records 1 prompt go on
+            70100 records 1 reply ->relay:Bob <<<me again>>>
+            79000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                50000 types /clear\r
+                60000 types and after that\r
+                70000 types go on\r
+                71600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "[still](there) me", data: None, meta: None, reply_to: None }
+                71600 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
             "#]],
         );
     }

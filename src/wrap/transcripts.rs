@@ -45,6 +45,9 @@ const SEARCH_AGAIN_MS: u64 = 1000;
 /// own time.
 const CHANGED_MS: u64 = 2000;
 
+/// What a program writes down may be so much older than what tells that the file is its own.
+const TAKEN_UP_MS: u64 = 5000;
+
 /// Records that wait for the driver, and files that are followed.
 const RECORDS_MAX: usize = 256;
 const FOLLOWED_MAX: usize = 32;
@@ -137,6 +140,12 @@ struct Search {
     /// Where the command runs.
     directory: PathBuf,
     started_ms: u64,
+    /// The conversation that Claude Code names.
+    session: Option<String>,
+    /// When the system last said which conversation is the command's.
+    told_ms: Option<u64>,
+    /// Since when the one that it says now is: what was said in it before was another agent's.
+    own_since_ms: u64,
     followed: Vec<Followed>,
     /// How many files there were so far.
     numbers: u32,
@@ -187,6 +196,9 @@ impl Search {
             home: home(format)?,
             directory: directory.and_then(fs::canonicalize)?,
             started_ms,
+            session: None,
+            told_ms: None,
+            own_since_ms: started_ms,
             followed: Vec::new(),
             numbers: 0,
             left: HashMap::new(),
@@ -259,6 +271,9 @@ impl Search {
         wanted: &[PathBuf],
         teller: &Sender<Told>,
     ) -> Result<(), Unheard> {
+        if is_own && self.own_since_ms > self.started_ms {
+            self.forget_stranger(path, teller)?;
+        }
         if let Some(followed) = self.followed.iter_mut().find(|followed| followed.path == path) {
             let is_news = is_own && !followed.is_own;
             followed.is_own |= is_own;
@@ -268,7 +283,7 @@ impl Search {
         if self.followed.len() == FOLLOWED_MAX && !self.leave_one(is_own, wanted, teller)? {
             return Ok(());
         }
-        let mut followed = self.left.remove(path).unwrap_or_else(|| self.begin(path));
+        let mut followed = self.left.remove(path).unwrap_or_else(|| self.begin(path, is_own));
         followed.is_own |= is_own;
         tracing::info!("reading {}", path.display());
         let number = followed.number;
@@ -278,11 +293,28 @@ impl Search {
     }
 
     /// A file that was not read before.
-    fn begin(&mut self, path: &Path) -> Followed {
+    fn begin(&mut self, path: &Path, is_own: bool) -> Followed {
         let number = Number(self.numbers);
         self.numbers += 1;
-        let reader = Reader::new(self.format, calendar::utc(self.started_ms));
-        Followed { number, path: path.to_owned(), file: None, offset: 0, reader, is_own: false }
+        let since_ms = if is_own { self.own_since_ms } else { self.started_ms };
+        let reader = Reader::new(self.format, calendar::utc(since_ms));
+        Followed { number, path: path.to_owned(), file: None, offset: 0, reader, is_own }
+    }
+
+    /// The command goes on in a conversation that was another agent's: what was read of it doesn't count.
+    fn forget_stranger(&mut self, path: &Path, teller: &Sender<Told>) -> Result<(), Unheard> {
+        if self.left.get(path).is_some_and(|left| !left.is_own) {
+            self.left.remove(path);
+        }
+        let place = self.followed.iter().position(|it| it.path == path && !it.is_own);
+        let Some(place) = place else { return Ok(()) };
+        teller.send(Told::Left(self.followed.remove(place).number)).map_err(|_| Unheard)
+    }
+
+    /// From when on a conversation is the command's that the system did not name before.
+    fn since_told(&self) -> u64 {
+        let told_ms = self.told_ms.unwrap_or(self.started_ms);
+        told_ms.saturating_sub(TAKEN_UP_MS).max(self.started_ms)
     }
 
     /// Makes room for another file, if any is followed that is not wanted: a stranger's, or for one of the
@@ -307,7 +339,7 @@ impl Search {
     }
 
     /// Claude Code writes a file for each of its processes, named by the process, with its session.
-    fn claude_lists(&self) -> Vec<PathBuf> {
+    fn claude_lists(&mut self) -> Vec<PathBuf> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Process {
@@ -325,16 +357,23 @@ impl Search {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             process.session_id.chars().all(is_plain).then(|| process.session_id + ".jsonl")
         };
+        let asked_ms = clock::unix_ms();
         // One further away is a tool's of the agent.
         let Some(name) = process::family(self.pid).into_iter().find_map(session) else {
             return Vec::new();
         };
+        if self.session.as_ref() != Some(&name) {
+            self.own_since_ms = self.since_told();
+            self.session = Some(name.clone());
+        }
+        self.told_ms = Some(asked_ms);
         let all = directories(&self.home.join("projects"));
         all.iter().map(|directory| directory.join(&name)).filter(|path| path.is_file()).collect()
     }
 
     /// Codex has its file open, but where a daemon of its own writes it; and not every system tells.
     fn codex_has_open(&mut self) -> Vec<PathBuf> {
+        let asked_ms = clock::unix_ms();
         let mut family = process::family(self.pid).into_iter();
         let open = |pid| {
             let mut files = process::written_files(pid)?;
@@ -344,7 +383,12 @@ impl Search {
             Some(files).filter(|files| !files.is_empty())
         };
         // One further away is a tool's of the agent.
-        family.find_map(open).unwrap_or_default()
+        let files = family.find_map(open).unwrap_or_default();
+        self.own_since_ms = self.since_told();
+        if !files.is_empty() || self.told_ms.is_some() {
+            self.told_ms = Some(asked_ms);
+        }
+        files
     }
 
     /// Files of this directory that go on since the command began.

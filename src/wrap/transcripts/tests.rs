@@ -210,3 +210,95 @@ fn of_more_files_than_are_followed_none_is_read_twice() {
     }
     assert_eq!(search.followed.len(), FOLLOWED_MAX);
 }
+
+/// Until then it was another agent's.
+#[test]
+fn what_was_said_before_a_conversation_was_taken_up_is_anothers() {
+    let home = Home::new("claude-resumed");
+    let (teller, told) = bounded(RECORDS_MAX);
+    let mut search = home.search(Format::Claude);
+    search.started_ms -= 60_000;
+    let names = |session: &str| {
+        let at = clock::unix_ms();
+        let listed = format!("{{\"sessionId\":\"{session}\",\"startedAt\":{at}}}");
+        home.write(&format!("sessions/{}.json", id()), &listed);
+    };
+    let says = |session: &str, words: &[(&str, u64)]| {
+        let line = |(word, ago_ms): &(&str, u64)| {
+            let at = calendar::utc(clock::unix_ms() - ago_ms);
+            let content = format!("{{\"content\":\"{word}\"}}");
+            format!("{{\"type\":\"assistant\",\"timestamp\":\"{at}\",\"message\":{content}}}\n")
+        };
+        let lines: String = words.iter().map(line).collect();
+        home.write(&format!("projects/here/{session}.jsonl"), &lines);
+    };
+    let check = |search: &mut Search, expected: &[&str]| {
+        look(search, &teller);
+        let heard: Vec<_> = replies(&told).into_iter().map(|(_, word)| word).collect();
+        assert_eq!(heard, expected);
+    };
+    names("a");
+    check(&mut search, &[]);
+    says("a", &[("before it began", 90_000), ("first", 30_000)]);
+    check(&mut search, &["first"]);
+    // Somebody else's.
+    says("b", &[("another's", 30_000), ("its own", 0)]);
+    names("b");
+    check(&mut search, &["its own"]);
+    names("c");
+    check(&mut search, &[]);
+    says("c", &[("anew", 0)]);
+    check(&mut search, &["anew"]);
+}
+
+/// It was read all the while, since it might have been the command's.
+#[test]
+fn what_was_read_of_a_stranger_is_not_the_commands_own_when_it_takes_it_up() {
+    if process::written_files(id()).is_none() {
+        return; // Not every system tells.
+    }
+    let home = Home::new("codex-resumed");
+    let (teller, told) = bounded(RECORDS_MAX);
+    let mut search = home.search(Format::Codex);
+    search.started_ms -= 60_000;
+    let says = |path: &Path, word: &str, ago_ms: u64| {
+        let at = calendar::utc(clock::unix_ms() - ago_ms);
+        let line = |kind: &str, payload: String| {
+            let line = format!(
+                "{{\"timestamp\":\"{at}\",\"type\":\"{kind}\",\"payload\":{{{payload}}}}}\n"
+            );
+            append(path, &line, 0);
+        };
+        line("event_msg", "\"type\":\"user_message\",\"message\":\"?\"".to_owned());
+        let content = format!("\"content\":[{{\"text\":\"{word}\"}}]");
+        line("response_item", format!("\"type\":\"message\",\"role\":\"assistant\",{content}"));
+    };
+    let open = |path: &Path| File::options().append(true).open(path).unwrap();
+    let [own, other] = ["own", "other"].map(|name| home.rollout(name, "\"source\":\"cli\""));
+    says(&other, "another's", 30_000);
+    look(&mut search, &teller);
+    let of_stranger = replies(&told);
+    assert_eq!(of_stranger.len(), 1);
+    says(&own, "first", 20_000);
+    let first = open(&own);
+    look(&mut search, &teller);
+    let heard = replies(&told);
+    assert_eq!(heard[0].1, "first");
+    drop(first);
+    let _second = open(&other);
+    says(&other, "its own", 0);
+    look(&mut search, &teller);
+    let mut owned = Vec::new();
+    let mut heard = Vec::new();
+    for told in told.try_iter() {
+        match told {
+            Told::Owned(number) => owned.push(number),
+            Told::Recorded(number, Record::Reply(text)) => heard.push((number, text)),
+            _ => {}
+        }
+    }
+    assert_eq!(owned.len(), 1);
+    assert_ne!(owned[0], Number(of_stranger[0].0));
+    heard.retain(|(number, _)| owned.contains(number));
+    assert_eq!(heard, [(owned[0], "its own".to_owned())]);
+}
