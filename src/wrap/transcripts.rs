@@ -250,6 +250,10 @@ impl Search {
     }
 
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
+        // The system tells open files by their real names. The program's first run makes its home only now.
+        if let Ok(home) = fs::canonicalize(&self.home) {
+            self.home = home;
+        }
         let known = match self.format {
             Format::Claude => self.claude_lists(),
             Format::Codex => self.codex_has_open(),
@@ -509,7 +513,7 @@ impl Followed {
 fn home(format: Format) -> io::Result<PathBuf> {
     let named = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || env::home_dir().ok_or_else(|| io::Error::other("there is no home directory"));
-    let home = match format {
+    match format {
         Format::Claude => {
             named("CLAUDE_CONFIG_DIR").map_or_else(|| Ok(user()?.join(".claude")), Ok)
         }
@@ -517,9 +521,7 @@ fn home(format: Format) -> io::Result<PathBuf> {
         Format::Gemini => {
             named("GEMINI_CLI_HOME").map_or_else(user, Ok).map(|home| home.join(".gemini"))
         }
-    };
-    // The system tells open files by their real names.
-    home.map(|home: PathBuf| fs::canonicalize(&home).unwrap_or(home))
+    }
 }
 
 /// When a file was changed last.

@@ -251,6 +251,27 @@ fn what_was_said_before_a_conversation_was_taken_up_is_anothers() {
     check(&mut search, &["anew"]);
 }
 
+/// The system tells open files by their real names, which are not known before the home is there.
+#[test]
+fn a_home_that_is_made_later_is_known_by_its_real_name() {
+    if process::written_files(id()).is_none() {
+        return; // Not every system tells.
+    }
+    let home = Home::new("later");
+    let root = home.0.clone();
+    let (teller, _told) = bounded(RECORDS_MAX);
+    let mut search = home.search(Format::Codex);
+    search.home = root.join("here/../later");
+    look(&mut search, &teller);
+    let later = Home(root.join("later"));
+    let here = root.join("here");
+    let head = format!("{{\"payload\":{{\"cwd\":{here:?}}}}}\n");
+    let own = later.write("sessions/2026/11/20/own.jsonl", &head);
+    let _open = File::options().append(true).open(&own).unwrap();
+    look(&mut search, &teller);
+    assert!(search.followed.iter().any(|followed| followed.is_own && followed.path == own));
+}
+
 /// It was read all the while, since it might have been the command's.
 #[test]
 fn what_was_read_of_a_stranger_is_not_the_commands_own_when_it_takes_it_up() {
