@@ -6,7 +6,8 @@
 //! was typed here is its own. One is, too, that has a prompt which was written down after an Enter here and
 //! stands on the screen, and an answer that the screen has shown since; unless another one may be for all that
 //! is known: two agents can be asked the same at once, and say the same. Then nothing is taken from either
-//! until they differ, or one of them has a frame.
+//! until they differ, or one of them has a frame. And one may become its own later, which was another agent's: what
+//! that one said there isn't the child's.
 
 use super::{
     Bridge, File, Heard, Output, Progress, Settings,
@@ -33,6 +34,10 @@ const LINES_SHOWN_MAX: usize = 3;
 
 /// A prompt is written down so soon after Enter was pressed, or the program began.
 const SUBMITTED_MS: u64 = 30_000;
+
+/// What the child says the screen shows so soon. Where the child has another conversation already, what the screen
+/// shows later may be one that it takes up now.
+const SHOWN_MS: u64 = 5000;
 
 /// So long after the screen shows an answer the child's own file may still be without it. It has the prompt
 /// before.
@@ -113,6 +118,8 @@ struct Prompted {
     words: String,
     /// When it was written down.
     at: Moment,
+    /// And when its last answer was.
+    answered: Moment,
     /// The Enter by which it may have been submitted here.
     entered: Option<Entered>,
     /// The screen shows it.
@@ -352,6 +359,7 @@ impl Prompted {
         Self {
             words: essence(text).take(SHOWN_MAX).collect(),
             at,
+            answered: at,
             entered,
             is_shown: false,
             answer: Vec::new(),
@@ -376,12 +384,12 @@ impl Prompted {
     }
 
     /// It is answered. Of an answer without words nobody could say whether it is shown.
-    fn hears(&mut self, text: &str) {
+    fn hears(&mut self, now: Moment, text: &str) {
         let lines: Vec<_> = lines_shown(text).collect();
         if lines.is_empty() {
             return;
         }
-        (self.answer, self.answered_here) = (lines, None);
+        (self.answer, self.answered, self.answered_here) = (lines, now, None);
         if self.said.len() <= SAID_BYTES_MAX {
             self.said.extend(essence(text));
         }
@@ -449,7 +457,7 @@ impl Bridge {
         candidate.at_work = !matches!(record, Record::TurnOver);
         match (&record, &mut candidate.prompted) {
             (Record::Prompt(text), prompted) => *prompted = Some(Prompted::new(text, now, entered)),
-            (Record::Reply(text), Some(prompted)) => prompted.hears(text),
+            (Record::Reply(text), Some(prompted)) => prompted.hears(now, text),
             _ => {}
         }
         if candidate.is_own {
@@ -474,8 +482,13 @@ impl Bridge {
         }
         (transcripts.looked_at, transcripts.has_changed) = (Some(now), false);
         let shown = shown(self.extractor.screen());
-        for prompted in transcripts.files.iter_mut().filter_map(|it| it.prompted.as_mut()) {
-            prompted.look(now, &shown);
+        let has_own = transcripts.has_own();
+        for candidate in &mut transcripts.files {
+            let may_be_late = candidate.is_own || !has_own;
+            let is_in_time = |it: &&mut Prompted| may_be_late || now.since(it.answered) < SHOWN_MS;
+            if let Some(prompted) = candidate.prompted.as_mut().filter(is_in_time) {
+                prompted.look(now, &shown);
+            }
         }
         if let Some(file) = transcripts.answered_here(now) {
             self.own(now, file, out);
@@ -978,27 +991,29 @@ mod tests {
         );
     }
 
+    /// The child has a conversation, and another agent leads one as well.
+    const BESIDE_ANOTHER: &str = r"
+        0 prints \e[?2004h>\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        20200 records 0 over
+        30000 records 1 reply ->relay:Bob <<<of another>>>
+        30100 records 1 prompt of another
+        30110 records 1 reply ->relay:Bob <<<of another, too>>>
+        30200 records 1 over
+        90000 records 1 prompt of another again
+        90100 records 1 reply ->relay:Bob <<<of another again>>>
+        90200 records 1 over
+        ";
+
     /// One that the child takes up when the other one is gone.
     #[test]
     fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
-        let before = r"
-            0 prints \e[?2004h>\s
-            20000 keys who are you\r
-            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
-            20100 records 0 prompt who are you
-            20100 records 0 reply ->relay:Bob <<<me>>>
-            20200 records 0 over
-            30000 records 1 reply ->relay:Bob <<<of another>>>
-            30100 records 1 prompt of another
-            30110 records 1 reply ->relay:Bob <<<of another, too>>>
-            30200 records 1 over
-            90000 records 1 prompt of another again
-            90100 records 1 reply ->relay:Bob <<<of another again>>>
-            90200 records 1 over
-            ";
         check(
             &format!(
-                r"{before}
+                r"{BESIDE_ANOTHER}
                 95000 keys /resume\r
                 100000 keys go on\r
                 100010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
@@ -1017,7 +1032,7 @@ mod tests {
         );
         check(
             &format!(
-                r"{before}
+                r"{BESIDE_ANOTHER}
                 95000 keys /resume\r
                 95010 prints \r\n>\s
                 100000 mail Ann: go on
@@ -1034,6 +1049,36 @@ mod tests {
                 100150 types \r
                 100150 acknowledges 11111111-2222
                 101010 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// It was asked last when somebody had pressed Enter here, and that is shown when the child takes it up.
+    #[test]
+    fn what_another_was_asked_after_an_enter_here_is_anothers() {
+        check(
+            &format!(
+                r"{BESIDE_ANOTHER}
+                91000 keys /stats\r
+                92000 records 1 prompt of another once more
+                92100 records 1 reply ->relay:Bob <<<of another once more>>>
+                92200 records 1 over
+                110000 keys /resume\r
+                110010 prints \e[2J\e[Hof another once more\r\n->relay:Bob <<<of another once more>>>\r\n\r\n>\s
+                120000 keys go on\r
+                120010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+                120100 records 1 prompt go on
+                120100 records 1 reply ->relay:Bob <<<me again>>>
+                129000 ends
+                "
+            ),
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                91000 types /stats\r
+                110000 types /resume\r
+                120000 types go on\r
+                121600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
             "#]],
         );
     }
