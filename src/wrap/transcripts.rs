@@ -41,6 +41,9 @@ const SOON_MS: u64 = 2000;
 const SEARCH_MS: u64 = 250;
 const SEARCH_AGAIN_MS: u64 = 1000;
 
+/// So long after something was printed or read it may turn out by that whose a file is.
+const UNDECIDED_MS: u64 = 10_000;
+
 /// When a file was changed may be said by a coarser clock, or in whole seconds. What counts of it says its
 /// own time.
 const CHANGED_MS: u64 = 2000;
@@ -155,6 +158,8 @@ struct Search {
     /// Files whose first lines were looked at.
     whose: HashMap<PathBuf, Whose>,
     searched_ms: Option<u64>,
+    /// When something was printed last, or read.
+    stirred_ms: u64,
     buffer: Vec<u8>,
 }
 
@@ -204,13 +209,14 @@ impl Search {
             left: HashMap::new(),
             whose: HashMap::new(),
             searched_ms: None,
+            stirred_ms: clock::monotonic_ms(),
             buffer: vec![0; READ_BYTES],
         })
     }
 
     /// Until the command has ended.
     fn follow(&mut self, woken: &Receiver<()>, ended: &Receiver<()>, teller: &Sender<Told>) {
-        let mut woken_ms = clock::monotonic_ms();
+        let mut woken_ms = self.stirred_ms;
         loop {
             if self.look(teller).is_err() {
                 return;
@@ -220,7 +226,10 @@ impl Search {
             }
             let soon = clock::monotonic_ms().saturating_sub(woken_ms) < SOON_MS;
             match woken.recv_timeout(if soon { LOOK_SOON } else { LOOK_IDLY }) {
-                Ok(()) => woken_ms = clock::monotonic_ms(),
+                Ok(()) => {
+                    woken_ms = clock::monotonic_ms();
+                    self.stirred_ms = woken_ms;
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -239,10 +248,15 @@ impl Search {
             self.searched_ms = Some(now);
             self.search(teller)?;
         }
-        let buffer = &mut self.buffer;
-        self.followed.iter_mut().try_for_each(|followed| followed.read(buffer, teller))?;
-        let is_of_use = searches && self.followed.iter().any(|followed| !followed.is_own);
-        if !is_of_use {
+        for followed in &mut self.followed {
+            if followed.read(&mut self.buffer, teller)? {
+                self.stirred_ms = now;
+            }
+        }
+        // To ask who else is at work here is a look at all processes.
+        let is_open = now.saturating_sub(self.stirred_ms) < UNDECIDED_MS;
+        let is_of_use = is_open && self.followed.iter().any(|followed| !followed.is_own);
+        if !searches || !is_of_use {
             return Ok(());
         }
         let told = Told::Searched { at: Moment(now), is_alone: process::is_alone(self.pid) };
@@ -461,9 +475,10 @@ impl Search {
 }
 
 impl Followed {
-    /// Reads on to the file's end.
-    fn read(&mut self, buffer: &mut [u8], teller: &Sender<Told>) -> Result<(), Unheard> {
+    /// Reads on to the file's end. Says whether it had more.
+    fn read(&mut self, buffer: &mut [u8], teller: &Sender<Told>) -> Result<bool, Unheard> {
         let mut records = Vec::new();
+        let mut had_more = false;
         loop {
             let count = self.more(buffer).unwrap_or_else(|error| {
                 tracing::debug!("{} can't be read: {error}", self.path.display());
@@ -474,8 +489,9 @@ impl Followed {
                 teller.send(Told::Recorded(self.number, record)).map_err(|_| Unheard)?;
             }
             if count == 0 {
-                return Ok(());
+                return Ok(had_more);
             }
+            had_more = true;
         }
     }
 

@@ -323,3 +323,21 @@ fn what_was_read_of_a_stranger_is_not_the_commands_own_when_it_takes_it_up() {
     heard.retain(|(number, _)| owned.contains(number));
     assert_eq!(heard, [(owned[0], "its own".to_owned())]);
 }
+
+#[test]
+fn who_else_is_at_work_is_not_asked_where_nothing_happens() {
+    let home = Home::new("idle");
+    let (teller, told) = bounded(RECORDS_MAX);
+    let mut search = home.search(Format::Gemini);
+    let other = home.chat(1);
+    let is_asked = |search: &mut Search| {
+        look(search, &teller);
+        told.try_iter().any(|told| matches!(told, Told::Searched { .. }))
+    };
+    assert!(is_asked(&mut search));
+    search.stirred_ms -= UNDECIDED_MS;
+    assert!(!is_asked(&mut search));
+    append(&other, "more\n", 0);
+    assert!(is_asked(&mut search));
+    assert!(is_asked(&mut search));
+}
