@@ -107,6 +107,11 @@ impl Reader {
         }
     }
 
+    /// What is written before this moment counts as another run's from now on: the clock was set.
+    pub fn count_since(&mut self, since: String) {
+        self.since = since;
+    }
+
     /// The file is read from its beginning again. What was read of it before doesn't count twice.
     pub fn restart(&mut self) {
         self.line.clear();

@@ -51,6 +51,9 @@ const CHANGED_MS: u64 = 2000;
 /// What a program writes down may be so much older than what tells that the file is its own.
 const TAKEN_UP_MS: u64 = 5000;
 
+/// The wall clock, by which files tell what is new in them, was set back if it lost so much.
+const SET_BACK_MS: u64 = 5000;
+
 /// Records that wait for the driver, and files that are followed.
 const RECORDS_MAX: usize = 256;
 const FOLLOWED_MAX: usize = 32;
@@ -160,6 +163,8 @@ struct Search {
     searched_ms: Option<u64>,
     /// When something was printed last, or read.
     stirred_ms: u64,
+    /// How far the wall clock is ahead of the one that is never set.
+    ahead_ms: u64,
     buffer: Vec<u8>,
 }
 
@@ -170,6 +175,8 @@ struct Followed {
     file: Option<File>,
     offset: u64,
     reader: Reader,
+    /// What was written down before counts as another run's.
+    since_ms: u64,
     is_own: bool,
 }
 
@@ -210,6 +217,7 @@ impl Search {
             whose: HashMap::new(),
             searched_ms: None,
             stirred_ms: clock::monotonic_ms(),
+            ahead_ms: 0,
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -241,6 +249,7 @@ impl Search {
 
     fn look(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
         let now = clock::monotonic_ms();
+        self.compare_clocks(now, clock::unix_ms());
         let is_known = self.followed.iter().any(|followed| followed.is_own);
         let every_ms = if is_known { SEARCH_AGAIN_MS } else { SEARCH_MS };
         let searches = self.searched_ms.is_none_or(|at| now.saturating_sub(at) >= every_ms);
@@ -261,6 +270,25 @@ impl Search {
         }
         let told = Told::Searched { at: Moment(now), is_alone: process::is_alone(self.pid) };
         teller.send(told).map_err(|_| Unheard)
+    }
+
+    /// Where the wall clock was set back, so is what counts as new, or nothing would be for that long.
+    fn compare_clocks(&mut self, now_ms: u64, wall_ms: u64) {
+        let ahead_ms = wall_ms.saturating_sub(now_ms);
+        let lost_ms = self.ahead_ms.saturating_sub(ahead_ms);
+        self.ahead_ms = ahead_ms;
+        if lost_ms < SET_BACK_MS {
+            return;
+        }
+        tracing::info!("the clock was set back by {} s", lost_ms / 1000);
+        let told = self.told_ms.iter_mut();
+        for since_ms in [&mut self.started_ms, &mut self.own_since_ms].into_iter().chain(told) {
+            *since_ms = since_ms.saturating_sub(lost_ms);
+        }
+        for followed in self.followed.iter_mut().chain(self.left.values_mut()) {
+            followed.since_ms = followed.since_ms.saturating_sub(lost_ms);
+            followed.reader.count_since(calendar::utc(followed.since_ms));
+        }
     }
 
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
@@ -316,7 +344,8 @@ impl Search {
         self.numbers += 1;
         let since_ms = if is_own { self.own_since_ms } else { self.started_ms };
         let reader = Reader::new(self.format, calendar::utc(since_ms));
-        Followed { number, path: path.to_owned(), file: None, offset: 0, reader, is_own }
+        let path = path.to_owned();
+        Followed { number, path, file: None, offset: 0, reader, since_ms, is_own }
     }
 
     /// The command goes on in a conversation that was another agent's: what was read of it doesn't count.

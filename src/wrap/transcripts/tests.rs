@@ -341,3 +341,28 @@ fn who_else_is_at_work_is_not_asked_where_nothing_happens() {
     assert!(is_asked(&mut search));
     assert!(is_asked(&mut search));
 }
+
+/// What was said before that comes again at no time.
+#[test]
+fn what_is_said_after_the_clock_was_set_back_is_heard() {
+    const HOUR_MS: u64 = 3_600_000;
+    let home = Home::new("clock");
+    let (teller, told) = bounded(RECORDS_MAX);
+    let mut search = home.search(Format::Gemini);
+    let since_ms = search.started_ms;
+    let chat = home.chat(1);
+    append(&chat, &said("before", since_ms), 0);
+    look(&mut search, &teller);
+    assert_eq!(replies(&told), [(0, "before".to_owned())]);
+    // The real clock was not set.
+    let (now, ahead_ms) = (clock::monotonic_ms(), search.ahead_ms);
+    search.compare_clocks(now, now + ahead_ms - HOUR_MS);
+    append(&chat, &said("after", since_ms - HOUR_MS), 0);
+    look(&mut search, &teller);
+    assert_eq!(replies(&told), [(0, "after".to_owned())]);
+    // Nor is it set by being read a little later.
+    search.compare_clocks(now, now + search.ahead_ms - 100);
+    append(&chat, &said("long ago", since_ms - HOUR_MS - 50), 0);
+    look(&mut search, &teller);
+    assert_eq!(replies(&told), []);
+}
