@@ -6,7 +6,8 @@
 //! was typed here is its own. One is, too, that has a prompt which was written down after an Enter here and
 //! stands on the screen, and an answer that the screen has shown since; unless another one may be for all that
 //! is known: two agents can be asked the same at once, and say the same. Then nothing is taken from either
-//! until they differ, or one of them has a frame.
+//! until they differ, or one of them has a frame. And one may become its own later, which was another agent's: what
+//! that one said there isn't the child's.
 
 use super::{
     Bridge, File, Heard, Output, Progress, Settings,
@@ -33,6 +34,10 @@ const LINES_SHOWN_MAX: usize = 3;
 
 /// A prompt is written down so soon after Enter was pressed, or the program began.
 const SUBMITTED_MS: u64 = 30_000;
+
+/// What the child says the screen shows so soon. Where the child has another conversation already, what the screen
+/// shows later may be one that it takes up now.
+const SHOWN_MS: u64 = 5000;
 
 /// So long after the screen shows an answer the child's own file may still be without it. It has the prompt
 /// before.
@@ -96,8 +101,15 @@ struct Candidate {
     /// It has a prompt that is not done with yet.
     at_work: bool,
     prompted: Option<Prompted>,
-    waiting: VecDeque<Record>,
+    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
+}
+
+/// What waits of a file.
+struct Waiting {
+    record: Record,
+    /// It may belong to a turn of the child's.
+    may_be_here: bool,
 }
 
 /// A file's last prompt, and what is known of it.
@@ -106,6 +118,8 @@ struct Prompted {
     words: String,
     /// When it was written down.
     at: Moment,
+    /// And when its last answer was.
+    answered: Moment,
     /// The Enter by which it may have been submitted here.
     entered: Option<Entered>,
     /// The screen shows it.
@@ -247,13 +261,16 @@ impl Transcripts {
         self.files.last_mut().expect("it was pushed")
     }
 
-    /// It is the child's; what waited of it.
-    fn own(&mut self, file: File) -> VecDeque<Record> {
+    /// It is the child's; what waited of it. If the child had another one before, it may have taken up one that
+    /// was another agent's until then.
+    fn own(&mut self, file: File) -> impl Iterator<Item = Record> + use<> {
         self.told = false;
+        let had_another = self.others(file).any(|other| other.is_own);
         let candidate = self.candidate(file);
         candidate.is_own = true;
         candidate.waiting_bytes = 0;
-        std::mem::take(&mut candidate.waiting)
+        let waiting = std::mem::take(&mut candidate.waiting).into_iter();
+        waiting.filter(move |it| it.may_be_here || !had_another).map(|it| it.record)
     }
 
     fn has_own(&self) -> bool {
@@ -297,7 +314,7 @@ impl Transcripts {
         for prompted in self.files.iter_mut().filter_map(|it| it.prompted.as_mut()) {
             prompted.is_doubtful |= moving.is_rival_of(prompted);
         }
-        moving.prompted = None;
+        moving.end_turn();
         self.files.insert(place, moving);
     }
 }
@@ -315,10 +332,24 @@ impl Candidate {
 
     fn wait(&mut self, record: Record) {
         self.waiting_bytes += record.bytes();
-        self.waiting.push_back(record);
+        let may_be_here = self.prompted.is_some();
+        self.waiting.push_back(Waiting { record, may_be_here });
         while self.waiting.len() > WAITING_MAX || self.waiting_bytes > WAITING_BYTES_MAX {
             let Some(oldest) = self.waiting.pop_front() else { return };
-            self.waiting_bytes -= oldest.bytes();
+            self.waiting_bytes -= oldest.record.bytes();
+        }
+    }
+
+    /// Another turn begins. By now the screen has shown what it was to show of the last one.
+    fn end_turn(&mut self) {
+        if self.prompted.take().is_none_or(|prompted| prompted.may_have_been_here()) {
+            return;
+        }
+        for waiting in self.waiting.iter_mut().rev() {
+            waiting.may_be_here = false;
+            if matches!(waiting.record, Record::Prompt(_)) {
+                return;
+            }
         }
     }
 }
@@ -328,6 +359,7 @@ impl Prompted {
         Self {
             words: essence(text).take(SHOWN_MAX).collect(),
             at,
+            answered: at,
             entered,
             is_shown: false,
             answer: Vec::new(),
@@ -341,17 +373,23 @@ impl Prompted {
         self.is_shown && self.entered.is_some()
     }
 
+    /// As far as a turn tells that is over, which may be one whose words no screen shows.
+    fn may_have_been_here(&self) -> bool {
+        let is_short = self.words.chars().count() < SHOWN_MIN;
+        self.entered.is_some() && (is_short || self.is_shown || self.answered_here.is_some())
+    }
+
     fn is_answered_here(&self) -> bool {
         self.is_shown && self.answered_here.is_some()
     }
 
     /// It is answered. Of an answer without words nobody could say whether it is shown.
-    fn hears(&mut self, text: &str) {
+    fn hears(&mut self, now: Moment, text: &str) {
         let lines: Vec<_> = lines_shown(text).collect();
         if lines.is_empty() {
             return;
         }
-        (self.answer, self.answered_here) = (lines, None);
+        (self.answer, self.answered, self.answered_here) = (lines, now, None);
         if self.said.len() <= SAID_BYTES_MAX {
             self.said.extend(essence(text));
         }
@@ -419,7 +457,7 @@ impl Bridge {
         candidate.at_work = !matches!(record, Record::TurnOver);
         match (&record, &mut candidate.prompted) {
             (Record::Prompt(text), prompted) => *prompted = Some(Prompted::new(text, now, entered)),
-            (Record::Reply(text), Some(prompted)) => prompted.hears(text),
+            (Record::Reply(text), Some(prompted)) => prompted.hears(now, text),
             _ => {}
         }
         if candidate.is_own {
@@ -444,8 +482,13 @@ impl Bridge {
         }
         (transcripts.looked_at, transcripts.has_changed) = (Some(now), false);
         let shown = shown(self.extractor.screen());
-        for prompted in transcripts.files.iter_mut().filter_map(|it| it.prompted.as_mut()) {
-            prompted.look(now, &shown);
+        let has_own = transcripts.has_own();
+        for candidate in &mut transcripts.files {
+            let may_be_late = candidate.is_own || !has_own;
+            let is_in_time = |it: &&mut Prompted| may_be_late || now.since(it.answered) < SHOWN_MS;
+            if let Some(prompted) = candidate.prompted.as_mut().filter(is_in_time) {
+                prompted.look(now, &shown);
+            }
         }
         if let Some(file) = transcripts.answered_here(now) {
             self.own(now, file, out);
@@ -944,6 +987,134 @@ mod tests {
                 22150 acknowledges 11111111-2222
                 26000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
                 26020 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me, too", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// The child has a conversation, and another agent leads one as well.
+    const BESIDE_ANOTHER: &str = r"
+        0 prints \e[?2004h>\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        20200 records 0 over
+        30000 records 1 reply ->relay:Bob <<<of another>>>
+        30100 records 1 prompt of another
+        30110 records 1 reply ->relay:Bob <<<of another, too>>>
+        30200 records 1 over
+        90000 records 1 prompt of another again
+        90100 records 1 reply ->relay:Bob <<<of another again>>>
+        90200 records 1 over
+        ";
+
+    /// One that the child takes up when the other one is gone.
+    #[test]
+    fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
+        check(
+            &format!(
+                r"{BESIDE_ANOTHER}
+                95000 keys /resume\r
+                100000 keys go on\r
+                100010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+                100100 records 1 prompt go on
+                100100 records 1 reply ->relay:Bob <<<me again>>>
+                109000 ends
+                "
+            ),
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                95000 types /resume\r
+                100000 types go on\r
+                101600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+        check(
+            &format!(
+                r"{BESIDE_ANOTHER}
+                95000 keys /resume\r
+                95010 prints \r\n>\s
+                100000 mail Ann: go on
+                101000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]
+                101010 records 1 reply ->relay:Ann <<<me again>>>
+                109000 ends
+                "
+            ),
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                95000 types /resume\r
+                100000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]\e[201~
+                100150 types \r
+                100150 acknowledges 11111111-2222
+                101010 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// It was asked last when somebody had pressed Enter here, and that is shown when the child takes it up.
+    #[test]
+    fn what_another_was_asked_after_an_enter_here_is_anothers() {
+        check(
+            &format!(
+                r"{BESIDE_ANOTHER}
+                91000 keys /stats\r
+                92000 records 1 prompt of another once more
+                92100 records 1 reply ->relay:Bob <<<of another once more>>>
+                92200 records 1 over
+                110000 keys /resume\r
+                110010 prints \e[2J\e[Hof another once more\r\n->relay:Bob <<<of another once more>>>\r\n\r\n>\s
+                120000 keys go on\r
+                120010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+                120100 records 1 prompt go on
+                120100 records 1 reply ->relay:Bob <<<me again>>>
+                129000 ends
+                "
+            ),
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                91000 types /stats\r
+                110000 types /resume\r
+                120000 types go on\r
+                121600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    /// Its first answer looks otherwise on the screen.
+    #[test]
+    fn what_waits_of_the_childs_next_conversation_is_not_lost() {
+        check(
+            r"
+            0 prints >\s
+            20000 keys who are you\r
+            20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+            20100 records 0 prompt who are you
+            20100 records 0 reply ->relay:Bob <<<me>>>
+            20200 records 0 over
+            50000 keys /clear\r
+            50010 prints \e[2J\e[H>\s
+            60000 keys and after that\r
+            60010 prints and after that\r\nstill me\r\n>\s
+            60100 records 1 prompt and after that
+            60100 records 1 reply ->relay:Bob <<<[still](there) me>>>
+            60200 records 1 over
+            70000 keys go on\r
+            70010 prints go on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+            70100 records 1 prompt go on
+            70100 records 1 reply ->relay:Bob <<<me again>>>
+            79000 ends
+            ",
+            expect![[r#"
+                20000 types who are you\r
+                20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+                50000 types /clear\r
+                60000 types and after that\r
+                70000 types go on\r
+                71600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "[still](there) me", data: None, meta: None, reply_to: None }
+                71600 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
             "#]],
         );
     }

@@ -22,6 +22,9 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 /// Lines that are remembered, for files that are written anew, and objects that are written again.
 const SEEN_MAX: usize = 4096;
 
+/// What is longer is no time.
+const TIME_BYTES_MAX: usize = 64;
+
 /// Whose files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,6 +69,8 @@ pub struct Reader {
     /// What was written before it is another run's. A moment as all these files have it, `2026-11-20T12:00:00.000Z`, so
     /// that the order of such texts is that of the moments.
     since: String,
+    /// In a file that is read again: all until this moment was read before, and is remembered no longer.
+    past: String,
     /// The beginning of a line whose end is not written yet.
     line: Vec<u8>,
     /// The line is longer than any is read.
@@ -79,8 +84,11 @@ pub struct Reader {
 /// What was read last, by what it is known again by.
 #[derive(Debug, Default)]
 struct Seen {
-    order: VecDeque<u64>,
+    /// With the time of each.
+    order: VecDeque<(u64, Box<str>)>,
     all: HashSet<u64>,
+    /// The time of what was forgotten last.
+    forgotten: String,
 }
 
 impl Reader {
@@ -90,6 +98,7 @@ impl Reader {
         Self {
             format,
             since,
+            past: String::new(),
             line: Vec::new(),
             overlong: false,
             lines: Seen::default(),
@@ -98,10 +107,16 @@ impl Reader {
         }
     }
 
+    /// What is written before this moment counts as another run's from now on: the clock was set.
+    pub fn count_since(&mut self, since: String) {
+        self.since = since;
+    }
+
     /// The file is read from its beginning again. What was read of it before doesn't count twice.
     pub fn restart(&mut self) {
         self.line.clear();
         self.overlong = false;
+        self.past.clone_from(&self.lines.forgotten);
     }
 
     /// The file goes on with these bytes.
@@ -128,12 +143,13 @@ impl Reader {
         let Ok(text) = std::str::from_utf8(line) else { return };
         let dated: Result<Dated<'_>, _> = serde_json::from_str(text);
         // What has no time belongs to no moment of the conversation.
-        let counts = dated.is_ok_and(|it| it.timestamp.is_some_and(|at| at >= &*self.since));
-        if counts && !self.lines.again(text) {
+        let at = dated.ok().and_then(|it| it.timestamp);
+        let Some(at) = at.filter(|at| at.len() <= TIME_BYTES_MAX) else { return };
+        if at >= &*self.since && at > &*self.past && !self.lines.again(text, at) {
             match self.format {
                 Format::Claude => claude::read(text, out),
                 Format::Codex => self.prompted = codex::read(text, self.prompted, out),
-                Format::Gemini => gemini::read(text, &mut self.objects, out),
+                Format::Gemini => gemini::read(text, at, &mut self.objects, out),
             }
         }
     }
@@ -141,18 +157,19 @@ impl Reader {
 
 impl Seen {
     /// Whether this was read before; from now on it was.
-    fn again(&mut self, what: &str) -> bool {
+    fn again(&mut self, what: &str, at: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
         let number = hasher.finish();
         if !self.all.insert(number) {
             return true;
         }
-        self.order.push_back(number);
+        self.order.push_back((number, at.into()));
         if self.order.len() > SEEN_MAX
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((oldest, at)) = self.order.pop_front()
         {
             self.all.remove(&oldest);
+            self.forgotten = at.into();
         }
         false
     }

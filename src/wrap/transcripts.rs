@@ -18,13 +18,14 @@ use platform::{clock, paths::open_file_of_others, process};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     env,
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     thread::JoinHandle,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// From one look to the next at least; so often after something was printed; and else.
@@ -40,9 +41,18 @@ const SOON_MS: u64 = 2000;
 const SEARCH_MS: u64 = 250;
 const SEARCH_AGAIN_MS: u64 = 1000;
 
+/// So long after something was printed or read it may turn out by that whose a file is.
+const UNDECIDED_MS: u64 = 10_000;
+
 /// When a file was changed may be said by a coarser clock, or in whole seconds. What counts of it says its
 /// own time.
 const CHANGED_MS: u64 = 2000;
+
+/// What a program writes down may be so much older than what tells that the file is its own.
+const TAKEN_UP_MS: u64 = 5000;
+
+/// The wall clock, by which files tell what is new in them, was set back if it lost so much.
+const SET_BACK_MS: u64 = 5000;
 
 /// Records that wait for the driver, and files that are followed.
 const RECORDS_MAX: usize = 256;
@@ -136,14 +146,25 @@ struct Search {
     /// Where the command runs.
     directory: PathBuf,
     started_ms: u64,
+    /// The conversation that Claude Code names.
+    session: Option<String>,
+    /// When the system last said which conversation is the command's.
+    told_ms: Option<u64>,
+    /// Since when the one that it says now is: what was said in it before was another agent's.
+    own_since_ms: u64,
     followed: Vec<Followed>,
     /// How many files there were so far.
     numbers: u32,
-    /// Files of the command's that are followed no longer, and since when.
-    left: HashMap<PathBuf, u64>,
+    /// Files that are followed no longer. If one goes on, it is the same to the bridge as before, and only
+    /// what was not read of it is news.
+    left: HashMap<PathBuf, Followed>,
     /// Files whose first lines were looked at.
     whose: HashMap<PathBuf, Whose>,
     searched_ms: Option<u64>,
+    /// When something was printed last, or read.
+    stirred_ms: u64,
+    /// How far the wall clock is ahead of the one that is never set.
+    ahead_ms: u64,
     buffer: Vec<u8>,
 }
 
@@ -154,6 +175,8 @@ struct Followed {
     file: Option<File>,
     offset: u64,
     reader: Reader,
+    /// What was written down before counts as another run's.
+    since_ms: u64,
     is_own: bool,
 }
 
@@ -185,18 +208,23 @@ impl Search {
             home: home(format)?,
             directory: directory.and_then(fs::canonicalize)?,
             started_ms,
+            session: None,
+            told_ms: None,
+            own_since_ms: started_ms,
             followed: Vec::new(),
             numbers: 0,
             left: HashMap::new(),
             whose: HashMap::new(),
             searched_ms: None,
+            stirred_ms: clock::monotonic_ms(),
+            ahead_ms: 0,
             buffer: vec![0; READ_BYTES],
         })
     }
 
     /// Until the command has ended.
     fn follow(&mut self, woken: &Receiver<()>, ended: &Receiver<()>, teller: &Sender<Told>) {
-        let mut woken_ms = clock::monotonic_ms();
+        let mut woken_ms = self.stirred_ms;
         loop {
             if self.look(teller).is_err() {
                 return;
@@ -206,7 +234,10 @@ impl Search {
             }
             let soon = clock::monotonic_ms().saturating_sub(woken_ms) < SOON_MS;
             match woken.recv_timeout(if soon { LOOK_SOON } else { LOOK_IDLY }) {
-                Ok(()) => woken_ms = clock::monotonic_ms(),
+                Ok(()) => {
+                    woken_ms = clock::monotonic_ms();
+                    self.stirred_ms = woken_ms;
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -218,6 +249,7 @@ impl Search {
 
     fn look(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
         let now = clock::monotonic_ms();
+        self.compare_clocks(now, clock::unix_ms());
         let is_known = self.followed.iter().any(|followed| followed.is_own);
         let every_ms = if is_known { SEARCH_AGAIN_MS } else { SEARCH_MS };
         let searches = self.searched_ms.is_none_or(|at| now.saturating_sub(at) >= every_ms);
@@ -225,61 +257,136 @@ impl Search {
             self.searched_ms = Some(now);
             self.search(teller)?;
         }
-        let buffer = &mut self.buffer;
-        self.followed.iter_mut().try_for_each(|followed| followed.read(buffer, teller))?;
-        let is_of_use = searches && self.followed.iter().any(|followed| !followed.is_own);
-        if !is_of_use {
+        for followed in &mut self.followed {
+            if followed.read(&mut self.buffer, teller)? {
+                self.stirred_ms = now;
+            }
+        }
+        // To ask who else is at work here is a look at all processes.
+        let is_open = now.saturating_sub(self.stirred_ms) < UNDECIDED_MS;
+        let is_of_use = is_open && self.followed.iter().any(|followed| !followed.is_own);
+        if !searches || !is_of_use {
             return Ok(());
         }
         let told = Told::Searched { at: Moment(now), is_alone: process::is_alone(self.pid) };
         teller.send(told).map_err(|_| Unheard)
     }
 
+    /// Where the wall clock was set back, so is what counts as new, or nothing would be for that long.
+    fn compare_clocks(&mut self, now_ms: u64, wall_ms: u64) {
+        let ahead_ms = wall_ms.saturating_sub(now_ms);
+        let lost_ms = self.ahead_ms.saturating_sub(ahead_ms);
+        self.ahead_ms = ahead_ms;
+        if lost_ms < SET_BACK_MS {
+            return;
+        }
+        tracing::info!("the clock was set back by {} s", lost_ms / 1000);
+        let told = self.told_ms.iter_mut();
+        for since_ms in [&mut self.started_ms, &mut self.own_since_ms].into_iter().chain(told) {
+            *since_ms = since_ms.saturating_sub(lost_ms);
+        }
+        for followed in self.followed.iter_mut().chain(self.left.values_mut()) {
+            followed.since_ms = followed.since_ms.saturating_sub(lost_ms);
+            followed.reader.count_since(calendar::utc(followed.since_ms));
+        }
+    }
+
     fn search(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
+        // The system tells open files by their real names. The program's first run makes its home only now.
+        if let Ok(home) = fs::canonicalize(&self.home) {
+            self.home = home;
+        }
         let known = match self.format {
             Format::Claude => self.claude_lists(),
             Format::Codex => self.codex_has_open(),
             Format::Gemini => Vec::new(),
         };
         let is_own = !known.is_empty();
-        let paths = if is_own { known } else { self.candidates() };
-        paths.into_iter().try_for_each(|path| self.add(path, is_own, teller))
+        let mut paths = if is_own { known } else { self.candidates() };
+        // Of more than are followed, each would push out another one, which the next search finds again.
+        paths.sort_by_cached_key(|path| Reverse(changed(path)));
+        paths.truncate(FOLLOWED_MAX);
+        paths.iter().try_for_each(|path| self.add(path, is_own, &paths, teller))
     }
 
-    fn add(&mut self, path: PathBuf, is_own: bool, teller: &Sender<Told>) -> Result<(), Unheard> {
+    /// Follows a file that is among the wanted ones.
+    fn add(
+        &mut self,
+        path: &Path,
+        is_own: bool,
+        wanted: &[PathBuf],
+        teller: &Sender<Told>,
+    ) -> Result<(), Unheard> {
+        if is_own && self.own_since_ms > self.started_ms {
+            self.forget_stranger(path, teller)?;
+        }
         if let Some(followed) = self.followed.iter_mut().find(|followed| followed.path == path) {
             let is_news = is_own && !followed.is_own;
             followed.is_own |= is_own;
             let owned = Told::Owned(followed.number);
             return if is_news { teller.send(owned).map_err(|_| Unheard) } else { Ok(()) };
         }
-        if self.followed.len() == FOLLOWED_MAX {
-            self.leave_one(teller)?;
+        if self.followed.len() == FOLLOWED_MAX && !self.leave_one(is_own, wanted, teller)? {
+            return Ok(());
         }
-        let number = Number(self.numbers);
-        self.numbers += 1;
+        let mut followed = self.left.remove(path).unwrap_or_else(|| self.begin(path, is_own));
+        followed.is_own |= is_own;
         tracing::info!("reading {}", path.display());
-        let since_ms = self.left.get(&path).copied().unwrap_or(self.started_ms);
-        let reader = Reader::new(self.format, calendar::utc(since_ms));
-        teller.send(Told::Found(number, path.clone())).map_err(|_| Unheard)?;
-        self.followed.push(Followed { number, path, file: None, offset: 0, reader, is_own });
+        let number = followed.number;
+        teller.send(Told::Found(number, path.to_owned())).map_err(|_| Unheard)?;
+        self.followed.push(followed);
         if is_own { teller.send(Told::Owned(number)).map_err(|_| Unheard) } else { Ok(()) }
     }
 
-    /// Makes room for another file: a stranger's, if there is one. If the command's own is found again, only
-    /// what it gets from now on is news.
-    fn leave_one(&mut self, teller: &Sender<Told>) -> Result<(), Unheard> {
-        let stranger = self.followed.iter().position(|followed| !followed.is_own);
-        let left = self.followed.remove(stranger.unwrap_or(0));
-        tracing::info!("no longer reading {}", left.path.display());
-        if left.is_own {
-            self.left.insert(left.path, clock::unix_ms());
+    /// A file that was not read before.
+    fn begin(&mut self, path: &Path, is_own: bool) -> Followed {
+        let number = Number(self.numbers);
+        self.numbers += 1;
+        let since_ms = if is_own { self.own_since_ms } else { self.started_ms };
+        let reader = Reader::new(self.format, calendar::utc(since_ms));
+        let path = path.to_owned();
+        Followed { number, path, file: None, offset: 0, reader, since_ms, is_own }
+    }
+
+    /// The command goes on in a conversation that was another agent's: what was read of it doesn't count.
+    fn forget_stranger(&mut self, path: &Path, teller: &Sender<Told>) -> Result<(), Unheard> {
+        if self.left.get(path).is_some_and(|left| !left.is_own) {
+            self.left.remove(path);
         }
-        teller.send(Told::Left(left.number)).map_err(|_| Unheard)
+        let place = self.followed.iter().position(|it| it.path == path && !it.is_own);
+        let Some(place) = place else { return Ok(()) };
+        teller.send(Told::Left(self.followed.remove(place).number)).map_err(|_| Unheard)
+    }
+
+    /// From when on a conversation is the command's that the system did not name before.
+    fn since_told(&self) -> u64 {
+        let told_ms = self.told_ms.unwrap_or(self.started_ms);
+        told_ms.saturating_sub(TAKEN_UP_MS).max(self.started_ms)
+    }
+
+    /// Makes room for another file, if any is followed that is not wanted: a stranger's, or for one of the
+    /// command's another of these.
+    fn leave_one(
+        &mut self,
+        is_own: bool,
+        wanted: &[PathBuf],
+        teller: &Sender<Told>,
+    ) -> Result<bool, Unheard> {
+        let is_spare = |followed: &Followed| !wanted.contains(&followed.path);
+        let stranger = self.followed.iter().position(|it| !it.is_own && is_spare(it));
+        let any = || self.followed.iter().position(is_spare).filter(|_| is_own);
+        let Some(place) = stranger.or_else(any) else { return Ok(false) };
+        let mut left = self.followed.remove(place);
+        left.read(&mut self.buffer, teller)?;
+        tracing::info!("no longer reading {}", left.path.display());
+        teller.send(Told::Left(left.number)).map_err(|_| Unheard)?;
+        left.close();
+        self.left.insert(left.path.clone(), left);
+        Ok(true)
     }
 
     /// Claude Code writes a file for each of its processes, named by the process, with its session.
-    fn claude_lists(&self) -> Vec<PathBuf> {
+    fn claude_lists(&mut self) -> Vec<PathBuf> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Process {
@@ -297,16 +404,23 @@ impl Search {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             process.session_id.chars().all(is_plain).then(|| process.session_id + ".jsonl")
         };
+        let asked_ms = clock::unix_ms();
         // One further away is a tool's of the agent.
         let Some(name) = process::family(self.pid).into_iter().find_map(session) else {
             return Vec::new();
         };
+        if self.session.as_ref() != Some(&name) {
+            self.own_since_ms = self.since_told();
+            self.session = Some(name.clone());
+        }
+        self.told_ms = Some(asked_ms);
         let all = directories(&self.home.join("projects"));
         all.iter().map(|directory| directory.join(&name)).filter(|path| path.is_file()).collect()
     }
 
     /// Codex has its file open, but where a daemon of its own writes it; and not every system tells.
     fn codex_has_open(&mut self) -> Vec<PathBuf> {
+        let asked_ms = clock::unix_ms();
         let mut family = process::family(self.pid).into_iter();
         let open = |pid| {
             let mut files = process::written_files(pid)?;
@@ -316,7 +430,12 @@ impl Search {
             Some(files).filter(|files| !files.is_empty())
         };
         // One further away is a tool's of the agent.
-        family.find_map(open).unwrap_or_default()
+        let files = family.find_map(open).unwrap_or_default();
+        self.own_since_ms = self.since_told();
+        if !files.is_empty() || self.told_ms.is_some() {
+            self.told_ms = Some(asked_ms);
+        }
+        files
     }
 
     /// Files of this directory that go on since the command began.
@@ -336,8 +455,7 @@ impl Search {
         let all = places.iter().flat_map(|place| entries(place));
         let since = UNIX_EPOCH + Duration::from_millis(self.started_ms.saturating_sub(CHANGED_MS));
         let goes_on = |path: &PathBuf| {
-            let changed = fs::metadata(path).and_then(|data| data.modified());
-            is_transcript(path) && changed.is_ok_and(|changed| changed >= since)
+            is_transcript(path) && changed(path).is_some_and(|changed| changed >= since)
         };
         let all: Vec<PathBuf> = all.filter(goes_on).collect();
         all.into_iter().filter(|path| self.whose(path) == Some(Whose::Here)).collect()
@@ -386,9 +504,10 @@ impl Search {
 }
 
 impl Followed {
-    /// Reads on to the file's end.
-    fn read(&mut self, buffer: &mut [u8], teller: &Sender<Told>) -> Result<(), Unheard> {
+    /// Reads on to the file's end. Says whether it had more.
+    fn read(&mut self, buffer: &mut [u8], teller: &Sender<Told>) -> Result<bool, Unheard> {
         let mut records = Vec::new();
+        let mut had_more = false;
         loop {
             let count = self.more(buffer).unwrap_or_else(|error| {
                 tracing::debug!("{} can't be read: {error}", self.path.display());
@@ -399,8 +518,9 @@ impl Followed {
                 teller.send(Told::Recorded(self.number, record)).map_err(|_| Unheard)?;
             }
             if count == 0 {
-                return Ok(());
+                return Ok(had_more);
             }
+            had_more = true;
         }
     }
 
@@ -425,13 +545,20 @@ impl Followed {
         (self.file, self.offset) = (Some(file), count as u64);
         Ok(count)
     }
+
+    /// If it is followed again, it may be another file: it is read from its beginning then, and the reader
+    /// knows again what it has read.
+    fn close(&mut self) {
+        (self.file, self.offset) = (None, 0);
+        self.reader.restart();
+    }
 }
 
 /// Where a program has its files.
 fn home(format: Format) -> io::Result<PathBuf> {
     let named = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || env::home_dir().ok_or_else(|| io::Error::other("there is no home directory"));
-    let home = match format {
+    match format {
         Format::Claude => {
             named("CLAUDE_CONFIG_DIR").map_or_else(|| Ok(user()?.join(".claude")), Ok)
         }
@@ -439,9 +566,12 @@ fn home(format: Format) -> io::Result<PathBuf> {
         Format::Gemini => {
             named("GEMINI_CLI_HOME").map_or_else(user, Ok).map(|home| home.join(".gemini"))
         }
-    };
-    // The system tells open files by their real names.
-    home.map(|home: PathBuf| fs::canonicalize(&home).unwrap_or(home))
+    }
+}
+
+/// When a file was changed last.
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
 }
 
 fn is_transcript(path: &Path) -> bool {

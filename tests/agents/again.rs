@@ -9,8 +9,12 @@ use crate::{
 };
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
+use std::{fs, time::Duration};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
+
+/// What is older when a conversation is taken up is not what the agent has said there itself.
+const LONG_AGO: Duration = Duration::from_secs(8);
 
 /// What each prompt is answered with.
 fn echo(prompt: &str) -> Reply {
@@ -78,6 +82,50 @@ fn goes_on_in_a_new_conversation(kind: Kind) {
     bob.send("Ann", "And?");
     assert!(bob.hear_text(&agent).contains("And?"));
     assert_eq!(household.transcripts().len(), 2);
+}
+
+/// The conversation of another agent that has ended, said long enough before that it can't be the agent's own.
+fn says_nothing_of_anothers_that_it_takes_up(kind: Kind) {
+    let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let (household, mut agent) = ann(&sandbox, kind, &model, 100);
+    agent.submit("a word of her own");
+    assert_eq!(bob.hear_text(&agent), "a word of her own");
+    let before = household.transcripts();
+    let mut cid = household.wrap("Cid", SIZE, &[]);
+    cid.wait_until_idle();
+    for word in ["a word of another", "another word of his"] {
+        cid.wait_until_idle();
+        cid.submit(word);
+        let heard = bob.hear(&cid);
+        assert_eq!((&*heard.from, &*heard.spoken().body), ("Cid", word));
+    }
+    cid.wait_until_idle();
+    drop(cid);
+    let taken_up = household.transcripts().into_iter().find(|file| !before.contains(file)).unwrap();
+    let changed = fs::metadata(taken_up).unwrap().modified().unwrap();
+    let is_long_ago = || changed.elapsed().is_ok_and(|ago| ago > LONG_AGO);
+    agent.while_running(|| until("it was said long ago", is_long_ago));
+    agent.enter_command("/resume");
+    let picker = match kind {
+        Kind::Claude => "Resume session",
+        Kind::Codex => "Resume a previous session",
+        Kind::Gemini => "a word of another",
+    };
+    // The last one that went on is the first.
+    agent.answer(picker, "\r");
+    agent.terminal.wait_for("another word of his");
+    agent.stand_still();
+    agent.wait_until_idle();
+    for word in ["a word in his place", "and one more"] {
+        agent.wait_until_idle();
+        agent.submit(word);
+        let heard = bob.hear(&agent);
+        assert_eq!((&*heard.from, &*heard.spoken().body), ("Ann", word));
+    }
+    agent.wait_until_idle();
+    bob.send("Ann", "And?");
+    assert!(bob.hear_text(&agent).contains("And?"));
 }
 
 /// What a CLI takes out of one conversation into another.
@@ -228,6 +276,9 @@ each_kind! {
     claude_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Claude);
     codex_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Codex);
     gemini_goes_on_in_a_new_conversation: goes_on_in_a_new_conversation(Gemini);
+    claude_says_nothing_of_anothers_that_it_takes_up: says_nothing_of_anothers_that_it_takes_up(Claude);
+    codex_says_nothing_of_anothers_that_it_takes_up: says_nothing_of_anothers_that_it_takes_up(Codex);
+    gemini_says_nothing_of_anothers_that_it_takes_up: says_nothing_of_anothers_that_it_takes_up(Gemini);
     claude_says_nothing_again_that_was_taken_back: says_nothing_again_that_was_taken_back(Claude);
     codex_says_nothing_again_that_was_taken_back: says_nothing_again_that_was_taken_back(Codex);
     gemini_says_nothing_again_that_was_taken_back: says_nothing_again_that_was_taken_back(Gemini);

@@ -16,11 +16,11 @@ struct Line<'a> {
 
 /// A message is written again, with its id, when its tools' results are known. When the person has cut one
 /// off, all are, with new ids and times, but then what the agent said is a list, and not one text.
-pub(super) fn read(line: &str, seen: &mut Seen, out: &mut Vec<Record>) {
+pub(super) fn read(line: &str, at: &str, seen: &mut Seen, out: &mut Vec<Record>) {
     let Ok(Line { id, kind, content }) = serde_json::from_str(line) else { return };
     let is_text = content.get().starts_with('"');
     let text = texts(content).concat();
-    if text.is_empty() || seen.again(id) {
+    if text.is_empty() || seen.again(id, at) {
         return;
     }
     match kind {

@@ -135,3 +135,28 @@ fn a_line_that_is_too_long_is_passed_over() {
     reader.feed(line(2).as_bytes(), &mut out);
     assert_eq!(told(&out), ["reply 1", "reply 2"]);
 }
+
+/// One line more than are remembered, and a time that many of them have.
+#[test]
+fn a_long_file_that_is_written_anew_is_not_read_twice() {
+    let (mut reader, mut out) = (Reader::new(Format::Gemini, SINCE.to_owned()), Vec::new());
+    let line = |id: usize| {
+        let (second, ms) = (id / 500, id % 500 / 100);
+        let at = format!("2026-11-20T12:00:{second:02}.{ms:03}Z");
+        format!(
+            "{{\"id\":\"{id}\",\"timestamp\":\"{at}\",\"type\":\"gemini\",\"content\":\"{id}\"}}\n"
+        )
+    };
+    let count = SEEN_MAX + 250;
+    let mut file: String = (0..count).map(line).collect();
+    reader.feed(file.as_bytes(), &mut out);
+    assert_eq!(out.len(), count);
+    out.clear();
+    file.push_str(&line(count));
+    for expected in [vec![format!("reply {count}")], vec![]] {
+        reader.restart();
+        reader.feed(file.as_bytes(), &mut out);
+        assert_eq!(told(&out), expected);
+        out.clear();
+    }
+}
