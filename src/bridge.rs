@@ -535,12 +535,14 @@ impl Bridge {
     fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
         self.retry_at = None;
         let before = recipe::before(self.extractor.screen());
-        if self.line.press(bytes, &before) {
+        let touched = self.line.press(now, bytes, &before);
+        let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
+        if touched {
             self.touched_at = Some(now);
             if bytes.contains(&b'\r') {
                 self.source.entered(now, self.extractor.screen());
             }
-        } else if self.held_keys.is_empty() {
+        } else if !is_held && !in_doubt {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
         }
@@ -550,7 +552,8 @@ impl Bridge {
         // What is being typed is submitted before anything else is typed.
         match self.injection {
             Some(Injection { keys_pass: false, .. }) => self.held_keys.extend_from_slice(bytes),
-            _ => self.pass_keys(bytes.to_vec(), out),
+            _ if touched || is_held => self.pass_keys(bytes.to_vec(), out),
+            _ => self.write(bytes.to_vec(), out),
         }
     }
 
@@ -641,6 +644,8 @@ impl Bridge {
         if self.gone {
             return;
         }
+        let pressed_at = self.line.settle(now);
+        self.touched_at = self.touched_at.max(pressed_at);
         let mut found = Vec::new();
         self.extractor.tick(now, &mut found);
         let spot = Spot::of(self.extractor.screen());

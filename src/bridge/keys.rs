@@ -6,7 +6,14 @@
 //! A second terminal that shows the same screen answers what the program asks the first: [`Keystrokes`]
 //! leaves such answers out.
 
+use crate::protocol::Moment;
 use std::collections::VecDeque;
+
+/// An Escape whose rest does not follow within this time is the key of that name.
+const ESCAPE_MS: u64 = 50;
+
+/// What begins like a longer sequence is a key pressed with Alt, unless all of it is there within this time.
+const SEQUENCE_MS: u64 = 250;
 
 /// Looks of an empty line that are remembered.
 const LOOKS_MAX: usize = 8;
@@ -26,6 +33,16 @@ pub struct Line {
     moded: bool,
     /// What stood before the cursor when a line was known to be empty.
     empty_looks: VecDeque<String>,
+    /// What was pressed last is not whole so far.
+    unfinished: Option<Unfinished>,
+}
+
+/// What may be a key, or the beginning of a longer one or of a terminal's answer.
+#[derive(Debug)]
+struct Unfinished {
+    at: Moment,
+    /// What stood before the cursor then.
+    before: String,
 }
 
 /// A line that was begun.
@@ -43,29 +60,51 @@ struct Begun {
 impl Line {
     /// Keys arrive; `before` is what stands before the cursor. Says whether a person pressed any: a
     /// terminal answers and reports on the same way.
-    pub fn press(&mut self, bytes: &[u8], before: &str) -> bool {
+    pub fn press(&mut self, now: Moment, bytes: &[u8], before: &str) -> bool {
+        self.settle(now);
+        let was_amid = self.decoder.is_amid();
         let mut touched = false;
         for &byte in bytes {
-            let Some(key) = self.decoder.next(byte) else { continue };
+            let Some(key) = self.decoder.next(now, byte) else { continue };
             touched |= key != Key::Report;
             self.take(key, before);
         }
-        self.decoder.pause();
-        // Nothing followed: it is the Escape key itself.
-        touched || self.decoder.alone
+        match (was_amid, self.decoder.is_amid()) {
+            (_, false) => self.unfinished = None,
+            (false, true) => {
+                self.unfinished = Some(Unfinished { at: now, before: before.to_owned() });
+            }
+            (true, true) => {}
+        }
+        // Nothing followed so far: it is as good as the Escape key itself.
+        touched || (!bytes.is_empty() && self.decoder.ends_in_escape())
+    }
+
+    /// What was begun and has not gone on for too long is a key: says when that was pressed.
+    pub fn settle(&mut self, now: Moment) -> Option<Moment> {
+        let key = self.decoder.give_up(now)?;
+        let Unfinished { at, before } = self.unfinished.take()?;
+        self.take(key, &before);
+        Some(at)
+    }
+
+    /// Whether something was begun that may be a terminal's answer as well as a key.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.unfinished.is_some() && !self.decoder.ends_in_escape()
     }
 
     /// Whether a line editor may take text for commands, as vi does after Escape, or for the rest of a
     /// key that it waits for.
     #[must_use]
     pub fn may_command(&self) -> bool {
-        self.moded || self.decoder.is_alone()
+        self.moded || self.unfinished.is_some()
     }
 
     /// The keys so far went to another program than the line's.
     pub fn was_elsewhere(&mut self) {
         self.moded = false;
-        self.decoder.forget_escape();
+        self.unfinished = None;
     }
 
     /// The screen stands like this now.
@@ -78,14 +117,14 @@ impl Line {
     /// Whether nothing is begun, whatever the screen shows.
     #[must_use]
     pub fn is_known_empty(&self) -> bool {
-        self.begun.is_none()
+        self.begun.is_none() && !self.is_in_doubt()
     }
 
     /// Whether nothing is begun, given what stands before the cursor.
     #[must_use]
     pub fn is_empty(&self, before: &str) -> bool {
         match &self.begun {
-            None => true,
+            None => !self.is_in_doubt(),
             Some(begun) => {
                 let looks_empty = before == begun.from && !before.trim().is_empty();
                 let looks_empty = looks_empty || self.empty_looks.iter().any(|look| look == before);
@@ -122,13 +161,17 @@ impl Line {
             Key::Text => (true, false),
             Key::Break => (true, true),
             Key::Move => (false, false),
+            Key::Escape => {
+                self.moded = true;
+                return;
+            }
             Key::Mode => {
                 self.moded = true;
                 (false, false)
             }
         };
         let from = || Begun {
-            from: before.to_owned(),
+            from: self.unfinished.as_ref().map_or(before, |it| &it.before).to_owned(),
             before_text: String::new(),
             unseen: false,
             several_rows: false,
@@ -154,23 +197,37 @@ pub struct Keystrokes {
 
 impl Keystrokes {
     /// What of these bytes goes to the program; sequences may come in pieces.
-    pub fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut pressed = Vec::new();
+    pub fn of(&mut self, now: Moment, bytes: &[u8]) -> Vec<u8> {
+        let mut pressed = self.late(now);
         for &byte in bytes {
             self.begun.push(byte);
-            match self.decoder.next(byte) {
+            match self.decoder.next(now, byte) {
                 Some(Key::Report) if is_answer(&self.begun) => self.begun.clear(),
                 Some(_) => pressed.append(&mut self.begun),
-                None if self.begun.len() == ANSWER_BYTES_MAX => self.begun.clear(),
+                // Nobody misses the middle of an answer that is left out.
+                None if self.begun.len() == ANSWER_BYTES_MAX => self.begun.truncate(1),
                 None => {}
             }
         }
-        // Nothing followed: it is the Escape key itself.
-        if matches!(self.decoder.state, State::Escape) {
+        // Nothing followed so far: it is as good as the Escape key itself.
+        if self.decoder.ends_in_escape() {
             pressed.append(&mut self.begun);
         }
-        self.decoder.pause();
         pressed
+    }
+
+    /// When what is kept back is no answer, unless the rest of one has come by then.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        self.decoder.gives_up_at().filter(|_| !self.begun.is_empty())
+    }
+
+    /// What was kept back and is no answer.
+    pub fn late(&mut self, now: Moment) -> Vec<u8> {
+        match self.decoder.give_up(now) {
+            Some(_) => std::mem::take(&mut self.begun),
+            None => Vec::new(),
+        }
     }
 }
 
@@ -178,9 +235,10 @@ impl Keystrokes {
 fn is_answer(report: &[u8]) -> bool {
     match report {
         [0x1b, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
-        // The rest of one whose Escape was taken for the key, or a string.
+        // The rest of one whose Escape was taken for the key.
         [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
-        [0x1b, ..] => true,
+        // A string, or the rest of one.
+        [0x1b | b']' | b'P' | b'_' | b'^' | b'X', ..] => true,
         _ => false,
     }
 }
@@ -194,8 +252,10 @@ enum Key {
     Break,
     /// May change it.
     Move,
-    /// May change what the keys after it mean.
+    /// May change what the keys after it mean, and the line.
     Mode,
+    /// May change that as well, but not the line.
+    Escape,
     /// Sends it off.
     Submit,
     /// Throws it away.
@@ -210,8 +270,8 @@ enum Key {
 #[derive(Debug, Default)]
 struct Decoder {
     state: State,
-    /// An Escape came with nothing behind it.
-    alone: bool,
+    /// When the Escape came that the state began with.
+    since: Moment,
     pasting: bool,
     backslash: bool,
     /// What the characters say that a Windows console spells out as keys.
@@ -236,32 +296,60 @@ enum State {
 }
 
 impl Decoder {
-    /// Nothing more comes for now.
-    fn pause(&mut self) {
-        self.alone = matches!(self.state, State::Escape);
-        if let Some(spelled) = &mut self.spelled {
-            spelled.pause();
+    /// Something is not whole.
+    fn is_amid(&self) -> bool {
+        let spelled = self.spelled.as_ref().is_some_and(|spelled| spelled.is_amid());
+        spelled || !matches!(self.state, State::Ground)
+    }
+
+    /// What came last is an Escape that may be the key itself.
+    fn ends_in_escape(&self) -> bool {
+        match (&self.state, &self.spelled) {
+            (State::Ground, Some(spelled)) => spelled.ends_in_escape(),
+            (state, _) => matches!(state, State::Escape),
         }
     }
 
-    fn is_alone(&self) -> bool {
-        self.alone || self.spelled.as_ref().is_some_and(|spelled| spelled.is_alone())
-    }
-
-    fn forget_escape(&mut self) {
-        self.alone = false;
-        if let Some(spelled) = &mut self.spelled {
-            spelled.forget_escape();
+    /// When what is not whole is no longer waited for.
+    fn gives_up_at(&self) -> Option<Moment> {
+        match (&self.state, &self.spelled) {
+            (State::Ground, spelled) => spelled.as_ref()?.gives_up_at(),
+            (State::Escape, _) => Some(self.since.plus(ESCAPE_MS)),
+            _ => Some(self.since.plus(SEQUENCE_MS)),
         }
     }
 
-    fn next(&mut self, byte: u8) -> Option<Key> {
+    /// The key that was pressed, where its rest has not come in time.
+    fn give_up(&mut self, now: Moment) -> Option<Key> {
+        self.gives_up_at().filter(|&at| at <= now)?;
+        match std::mem::take(&mut self.state) {
+            State::Ground => self.spelled.as_mut()?.give_up(now),
+            State::Escape => Some(Key::Escape),
+            _ => Some(Key::Mode),
+        }
+    }
+
+    fn next(&mut self, now: Moment, byte: u8) -> Option<Key> {
         match &mut self.state {
-            State::Ground => self.ground(byte),
+            State::Ground => self.ground(now, byte),
             State::Escape => {
                 self.state = State::Ground;
-                self.after_escape(byte)
+                self.after_escape(now, byte)
             }
+            State::String { escape: false } if byte == 0x07 => {
+                self.state = State::Ground;
+                Some(Key::Report)
+            }
+            State::String { escape } if !*escape && byte == 0x1b => {
+                *escape = true;
+                None
+            }
+            State::String { escape: true } => {
+                self.state = State::Ground;
+                if byte == b'\\' { Some(Key::Report) } else { self.after_escape(now, byte) }
+            }
+            _ if byte < b' ' => self.broken_off(now, byte),
+            State::String { .. } => None,
             State::Single => {
                 self.state = State::Ground;
                 Some(if byte == b'M' { Key::Submit } else { Key::Move })
@@ -270,20 +358,12 @@ impl Decoder {
                 if (0x40..=0x7e).contains(&byte) {
                     let sequence = std::mem::take(sequence);
                     self.state = State::Ground;
-                    return Some(self.control(&sequence, byte));
+                    return Some(self.control(now, &sequence, byte));
                 }
                 if sequence.len() < SEQUENCE_BYTES_MAX {
                     sequence.push(byte);
                 }
                 None
-            }
-            State::String { escape } => {
-                let ended = byte == 0x07 || (*escape && byte == b'\\');
-                *escape = byte == 0x1b;
-                if ended {
-                    self.state = State::Ground;
-                }
-                ended.then_some(Key::Report)
             }
             State::Mouse(left) => {
                 *left -= 1;
@@ -296,11 +376,21 @@ impl Decoder {
         }
     }
 
-    fn ground(&mut self, byte: u8) -> Option<Key> {
+    /// No sequence has a control character: what began like one was a key, and this is the next.
+    fn broken_off(&mut self, now: Moment, byte: u8) -> Option<Key> {
+        self.state = State::Ground;
+        match self.ground(now, byte)? {
+            key @ (Key::Submit | Key::Abandon | Key::Break) => Some(key),
+            _ => Some(Key::Mode),
+        }
+    }
+
+    fn ground(&mut self, now: Moment, byte: u8) -> Option<Key> {
         let escaped = std::mem::replace(&mut self.backslash, byte == b'\\');
         Some(match byte {
             0x1b => {
                 self.state = State::Escape;
+                self.since = now;
                 return None;
             }
             b'\r' | b'\n' if self.pasting || escaped => Key::Break,
@@ -315,21 +405,22 @@ impl Decoder {
         })
     }
 
-    fn after_escape(&mut self, byte: u8) -> Option<Key> {
+    fn after_escape(&mut self, now: Moment, byte: u8) -> Option<Key> {
         match byte {
             b'[' => self.state = State::Control(Vec::new()),
             b'O' => self.state = State::Single,
             b']' | b'P' | b'_' | b'^' | b'X' => self.state = State::String { escape: false },
-            0x1b => self.state = State::Escape,
-            // Escape, and then Enter.
-            b'\r' | b'\n' if self.alone => return Some(Key::Submit),
+            0x1b => {
+                self.state = State::Escape;
+                self.since = now;
+            }
             b'\r' | b'\n' => return Some(Key::Break),
             _ => return Some(Key::Mode),
         }
         None
     }
 
-    fn control(&mut self, sequence: &[u8], last: u8) -> Key {
+    fn control(&mut self, now: Moment, sequence: &[u8], last: u8) -> Key {
         match (sequence, last) {
             (b"200", b'~') => self.pasting = true,
             (b"201", b'~') => self.pasting = false,
@@ -345,7 +436,7 @@ impl Decoder {
             ([b'1', b'3', b';', ..], b'u') => return Key::Break,
             (_, b'u') => return Key::Text,
             (_, b'_') => {
-                return WindowsKey::of(sequence).map_or(Key::Report, |key| self.spelled(key));
+                return WindowsKey::of(sequence).map_or(Key::Report, |key| self.spelled(now, key));
             }
             _ => {}
         }
@@ -353,7 +444,7 @@ impl Decoder {
     }
 
     /// A key's character may be one of a sequence, as those of a paste are.
-    fn spelled(&mut self, key: WindowsKey) -> Key {
+    fn spelled(&mut self, now: Moment, key: WindowsKey) -> Key {
         let Some(character) = key.character else {
             return if key.is_modifier() { Key::Other } else { Key::Move };
         };
@@ -366,7 +457,7 @@ impl Decoder {
         let spelled = self.spelled.get_or_insert_default();
         let mut bytes = [0; 4];
         let bytes = character.encode_utf8(&mut bytes).bytes();
-        bytes.filter_map(|byte| spelled.next(byte)).last().unwrap_or(Key::Other)
+        bytes.filter_map(|byte| spelled.next(now, byte)).last().unwrap_or(Key::Other)
     }
 }
 
@@ -462,7 +553,7 @@ mod tests {
             ("\x1b[18;56;228;0;0;1_", true, false),
         ] {
             let mut line = Line::default();
-            assert_eq!(line.press(keys.as_bytes(), "> "), touched, "{keys:?}");
+            assert_eq!(line.press(Moment(0), keys.as_bytes(), "> "), touched, "{keys:?}");
             assert_eq!(line.may_command(), may_command, "{keys:?}");
         }
     }
@@ -473,8 +564,8 @@ mod tests {
         let mut line = Line::default();
         line.remember_empty("> ");
         let mut before = "> ";
-        for (keys, after) in steps {
-            line.press(keys.as_bytes(), before);
+        for (second, (keys, after)) in (1..).zip(steps) {
+            line.press(Moment(1000 * second), keys.as_bytes(), before);
             line.see(after);
             before = after;
         }
@@ -511,18 +602,69 @@ mod tests {
 
     #[test]
     fn after_escape_text_may_be_commands_until_the_line_is_sent_off() {
-        let may_command = |steps: &[&str]| {
+        let may_command = |steps: &[&str], pause_ms: u64| {
             let mut line = Line::default();
-            steps.iter().for_each(|keys| _ = line.press(keys.as_bytes(), "$ "));
+            for (at, keys) in (1..).zip(steps) {
+                line.press(Moment(at * pause_ms), keys.as_bytes(), "$ ");
+            }
             line.may_command()
         };
         for steps in [&["\x1b"][..], &["\x1b", "k"], &["ls", "\x1b", "dd"], &["\x1bb"], &["\x16"]] {
-            assert!(may_command(steps), "{steps:?}");
+            assert!(may_command(steps, ESCAPE_MS - 1), "{steps:?}");
+            assert!(may_command(steps, ESCAPE_MS), "{steps:?}");
         }
-        for steps in
-            [&["\x1b", "\r"][..], &["\x1b", "k", "\x03"], &["\x1b[A"], &["\x1b", "[A"], &["ls"]]
-        {
-            assert!(!may_command(steps), "{steps:?}");
+        for steps in [&["\x1b", "\r"][..], &["\x1b", "k", "\x03"], &["\x1b[A"], &["ls"]] {
+            assert!(!may_command(steps, ESCAPE_MS), "{steps:?}");
+        }
+        assert!(!may_command(&["\x1b", "[A"], ESCAPE_MS - 1));
+        assert!(may_command(&["\x1b", "[A"], ESCAPE_MS));
+    }
+
+    /// What else these characters would begin: a string, a control sequence, one more character.
+    #[test]
+    fn an_escape_whose_rest_does_not_follow_is_the_key() {
+        for key in ["P", "X", "^", "_", "]", "O", "["] {
+            let mut line = Line::default();
+            assert!(line.press(Moment(0), b"\x1b", "> "));
+            assert!(line.is_empty("> "));
+            assert!(line.press(Moment(ESCAPE_MS), key.as_bytes(), "> "), "{key}");
+            line.see(&format!("> {key}"));
+            assert!(!line.is_empty(&format!("> {key}")), "{key}");
+            assert!(line.press(Moment(5000), b"lease\r", ""), "{key}");
+            assert!(line.is_empty(""), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_begins_like_an_answer_is_in_doubt_and_then_a_key() {
+        for key in ["\x1bP", "\x1bX", "\x1b^", "\x1b_", "\x1b]", "\x1bO", "\x1b["] {
+            let mut line = Line::default();
+            line.remember_empty("$ ");
+            assert!(!line.press(Moment(0), key.as_bytes(), "$ "), "{key:?}");
+            assert!(
+                !line.is_known_empty() && !line.is_empty("$ ") && line.may_command(),
+                "{key:?}"
+            );
+            assert_eq!(line.settle(Moment(SEQUENCE_MS - 1)), None, "{key:?}");
+            assert_eq!(line.settle(Moment(SEQUENCE_MS)), Some(Moment(0)), "{key:?}");
+            assert!(!line.is_in_doubt() && line.may_command(), "{key:?}");
+            assert!(!line.is_empty("$ file"), "{key:?}");
+            assert!(line.press(Moment(1000), b"x", "$ file"), "{key:?}");
+            assert!(line.press(Moment(1001), b"\r", "$ file"), "{key:?}");
+            assert!(line.is_empty("") && !line.may_command(), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn no_answer_has_a_control_character_or_goes_on_behind_an_arrow() {
+        for (key, empty) in [("\r", true), ("\x03", true), ("\x01", false), ("\x1b[A", false)] {
+            for begun in ["\x1bP", "\x1b]", "\x1b["] {
+                let (mut line, mut keys) = (Line::default(), Keystrokes::default());
+                let bytes = format!("{begun}lease{key}");
+                assert!(line.press(Moment(0), bytes.as_bytes(), "$ "), "{bytes:?}");
+                assert_eq!(line.is_empty("$ x"), empty, "{bytes:?}");
+                assert_eq!(keys.of(Moment(0), bytes.as_bytes()), bytes.as_bytes());
+            }
         }
     }
 
@@ -535,12 +677,15 @@ mod tests {
         is_empty(&[("\x1b[200~a\nb\r\x1b[201~\r", "> ")], true);
     }
 
+    /// Pieces that come one after another, so many milliseconds apart.
+    fn pressed(pieces: &[&[u8]], pause_ms: u64) -> Vec<u8> {
+        let mut keys = Keystrokes::default();
+        let pieces = (0..).zip(pieces);
+        pieces.flat_map(|(at, piece)| keys.of(Moment(at * pause_ms), piece)).collect()
+    }
+
     #[test]
     fn answers_of_a_second_terminal_are_left_out() {
-        let pressed = |pieces: &[&[u8]]| {
-            let mut keys = Keystrokes::default();
-            pieces.iter().flat_map(|piece| keys.of(piece)).collect::<Vec<_>>()
-        };
         for answer in [
             "\x1b[?62;4c",
             "\x1b[12;40R",
@@ -551,9 +696,11 @@ mod tests {
             "\x1b[?1u",
             "\x1b[8;24;80t",
         ] {
-            for cut in 2..answer.len() {
+            for cut in 1..answer.len() {
                 let (one, two) = answer.as_bytes().split_at(cut);
-                assert_eq!(pressed(&[b"a", one, two, b"b"]), b"ab", "{answer:?} cut at {cut}");
+                let expected = if cut == 1 { &b"a\x1bb"[..] } else { b"ab" };
+                let pressed = pressed(&[b"a", one, two, b"b"], ESCAPE_MS - 1);
+                assert_eq!(pressed, expected, "{answer:?} cut at {cut}");
             }
         }
         for keys in [
@@ -570,13 +717,40 @@ mod tests {
         ] {
             for cut in 0..keys.len() {
                 let (one, two) = keys.as_bytes().split_at(cut);
-                assert_eq!(pressed(&[one, two]), keys.as_bytes(), "{keys:?} cut at {cut}");
+                for pause_ms in [0, ESCAPE_MS, SEQUENCE_MS] {
+                    let pressed = pressed(&[one, two], pause_ms);
+                    assert_eq!(pressed, keys.as_bytes(), "{keys:?} cut at {cut}");
+                }
             }
         }
         let endless = [&b"\x1b]"[..], &[b'x'; 10_000]].concat();
         let mut keys = Keystrokes::default();
-        keys.of(&endless);
+        assert_eq!(keys.of(Moment(0), &endless), b"");
         assert!(keys.begun.len() < ANSWER_BYTES_MAX);
+        assert_eq!(keys.of(Moment(0), b"x\x07y"), b"y");
+    }
+
+    #[test]
+    fn keys_that_begin_like_an_answer_are_kept_back_for_a_moment_only() {
+        for key in ["P", "X", "^", "_", "]", "O", "["] {
+            // The Escape key, and then this one.
+            assert_eq!(
+                pressed(&[b"\x1b", key.as_bytes()], ESCAPE_MS),
+                format!("\x1b{key}").as_bytes()
+            );
+            // This one with Alt.
+            let (mut keys, alt) = (Keystrokes::default(), format!("\x1b{key}"));
+            assert_eq!(
+                (keys.of(Moment(9), alt.as_bytes()), keys.deadline()),
+                (vec![], Some(Moment(9 + SEQUENCE_MS)))
+            );
+            assert_eq!(keys.late(Moment(9 + SEQUENCE_MS - 1)), b"");
+            assert_eq!(
+                (keys.late(Moment(9 + SEQUENCE_MS)), keys.deadline()),
+                (alt.into_bytes(), None)
+            );
+            assert_eq!(keys.of(Moment(300), b"x\x03"), b"x\x03");
+        }
     }
 
     #[test]
@@ -598,13 +772,14 @@ mod tests {
         ] {
             for cut in 0..report.len() {
                 let mut line = Line::default();
-                let touched = line.press(&report.as_bytes()[..cut], "> ");
+                let touched = line.press(Moment(0), &report.as_bytes()[..cut], "> ");
                 assert_eq!(touched, cut == 1, "{report:?}");
-                assert!(!line.press(&report.as_bytes()[cut..], "> "), "{report:?}");
+                let later = Moment(ESCAPE_MS - 1);
+                assert!(!line.press(later, &report.as_bytes()[cut..], "> "), "{report:?}");
                 assert!(line.is_empty("> "), "{report:?}");
             }
         }
-        assert!(Line::default().press(b"\x1b[A", ""));
-        assert!(Line::default().press(b"\x1b", ""), "the Escape key itself");
+        assert!(Line::default().press(Moment(0), b"\x1b[A", ""));
+        assert!(Line::default().press(Moment(0), b"\x1b", ""), "the Escape key itself");
     }
 }
