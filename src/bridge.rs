@@ -282,6 +282,8 @@ pub struct Bridge {
     waits_since: Option<Moment>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
+    /// One of them sends a line off.
+    holds_submit: bool,
     handed_out: u64,
     written: u64,
     typed: VecDeque<String>,
@@ -413,6 +415,7 @@ impl Bridge {
             waits_since: None,
             injection: None,
             held_keys: Vec::new(),
+            holds_submit: false,
             handed_out: 0,
             written: 0,
             typed: VecDeque::new(),
@@ -535,11 +538,11 @@ impl Bridge {
     fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
         self.retry_at = None;
         let before = recipe::before(self.extractor.screen());
-        let touched = self.line.press(now, bytes, &before);
+        let pressed = self.line.press(now, bytes, &before);
         let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
-        if touched {
+        if pressed.any {
             self.touched_at = Some(now);
-            if bytes.contains(&b'\r') {
+            if pressed.submit {
                 self.source.entered(now, self.extractor.screen());
             }
         } else if !is_held && !in_doubt {
@@ -551,8 +554,11 @@ impl Bridge {
         }
         // What is being typed is submitted before anything else is typed.
         match self.injection {
-            Some(Injection { keys_pass: false, .. }) => self.held_keys.extend_from_slice(bytes),
-            _ if touched || is_held => self.pass_keys(bytes.to_vec(), out),
+            Some(Injection { keys_pass: false, .. }) => {
+                self.held_keys.extend_from_slice(bytes);
+                self.holds_submit |= pressed.submit;
+            }
+            _ if pressed.any || is_held => self.pass_keys(bytes.to_vec(), pressed.submit, out),
             _ => self.write(bytes.to_vec(), out),
         }
     }

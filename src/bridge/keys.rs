@@ -45,6 +45,15 @@ struct Unfinished {
     before: String,
 }
 
+/// What was among the keys that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressed {
+    /// Any of a person's at all: a terminal answers and reports on the same way.
+    pub any: bool,
+    /// One that sends the line off, as far as one can know.
+    pub submit: bool,
+}
+
 /// A line that was begun.
 #[derive(Debug)]
 struct Begun {
@@ -58,15 +67,15 @@ struct Begun {
 }
 
 impl Line {
-    /// Keys arrive; `before` is what stands before the cursor. Says whether a person pressed any: a
-    /// terminal answers and reports on the same way.
-    pub fn press(&mut self, now: Moment, bytes: &[u8], before: &str) -> bool {
+    /// Keys arrive; `before` is what stands before the cursor.
+    pub fn press(&mut self, now: Moment, bytes: &[u8], before: &str) -> Pressed {
         self.settle(now);
         let was_amid = self.decoder.is_amid();
-        let mut touched = false;
+        let mut pressed = Pressed::default();
         for &byte in bytes {
             let Some(key) = self.decoder.next(now, byte) else { continue };
-            touched |= key != Key::Report;
+            pressed.any |= key != Key::Report;
+            pressed.submit |= matches!(key, Key::Submit | Key::BreakOrSubmit);
             self.take(key, before);
         }
         match (was_amid, self.decoder.is_amid()) {
@@ -77,7 +86,8 @@ impl Line {
             (true, true) => {}
         }
         // Nothing followed so far: it is as good as the Escape key itself.
-        touched || (!bytes.is_empty() && self.decoder.ends_in_escape())
+        pressed.any |= !bytes.is_empty() && self.decoder.ends_in_escape();
+        pressed
     }
 
     /// What was begun and has not gone on for too long is a key: says when that was pressed.
@@ -159,7 +169,7 @@ impl Line {
                 return;
             }
             Key::Text => (true, false),
-            Key::Break => (true, true),
+            Key::Break | Key::BreakOrSubmit => (true, true),
             Key::Move => (false, false),
             Key::Escape => {
                 self.moded = true;
@@ -250,6 +260,8 @@ enum Key {
     Text,
     /// Adds a line break to it.
     Break,
+    /// The one or the other: an Enter behind a backslash.
+    BreakOrSubmit,
     /// May change it.
     Move,
     /// May change what the keys after it mean, and the line.
@@ -380,7 +392,7 @@ impl Decoder {
     fn broken_off(&mut self, now: Moment, byte: u8) -> Option<Key> {
         self.state = State::Ground;
         match self.ground(now, byte)? {
-            key @ (Key::Submit | Key::Abandon | Key::Break) => Some(key),
+            key @ (Key::Submit | Key::Abandon) => Some(key),
             _ => Some(Key::Mode),
         }
     }
@@ -393,7 +405,8 @@ impl Decoder {
                 self.since = now;
                 return None;
             }
-            b'\r' | b'\n' if self.pasting || escaped => Key::Break,
+            b'\r' | b'\n' if self.pasting => Key::Break,
+            b'\r' | b'\n' if escaped => Key::BreakOrSubmit,
             b'\r' | b'\n' => Key::Submit,
             0x03 => Key::Abandon,
             // End of file, redraw, flow control, suspend.
@@ -553,7 +566,7 @@ mod tests {
             ("\x1b[18;56;228;0;0;1_", true, false),
         ] {
             let mut line = Line::default();
-            assert_eq!(line.press(Moment(0), keys.as_bytes(), "> "), touched, "{keys:?}");
+            assert_eq!(line.press(Moment(0), keys.as_bytes(), "> ").any, touched, "{keys:?}");
             assert_eq!(line.may_command(), may_command, "{keys:?}");
         }
     }
@@ -581,6 +594,18 @@ mod tests {
         is_empty(&[("ls", "> ls"), ("\x03", "> ")], true);
         is_empty(&[("ls", "> ls"), ("\x1bOM", "> ")], true);
         is_empty(&[("ls", "> ls"), ("\x1b[13u", "> ")], true);
+    }
+
+    #[test]
+    fn an_enter_is_told_however_it_is_spelled() {
+        let submits = |keys: &str| Line::default().press(Moment(0), keys.as_bytes(), "> ").submit;
+        for keys in ["\r", "ls\r", "\n", "\x1bOM", "\x1b[13u", "\x1b[13;28;13;1;0;1_", "a\\\r"] {
+            assert!(submits(keys), "{keys:?}");
+        }
+        for keys in ["ls", "\x1b\r", "\x1b[13;2u", "\x1b[200~a\rb\x1b[201~", "\x1b[13;28;13;0;0;1_"]
+        {
+            assert!(!submits(keys), "{keys:?}");
+        }
     }
 
     #[test]
@@ -625,12 +650,12 @@ mod tests {
     fn an_escape_whose_rest_does_not_follow_is_the_key() {
         for key in ["P", "X", "^", "_", "]", "O", "["] {
             let mut line = Line::default();
-            assert!(line.press(Moment(0), b"\x1b", "> "));
+            assert!(line.press(Moment(0), b"\x1b", "> ").any);
             assert!(line.is_empty("> "));
-            assert!(line.press(Moment(ESCAPE_MS), key.as_bytes(), "> "), "{key}");
+            assert!(line.press(Moment(ESCAPE_MS), key.as_bytes(), "> ").any, "{key}");
             line.see(&format!("> {key}"));
             assert!(!line.is_empty(&format!("> {key}")), "{key}");
-            assert!(line.press(Moment(5000), b"lease\r", ""), "{key}");
+            assert!(line.press(Moment(5000), b"lease\r", "").any, "{key}");
             assert!(line.is_empty(""), "{key}");
         }
     }
@@ -640,7 +665,7 @@ mod tests {
         for key in ["\x1bP", "\x1bX", "\x1b^", "\x1b_", "\x1b]", "\x1bO", "\x1b["] {
             let mut line = Line::default();
             line.remember_empty("$ ");
-            assert!(!line.press(Moment(0), key.as_bytes(), "$ "), "{key:?}");
+            assert!(!line.press(Moment(0), key.as_bytes(), "$ ").any, "{key:?}");
             assert!(
                 !line.is_known_empty() && !line.is_empty("$ ") && line.may_command(),
                 "{key:?}"
@@ -649,8 +674,8 @@ mod tests {
             assert_eq!(line.settle(Moment(SEQUENCE_MS)), Some(Moment(0)), "{key:?}");
             assert!(!line.is_in_doubt() && line.may_command(), "{key:?}");
             assert!(!line.is_empty("$ file"), "{key:?}");
-            assert!(line.press(Moment(1000), b"x", "$ file"), "{key:?}");
-            assert!(line.press(Moment(1001), b"\r", "$ file"), "{key:?}");
+            assert!(line.press(Moment(1000), b"x", "$ file").any, "{key:?}");
+            assert!(line.press(Moment(1001), b"\r", "$ file").any, "{key:?}");
             assert!(line.is_empty("") && !line.may_command(), "{key:?}");
         }
     }
@@ -661,7 +686,7 @@ mod tests {
             for begun in ["\x1bP", "\x1b]", "\x1b["] {
                 let (mut line, mut keys) = (Line::default(), Keystrokes::default());
                 let bytes = format!("{begun}lease{key}");
-                assert!(line.press(Moment(0), bytes.as_bytes(), "$ "), "{bytes:?}");
+                assert!(line.press(Moment(0), bytes.as_bytes(), "$ ").any, "{bytes:?}");
                 assert_eq!(line.is_empty("$ x"), empty, "{bytes:?}");
                 assert_eq!(keys.of(Moment(0), bytes.as_bytes()), bytes.as_bytes());
             }
@@ -772,14 +797,14 @@ mod tests {
         ] {
             for cut in 0..report.len() {
                 let mut line = Line::default();
-                let touched = line.press(Moment(0), &report.as_bytes()[..cut], "> ");
+                let touched = line.press(Moment(0), &report.as_bytes()[..cut], "> ").any;
                 assert_eq!(touched, cut == 1, "{report:?}");
                 let later = Moment(ESCAPE_MS - 1);
-                assert!(!line.press(later, &report.as_bytes()[cut..], "> "), "{report:?}");
+                assert!(!line.press(later, &report.as_bytes()[cut..], "> ").any, "{report:?}");
                 assert!(line.is_empty("> "), "{report:?}");
             }
         }
-        assert!(Line::default().press(Moment(0), b"\x1b[A", ""));
-        assert!(Line::default().press(Moment(0), b"\x1b", ""), "the Escape key itself");
+        assert!(Line::default().press(Moment(0), b"\x1b[A", "").any);
+        assert!(Line::default().press(Moment(0), b"\x1b", "").any, "the Escape key itself");
     }
 }
