@@ -537,8 +537,10 @@ impl Bridge {
 
     fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
         self.retry_at = None;
-        let before = recipe::before(self.extractor.screen());
-        let pressed = self.line.press(now, bytes, &before);
+        let screen = self.extractor.screen();
+        let before = recipe::before(screen);
+        let line_feed_breaks = self.recipe.line_feed_breaks(screen.bracketed_paste());
+        let pressed = self.line.press(now, bytes, &before, line_feed_breaks);
         let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
         if pressed.any {
             self.touched_at = Some(now);

@@ -67,13 +67,25 @@ struct Begun {
 }
 
 impl Line {
-    /// Keys arrive; `before` is what stands before the cursor.
-    pub fn press(&mut self, now: Moment, bytes: &[u8], before: &str) -> Pressed {
+    /// Keys arrive; `before` is what stands before the cursor, and `line_feed_breaks` says what a line feed
+    /// is there: a line break, or an Enter.
+    pub fn press(
+        &mut self,
+        now: Moment,
+        bytes: &[u8],
+        before: &str,
+        line_feed_breaks: bool,
+    ) -> Pressed {
         self.settle(now);
         let was_amid = self.decoder.is_amid();
         let mut pressed = Pressed::default();
         for &byte in bytes {
-            let Some(key) = self.decoder.next(now, byte) else { continue };
+            let key = match self.decoder.next(now, byte) {
+                None => continue,
+                Some(Key::LineFeed) if line_feed_breaks => Key::Break,
+                Some(Key::LineFeed) => Key::Submit,
+                Some(key) => key,
+            };
             pressed.any |= key != Key::Report;
             pressed.submit |= matches!(key, Key::Submit | Key::BreakOrSubmit);
             self.take(key, before);
@@ -163,7 +175,7 @@ impl Line {
     fn take(&mut self, key: Key, before: &str) {
         let (unseen, several_rows) = match key {
             Key::Report | Key::Other => return,
-            Key::Submit | Key::Abandon => {
+            Key::Submit | Key::LineFeed | Key::Abandon => {
                 self.begun = None;
                 self.moded = false;
                 return;
@@ -270,6 +282,8 @@ enum Key {
     Escape,
     /// Sends it off.
     Submit,
+    /// The one or the other, as its program takes it.
+    LineFeed,
     /// Throws it away.
     Abandon,
     /// Leaves it as it is.
@@ -392,7 +406,7 @@ impl Decoder {
     fn broken_off(&mut self, now: Moment, byte: u8) -> Option<Key> {
         self.state = State::Ground;
         match self.ground(now, byte)? {
-            key @ (Key::Submit | Key::Abandon) => Some(key),
+            key @ (Key::Submit | Key::LineFeed | Key::Abandon) => Some(key),
             _ => Some(Key::Mode),
         }
     }
@@ -407,7 +421,8 @@ impl Decoder {
             }
             b'\r' | b'\n' if self.pasting => Key::Break,
             b'\r' | b'\n' if escaped => Key::BreakOrSubmit,
-            b'\r' | b'\n' => Key::Submit,
+            b'\r' => Key::Submit,
+            b'\n' => Key::LineFeed,
             0x03 => Key::Abandon,
             // End of file, redraw, flow control, suspend.
             0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Key::Other,
@@ -440,6 +455,9 @@ impl Decoder {
             // Enter and Ctrl-C, from terminals that were asked to spell out every key.
             (b"13" | b"13;1", b'u') => return Key::Submit,
             (b"99;5", b'u') => return Key::Abandon,
+            // Ctrl-J, and an Enter with something held.
+            (b"106;5", b'u') => return Key::Break,
+            ([b'2', b'7', b';', rest @ ..], b'~') if rest.ends_with(b";13") => return Key::Break,
             (b"", b'M') => {
                 self.state = State::Mouse(3);
                 return Key::Report;
@@ -566,7 +584,11 @@ mod tests {
             ("\x1b[18;56;228;0;0;1_", true, false),
         ] {
             let mut line = Line::default();
-            assert_eq!(line.press(Moment(0), keys.as_bytes(), "> ").any, touched, "{keys:?}");
+            assert_eq!(
+                line.press(Moment(0), keys.as_bytes(), "> ", false).any,
+                touched,
+                "{keys:?}"
+            );
             assert_eq!(line.may_command(), may_command, "{keys:?}");
         }
     }
@@ -578,7 +600,7 @@ mod tests {
         line.remember_empty("> ");
         let mut before = "> ";
         for (second, (keys, after)) in (1..).zip(steps) {
-            line.press(Moment(1000 * second), keys.as_bytes(), before);
+            line.press(Moment(1000 * second), keys.as_bytes(), before, false);
             line.see(after);
             before = after;
         }
@@ -598,7 +620,8 @@ mod tests {
 
     #[test]
     fn an_enter_is_told_however_it_is_spelled() {
-        let submits = |keys: &str| Line::default().press(Moment(0), keys.as_bytes(), "> ").submit;
+        let submits =
+            |keys: &str| Line::default().press(Moment(0), keys.as_bytes(), "> ", false).submit;
         for keys in ["\r", "ls\r", "\n", "\x1bOM", "\x1b[13u", "\x1b[13;28;13;1;0;1_", "a\\\r"] {
             assert!(submits(keys), "{keys:?}");
         }
@@ -630,7 +653,7 @@ mod tests {
         let may_command = |steps: &[&str], pause_ms: u64| {
             let mut line = Line::default();
             for (at, keys) in (1..).zip(steps) {
-                line.press(Moment(at * pause_ms), keys.as_bytes(), "$ ");
+                line.press(Moment(at * pause_ms), keys.as_bytes(), "$ ", false);
             }
             line.may_command()
         };
@@ -650,12 +673,12 @@ mod tests {
     fn an_escape_whose_rest_does_not_follow_is_the_key() {
         for key in ["P", "X", "^", "_", "]", "O", "["] {
             let mut line = Line::default();
-            assert!(line.press(Moment(0), b"\x1b", "> ").any);
+            assert!(line.press(Moment(0), b"\x1b", "> ", false).any);
             assert!(line.is_empty("> "));
-            assert!(line.press(Moment(ESCAPE_MS), key.as_bytes(), "> ").any, "{key}");
+            assert!(line.press(Moment(ESCAPE_MS), key.as_bytes(), "> ", false).any, "{key}");
             line.see(&format!("> {key}"));
             assert!(!line.is_empty(&format!("> {key}")), "{key}");
-            assert!(line.press(Moment(5000), b"lease\r", "").any, "{key}");
+            assert!(line.press(Moment(5000), b"lease\r", "", false).any, "{key}");
             assert!(line.is_empty(""), "{key}");
         }
     }
@@ -665,7 +688,7 @@ mod tests {
         for key in ["\x1bP", "\x1bX", "\x1b^", "\x1b_", "\x1b]", "\x1bO", "\x1b["] {
             let mut line = Line::default();
             line.remember_empty("$ ");
-            assert!(!line.press(Moment(0), key.as_bytes(), "$ ").any, "{key:?}");
+            assert!(!line.press(Moment(0), key.as_bytes(), "$ ", false).any, "{key:?}");
             assert!(
                 !line.is_known_empty() && !line.is_empty("$ ") && line.may_command(),
                 "{key:?}"
@@ -674,8 +697,8 @@ mod tests {
             assert_eq!(line.settle(Moment(SEQUENCE_MS)), Some(Moment(0)), "{key:?}");
             assert!(!line.is_in_doubt() && line.may_command(), "{key:?}");
             assert!(!line.is_empty("$ file"), "{key:?}");
-            assert!(line.press(Moment(1000), b"x", "$ file").any, "{key:?}");
-            assert!(line.press(Moment(1001), b"\r", "$ file").any, "{key:?}");
+            assert!(line.press(Moment(1000), b"x", "$ file", false).any, "{key:?}");
+            assert!(line.press(Moment(1001), b"\r", "$ file", false).any, "{key:?}");
             assert!(line.is_empty("") && !line.may_command(), "{key:?}");
         }
     }
@@ -686,7 +709,7 @@ mod tests {
             for begun in ["\x1bP", "\x1b]", "\x1b["] {
                 let (mut line, mut keys) = (Line::default(), Keystrokes::default());
                 let bytes = format!("{begun}lease{key}");
-                assert!(line.press(Moment(0), bytes.as_bytes(), "$ ").any, "{bytes:?}");
+                assert!(line.press(Moment(0), bytes.as_bytes(), "$ ", false).any, "{bytes:?}");
                 assert_eq!(line.is_empty("$ x"), empty, "{bytes:?}");
                 assert_eq!(keys.of(Moment(0), bytes.as_bytes()), bytes.as_bytes());
             }
@@ -797,14 +820,17 @@ mod tests {
         ] {
             for cut in 0..report.len() {
                 let mut line = Line::default();
-                let touched = line.press(Moment(0), &report.as_bytes()[..cut], "> ").any;
+                let touched = line.press(Moment(0), &report.as_bytes()[..cut], "> ", false).any;
                 assert_eq!(touched, cut == 1, "{report:?}");
                 let later = Moment(ESCAPE_MS - 1);
-                assert!(!line.press(later, &report.as_bytes()[cut..], "> ").any, "{report:?}");
+                assert!(
+                    !line.press(later, &report.as_bytes()[cut..], "> ", false).any,
+                    "{report:?}"
+                );
                 assert!(line.is_empty("> "), "{report:?}");
             }
         }
-        assert!(Line::default().press(Moment(0), b"\x1b[A", "").any);
-        assert!(Line::default().press(Moment(0), b"\x1b", "").any, "the Escape key itself");
+        assert!(Line::default().press(Moment(0), b"\x1b[A", "", false).any);
+        assert!(Line::default().press(Moment(0), b"\x1b", "", false).any, "the Escape key itself");
     }
 }

@@ -625,6 +625,57 @@ fn what_is_said_after_an_enter_that_is_spelled_out_is_heard() {
     ));
 }
 
+/// Its second row looks as an empty line does.
+#[test]
+fn a_line_feed_sends_nothing_off_from_an_editor_of_several_rows() {
+    for key in [r"\n", r"\e[106;5u", r"\e[27;2;13~", r"\e[74;36;10;1;8;1_"] {
+        let told = play(
+            "opencode",
+            &format!(
+                r"
+                0 settles
+                0 prints \e[?2004h\s\s┃\s\s
+                1000 keys fix this:
+                1001 prints fix this:
+                2000 keys {key}
+                2001 prints \r\n\s\s┃\s\s
+                2100 mail Ann: hello
+                30000 why
+                31000 keys the tests\r
+                31001 prints the tests\r\n\s\s┃\s\s
+                39000 why"
+            ),
+        );
+        assert!(told.contains("30000 1 waiting, 0 typed: a line is half typed"), "{told}");
+        assert!(told.contains("\n32000 types \\e[200~[relay 789200 from Ann"), "{told}");
+    }
+}
+
+/// Where a line is one row, or the terminal's own; and in an editor that takes both for the same.
+#[test]
+fn a_line_feed_sends_off_what_is_one_line() {
+    for (command, modes, prompt) in [
+        ("bash", r"\e[?2004h", r"$\s"),
+        ("python3", r"\e[?2004h", r">>>\s"),
+        ("agent", "", r">\s"),
+        ("aider", r"\e[?2004h", r">\s"),
+    ] {
+        let told = play(
+            command,
+            &format!(
+                r"
+                0 settles
+                0 prints {modes}{prompt}
+                1000 keys one\n
+                1001 prints one\r\n{prompt}
+                2100 mail Ann: hello
+                9000 why"
+            ),
+        );
+        assert!(told.contains("[relay 789200 from Ann"), "{command}: {told}");
+    }
+}
+
 #[test]
 fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
     let settings = settings("fish");
@@ -1260,7 +1311,7 @@ impl Judge {
     fn judge(&mut self, bytes: &[u8]) -> Result<(), TestCaseError> {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if self.keys.starts_with(bytes) && !(self.awaits_enter && bytes == b"\r") {
-            let no_key = !Line::default().press(self.now, bytes, "").any;
+            let no_key = !Line::default().press(self.now, bytes, "", false).any;
             prop_assert!(!self.awaits_enter || no_key, "{text:?} between a text and its Enter");
             self.keys.drain(..bytes.len());
         } else if self.awaits_enter && bytes == b"\r" {
