@@ -292,6 +292,21 @@ enum Key {
     Report,
 }
 
+impl Key {
+    /// What a character is by itself.
+    fn plain(byte: u8) -> Self {
+        match byte {
+            0x03 => Self::Abandon,
+            // End of file, redraw, flow control, suspend.
+            0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Self::Other,
+            // What comes next is taken as it is, or is the rest of a command.
+            0x16 | 0x18 | 0x1d => Self::Mode,
+            0x00..=0x1f | 0x7f => Self::Move,
+            _ => Self::Text,
+        }
+    }
+}
+
 /// Tells keys, and what a terminal sends by itself, apart; sequences may come in pieces.
 #[derive(Debug, Default)]
 struct Decoder {
@@ -423,13 +438,7 @@ impl Decoder {
             b'\r' | b'\n' if escaped => Key::BreakOrSubmit,
             b'\r' => Key::Submit,
             b'\n' => Key::LineFeed,
-            0x03 => Key::Abandon,
-            // End of file, redraw, flow control, suspend.
-            0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Key::Other,
-            // What comes next is taken as it is, or is the rest of a command.
-            0x16 | 0x18 | 0x1d => Key::Mode,
-            0x00..=0x1f | 0x7f => Key::Move,
-            _ => Key::Text,
+            _ => Key::plain(byte),
         })
     }
 
@@ -452,20 +461,17 @@ impl Decoder {
         match (sequence, last) {
             (b"200", b'~') => self.pasting = true,
             (b"201", b'~') => self.pasting = false,
-            // Enter and Ctrl-C, from terminals that were asked to spell out every key.
-            (b"13" | b"13;1", b'u') => return Key::Submit,
-            (b"99;5", b'u') => return Key::Abandon,
-            // Ctrl-J, and an Enter with something held.
-            (b"106;5", b'u') => return Key::Break,
-            ([b'2', b'7', b';', rest @ ..], b'~') if rest.ends_with(b";13") => return Key::Break,
             (b"", b'M') => {
                 self.state = State::Mouse(3);
                 return Key::Report;
             }
             ([b'?' | b'>' | b'=' | b'<', ..], _) => return Key::Report,
             (_, b'R' | b'c' | b'n' | b't' | b'y' | b'I' | b'O') => return Key::Report,
-            ([b'1', b'3', b';', ..], b'u') => return Key::Break,
-            (_, b'u') => return Key::Text,
+            _ if is_release(sequence) => return Key::Other,
+            (_, b'u' | b'~') => {
+                let other = if last == b'u' { Key::Text } else { Key::Move };
+                return SpelledKey::of(sequence, last).map_or(other, SpelledKey::meaning);
+            }
             (_, b'_') => {
                 return WindowsKey::of(sequence).map_or(Key::Report, |key| self.spelled(now, key));
             }
@@ -490,6 +496,74 @@ impl Decoder {
         let bytes = character.encode_utf8(&mut bytes).bytes();
         bytes.filter_map(|byte| spelled.next(now, byte)).last().unwrap_or(Key::Other)
     }
+}
+
+/// A key as terminals spell it for programs that ask them to: `CSI 92;5u`, or `CSI 27;5;92~`.
+#[derive(Clone, Copy, Debug)]
+pub struct SpelledKey {
+    code: u32,
+    held: u32,
+}
+
+impl SpelledKey {
+    /// Ctrl is held.
+    pub const CTRL: u32 = 0b100;
+    const SHIFT: u32 = 0b1;
+    const ALT: u32 = 0b10;
+    /// What can be held: all but the locks.
+    const HELD: u32 = 0b11_1111;
+
+    const ENTER: u32 = 13;
+    const ESCAPE: u32 = 27;
+    const C_J: u32 = b'j' as u32;
+
+    /// What stands between `CSI` and this last byte; nothing where a key was let go.
+    #[must_use]
+    pub fn of(sequence: &[u8], last: u8) -> Option<Self> {
+        let mut parts = str::from_utf8(sequence).ok()?.split(';');
+        let (code, held) = match last {
+            b'u' => (parts.next()?, parts.next()),
+            b'~' if parts.next() == Some("27") => {
+                let held = parts.next();
+                (parts.next()?, held)
+            }
+            _ => return None,
+        };
+        let code = code.split(':').next()?.parse().ok()?;
+        let held = held.and_then(|held| held.split(':').next()?.parse().ok()).unwrap_or(1_u32);
+        let held = held.saturating_sub(1) & Self::HELD;
+        (!is_release(sequence)).then_some(Self { code, held })
+    }
+
+    /// Whether it is the key of this character, and just this was held.
+    #[must_use]
+    pub fn is(self, character: char, held: u32) -> bool {
+        (self.code, self.held) == (character.into(), held)
+    }
+
+    fn meaning(self) -> Key {
+        let letter = u8::try_from(self.code).ok();
+        match (self.code, self.held) {
+            (Self::ENTER, 0) => Key::Submit,
+            (Self::ENTER, _) | (Self::C_J, Self::CTRL) => Key::Break,
+            (Self::ESCAPE, 0) => Key::Escape,
+            // The locks, and what is held with others, by itself.
+            (57358..=57363 | 57441..=57454, _) => Key::Other,
+            (_, held) if held & Self::ALT != 0 => Key::Mode,
+            (_, Self::CTRL) => {
+                let letter = letter.filter(|byte| matches!(byte, b'a'..=b'z' | b']'));
+                letter.map_or(Key::Move, |letter| Key::plain(letter & 0x1f))
+            }
+            (_, held) if held & !Self::SHIFT != 0 => Key::Move,
+            _ => letter.map_or(Key::Text, Key::plain),
+        }
+    }
+}
+
+/// Whether this control sequence tells that a key was let go: `CSI 97;1:3u`, `CSI 1;1:3A`.
+fn is_release(sequence: &[u8]) -> bool {
+    let held = sequence.split(|&byte| byte == b';').nth(1);
+    held.and_then(|held| held.split(|&byte| byte == b':').nth(1)) == Some(b"3")
 }
 
 /// A key as Windows' consoles spell it where a program asks them to (`CSI ? 9001 h`):
@@ -628,6 +702,37 @@ mod tests {
         for keys in ["ls", "\x1b\r", "\x1b[13;2u", "\x1b[200~a\rb\x1b[201~", "\x1b[13;28;13;0;0;1_"]
         {
             assert!(!submits(keys), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_are_spelled_out_are_those_keys_and_let_go_they_are_none() {
+        for (keys, empty, may_command) in [
+            // Escape; let go: a letter, an Enter, an arrow; Shift alone; Ctrl-L.
+            ("\x1b[27u", true, true),
+            ("\x1b[97;1:3u", true, false),
+            ("\x1b[13;1:3u", true, false),
+            ("\x1b[1;1:3A", true, false),
+            ("\x1b[57441;2u", true, false),
+            ("\x1b[108;5u", true, false),
+            ("\x1b[97u", false, false),
+            ("\x1b[97;3u", false, true),
+            ("\x1b[27;2;65~", false, false),
+            // The locks count for nothing.
+            ("ls\x1b[13;129u", true, false),
+            ("ls\x1b[99;197u", true, false),
+            ("ls\x1b[27;5;99~", true, false),
+            ("ls\x1b[13;1:1u\x1b[115;1:3u", true, false),
+        ] {
+            let mut line = Line::default();
+            let pressed = line.press(Moment(0), keys.as_bytes(), "> ", false);
+            assert!(pressed.any, "{keys:?}");
+            assert_eq!(
+                (line.is_empty("> x"), line.may_command()),
+                (empty, may_command),
+                "{keys:?}"
+            );
+            assert_eq!(Keystrokes::default().of(Moment(0), keys.as_bytes()), keys.as_bytes());
         }
     }
 
