@@ -282,6 +282,8 @@ pub struct Bridge {
     waits_since: Option<Moment>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
+    /// One of them sends a line off.
+    holds_submit: bool,
     handed_out: u64,
     written: u64,
     typed: VecDeque<String>,
@@ -413,6 +415,7 @@ impl Bridge {
             waits_since: None,
             injection: None,
             held_keys: Vec::new(),
+            holds_submit: false,
             handed_out: 0,
             written: 0,
             typed: VecDeque::new(),
@@ -534,13 +537,17 @@ impl Bridge {
 
     fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
         self.retry_at = None;
-        let before = recipe::before(self.extractor.screen());
-        if self.line.press(bytes, &before) {
+        let screen = self.extractor.screen();
+        let before = recipe::before(screen);
+        let line_feed_breaks = self.recipe.line_feed_breaks(screen.bracketed_paste());
+        let pressed = self.line.press(now, bytes, &before, line_feed_breaks);
+        let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
+        if pressed.any {
             self.touched_at = Some(now);
-            if bytes.contains(&b'\r') {
+            if pressed.submit {
                 self.source.entered(now, self.extractor.screen());
             }
-        } else if self.held_keys.is_empty() {
+        } else if !is_held && !in_doubt {
             // A terminal's answer, for which the child may be waiting.
             return self.write(bytes.to_vec(), out);
         }
@@ -549,8 +556,12 @@ impl Bridge {
         }
         // What is being typed is submitted before anything else is typed.
         match self.injection {
-            Some(Injection { keys_pass: false, .. }) => self.held_keys.extend_from_slice(bytes),
-            _ => self.pass_keys(bytes.to_vec(), out),
+            Some(Injection { keys_pass: false, .. }) => {
+                self.held_keys.extend_from_slice(bytes);
+                self.holds_submit |= pressed.submit;
+            }
+            _ if pressed.any || is_held => self.pass_keys(bytes.to_vec(), pressed.submit, out),
+            _ => self.write(bytes.to_vec(), out),
         }
     }
 
@@ -641,6 +652,8 @@ impl Bridge {
         if self.gone {
             return;
         }
+        let pressed_at = self.line.settle(now);
+        self.touched_at = self.touched_at.max(pressed_at);
         let mut found = Vec::new();
         self.extractor.tick(now, &mut found);
         let spot = Spot::of(self.extractor.screen());

@@ -26,6 +26,8 @@ pub struct Recipe {
     pub reads: Reads,
     /// What sends the text off.
     pub submit: String,
+    /// A line feed does so as well, though the program has an editor.
+    pub line_feed_submits: bool,
     /// The screen has stood still for so long before something is typed.
     pub quiet_ms: u64,
     /// The person has not touched a key for so long.
@@ -139,6 +141,14 @@ impl Recipe {
     #[must_use]
     pub fn looks_idle(&self, spot: &Spot, known: Known) -> bool {
         self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
+    }
+
+    /// Whether a line feed is a line break in what is typed, as in editors of several rows. They want pastes
+    /// marked.
+    #[must_use]
+    pub fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
+        let submits = self.line_feed_submits || self.submit.contains('\n');
+        self.reads == Reads::Text && bracketed_paste && !submits
     }
 
     /// Whether its agent is at work, by its look.

@@ -15,7 +15,7 @@ use alacritty_terminal::grid::{Dimensions, Grid};
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, Term, TermMode};
-use alacritty_terminal::vte::ansi::Processor;
+use alacritty_terminal::vte::ansi::{CharsetIndex, Processor, StandardCharset};
 
 use self::bytes::{Limit, Unbuffered, WholeCharacters};
 use self::painter::{HISTORY_ROWS_MAX, Keyboard, Notes, Painter, REPORT_COLORS, SPELL_KEYS};
@@ -27,6 +27,11 @@ const ROWS_MAX: usize = 250;
 
 /// No reports of the mouse, in whichever way.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
+
+/// Rows count from the screen's top again, and not from the upper margin. The cursor goes there, and no
+/// terminal can put it back; so what comes next stands below all the others.
+const ORIGIN_OFF: &str = "\x1b[?6l";
+const BELOW: &str = "\x1b[999B\n";
 
 /// A row as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -260,11 +265,21 @@ impl Screen {
         let is_painting =
             (template.fg, template.bg, template.flags) != (plain.fg, plain.bg, plain.flags);
         let pop = |pushed: u16| format!("\x1b[<{pushed}u");
+        let is_alternate = mode.contains(TermMode::ALT_SCREEN);
+        let origin =
+            if is_alternate { ORIGIN_OFF.to_owned() } else { format!("\x1b[r{ORIGIN_OFF}{BELOW}") };
+        let draws_lines =
+            self.term.grid().cursor.charsets[CharsetIndex::G0] != StandardCharset::Ascii;
         let left = [
             (mode.intersects(TermMode::MOUSE_MODE), MOUSE_OFF.to_owned()),
+            (mode.contains(TermMode::UTF8_MOUSE), "\x1b[?1005l".to_owned()),
             (mode.contains(TermMode::FOCUS_IN_OUT), "\x1b[?1004l".to_owned()),
-            (mode.contains(TermMode::ALT_SCREEN) && alternate > 0, pop(alternate)),
-            (mode.contains(TermMode::ALT_SCREEN), "\x1b[?1049l".to_owned()),
+            (is_alternate && alternate > 0, pop(alternate)),
+            (mode.contains(TermMode::ORIGIN), origin),
+            (is_alternate, "\x1b[?1049l".to_owned()),
+            (self.notes.has_margins, "\x1b7\x1b[r\x1b8".to_owned()),
+            (!mode.contains(TermMode::LINE_WRAP), "\x1b[?7h".to_owned()),
+            (mode.contains(TermMode::INSERT), "\x1b[4l".to_owned()),
             (primary > 0, pop(primary)),
             (other_keys, "\x1b[>4m".to_owned()),
             (mode.contains(TermMode::BRACKETED_PASTE), "\x1b[?2004l".to_owned()),
@@ -273,6 +288,9 @@ impl Screen {
             (mode.contains(TermMode::APP_CURSOR), "\x1b[?1l".to_owned()),
             (mode.contains(TermMode::APP_KEYPAD), "\x1b>".to_owned()),
             (!mode.contains(TermMode::SHOW_CURSOR), "\x1b[?25h".to_owned()),
+            (self.notes.shapes_cursor, "\x1b[0 q".to_owned()),
+            (draws_lines, "\x1b(B".to_owned()),
+            (self.notes.shifts_out, "\x0f".to_owned()),
             (is_painting, "\x1b[m".to_owned()),
         ];
         left.into_iter().filter(|(on, _)| *on).map(|(_, off)| off).collect()
@@ -484,6 +502,34 @@ mod tests {
         assert_eq!(undo(&format!("{all}{tidy}")), "");
         assert_eq!(undo(&format!("{all}\x1bc")), "");
         assert_eq!(undo("just text\r\n"), "");
+    }
+
+    #[test]
+    fn what_would_spoil_the_lines_of_whoever_comes_next_is_turned_off() {
+        let undo = |bytes: &str| painted(bytes.as_bytes()).0.undo().replace('\x1b', "\\e");
+        for (on, undone, off) in [
+            // Margins, without moving the cursor; a line that starts over instead of wrapping; insertion.
+            ("\x1b[1;2r", "\\e7\\e[r\\e8", "\x1b[r"),
+            ("\x1b[2r", "\\e7\\e[r\\e8", "\x1b[1;3r"),
+            ("\x1b[?7l", "\\e[?7h", "\x1b[?7h"),
+            ("\x1b[4h", "\\e[4l", "\x1b[4l"),
+            // Rows that count from the margin: the way back moves the cursor to the top.
+            ("\x1b[?6h", "\\e[r\\e[?6l\\e[999B\n", "\x1b[?6l"),
+            ("\x1b[?1049h\x1b[?6h", "\\e[?6l\\e[?1049l", "\x1b[?6l\x1b[?1049l"),
+            // Line drawing; the mouse's columns as characters; the cursor's shape.
+            ("\x1b(0", "\\e(B", "\x1b(B"),
+            ("\x1b)0\x0e", "\\x0f", "\x0f"),
+            ("\x1b[?1005h", "\\e[?1005l", "\x1b[?1005l"),
+            ("\x1b[5 q", "\\e[0 q", "\x1b[0 q"),
+        ] {
+            assert_eq!(undo(on).replace('\x0f', "\\x0f"), undone, "{on:?}");
+            assert_eq!(undo(&format!("{on}{off}")), "", "{on:?}");
+            assert_eq!(undo(&format!("{on}\x1bc")), "", "{on:?}");
+        }
+        // Not every terminal takes margins away when its size changes.
+        let (mut screen, mut log) = painted(b"\x1b[1;2r");
+        screen.resize(10, 5, &mut log);
+        assert_eq!(screen.undo(), "\x1b7\x1b[r\x1b8");
     }
 
     #[test]

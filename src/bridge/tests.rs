@@ -502,6 +502,180 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
     );
 }
 
+/// To a terminal they are the beginning of a string.
+#[test]
+fn nothing_is_typed_behind_an_escape_and_what_follows_it() {
+    check(
+        "agent",
+        r"
+        0 prints \e[?2004h>\s
+        1000 keys \e
+        2000 keys Please
+        2001 prints Please
+        2100 mail Ann: hello
+        9000 why
+        10000 keys \sstop\r
+        10001 prints \sstop\r\n>\s
+        19000 why
+        ",
+        expect![[r#"
+            1000 types \e
+            2000 types Please
+            9000 1 waiting, 0 typed: a line is half typed
+            10000 types  stop\r
+            11000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            11150 types \r
+            11150 acknowledges 11111111-2222
+            19000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() {
+    check(
+        "bash",
+        r"
+        0 foreground self
+        0 prints \e[?2004h$\s
+        900 prints \e[?1049h
+        1000 keys \e
+        2000 keys Paste
+        3000 keys :q\r
+        3001 prints \e[?1049l
+        4000 keys rm -rf x\s
+        4001 prints rm -rf x\s
+        4100 mail Ann: hello
+        9000 why
+        ",
+        expect![[r#"
+            1000 types \e
+            2000 types Paste
+            3000 types :q\r
+            4000 types rm -rf x 
+            9000 1 waiting, 0 typed: a line is half typed
+        "#]],
+    );
+    // With Alt, in its own line editor: the last word of the line before.
+    check(
+        "bash",
+        r"
+        0 foreground self
+        0 prints \e[?2004h$\s
+        1000 keys \e_
+        1001 prints file
+        1100 mail Ann: hello
+        9000 why
+        10000 keys \r
+        10001 prints \r\n$\s
+        19000 why
+        ",
+        expect![[r#"
+            1000 types \e_
+            9000 1 waiting, 0 typed: a line is half typed
+            10000 types \r
+            11000 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            11030 types \r
+            11030 acknowledges 11111111-2222
+            19000 0 waiting, 1 typed: nothing in the way
+        "#]],
+    );
+}
+
+#[test]
+fn keys_behind_an_escape_wait_while_a_message_is_typed() {
+    check(
+        "agent",
+        r"
+        0 prints \e[?2004h>\s
+        500 keys \e
+        1000 mail Ann: hello
+        1550 keys Please
+        1560 keys \e_
+        3000 ends
+        ",
+        expect![[r#"
+            500 types \e
+            1500 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1650 types \r
+            1650 acknowledges 11111111-2222
+            1650 types Please\e_
+        "#]],
+    );
+}
+
+/// As Windows' consoles do it: the prompt is this agent's, which has been here for long.
+#[test]
+fn what_is_said_after_an_enter_that_is_spelled_out_is_heard() {
+    expect![[r#"
+        40000 types who are you\e[13;28;13;1;0;1_
+        40250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+    "#]]
+    .assert_eq(&play_transcribed(
+        "agent",
+        r"
+        0 prints >\s
+        40000 keys who are you\e[13;28;13;1;0;1_
+        40010 prints \r\nwho are you\r\n
+        40020 records 0 prompt who are you
+        40200 prints ->relay:Bob <<<me>>>\r\n\r\n
+        40210 records 0 reply ->relay:Bob <<<me>>>
+        50000 ends
+        ",
+    ));
+}
+
+/// Its second row looks as an empty line does.
+#[test]
+fn a_line_feed_sends_nothing_off_from_an_editor_of_several_rows() {
+    for key in [r"\n", r"\e[106;5u", r"\e[27;2;13~", r"\e[74;36;10;1;8;1_"] {
+        let told = play(
+            "opencode",
+            &format!(
+                r"
+                0 settles
+                0 prints \e[?2004h\s\s┃\s\s
+                1000 keys fix this:
+                1001 prints fix this:
+                2000 keys {key}
+                2001 prints \r\n\s\s┃\s\s
+                2100 mail Ann: hello
+                30000 why
+                31000 keys the tests\r
+                31001 prints the tests\r\n\s\s┃\s\s
+                39000 why"
+            ),
+        );
+        assert!(told.contains("30000 1 waiting, 0 typed: a line is half typed"), "{told}");
+        assert!(told.contains("\n32000 types \\e[200~[relay 789200 from Ann"), "{told}");
+    }
+}
+
+/// Where a line is one row, or the terminal's own; and in an editor that takes both for the same.
+#[test]
+fn a_line_feed_sends_off_what_is_one_line() {
+    for (command, modes, prompt) in [
+        ("bash", r"\e[?2004h", r"$\s"),
+        ("python3", r"\e[?2004h", r">>>\s"),
+        ("agent", "", r">\s"),
+        ("aider", r"\e[?2004h", r">\s"),
+    ] {
+        let told = play(
+            command,
+            &format!(
+                r"
+                0 settles
+                0 prints {modes}{prompt}
+                1000 keys one\n
+                1001 prints one\r\n{prompt}
+                2100 mail Ann: hello
+                9000 why"
+            ),
+        );
+        assert!(told.contains("[relay 789200 from Ann"), "{command}: {told}");
+    }
+}
+
 #[test]
 fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
     let settings = settings("fish");
@@ -999,7 +1173,17 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         Just(b"\r\n->relay:Bob <<<\r\nhi>>>\r\n> ".to_vec()),
         prop::collection::vec(any::<u8>(), 0..40),
     ];
-    let keys = prop_oneof![Just("x"), Just("\r"), Just("\x1b[A"), Just("\x1b[5;5R"), Just("\x03")];
+    let keys = prop_oneof![
+        Just("x"),
+        Just("\r"),
+        Just("\n"),
+        Just("\x1b[A"),
+        Just("\x1b[5;5R"),
+        Just("\x03"),
+        Just("\x1b"),
+        Just("\x1b_"),
+        Just("P"),
+    ];
     let body =
         prop_oneof![Just("hello".to_owned()), Just("\x1b[201~\rrm\r".to_owned()), any::<String>()];
     let event = prop_oneof![
@@ -1127,7 +1311,7 @@ impl Judge {
     fn judge(&mut self, bytes: &[u8]) -> Result<(), TestCaseError> {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if self.keys.starts_with(bytes) && !(self.awaits_enter && bytes == b"\r") {
-            let no_key = !Line::default().press(bytes, "");
+            let no_key = !Line::default().press(self.now, bytes, "", false).any;
             prop_assert!(!self.awaits_enter || no_key, "{text:?} between a text and its Enter");
             self.keys.drain(..bytes.len());
         } else if self.awaits_enter && bytes == b"\r" {

@@ -436,26 +436,30 @@ impl Bridge {
         if let Some(injection) = &mut self.injection {
             injection.keys_pass = true;
         }
-        let held = std::mem::take(&mut self.held_keys);
+        let (held, submits) = self.take_held_keys();
         if !held.is_empty() {
-            self.pass_keys(held, out);
+            self.pass_keys(held, submits, out);
         }
     }
 
-    /// The person's keys go to the program, beside what is being typed.
-    pub(super) fn pass_keys(&mut self, keys: Vec<u8>, out: &mut Vec<Output>) {
+    /// The person's keys go to the program, beside what is being typed; `submits` where one of them sends it off.
+    pub(super) fn pass_keys(&mut self, keys: Vec<u8>, submits: bool, out: &mut Vec<Output>) {
         if let Some(injection) = &mut self.injection {
-            let enters = keys.contains(&b'\r') || injection.hand == Hand::Enter;
+            let enters = submits || injection.hand == Hand::Enter;
             injection.hand = if enters { Hand::Enter } else { Hand::Keys };
         }
         self.write(keys, out);
     }
 
     fn release_keys(&mut self, out: &mut Vec<Output>) {
-        let held = std::mem::take(&mut self.held_keys);
+        let (held, _) = self.take_held_keys();
         if !held.is_empty() {
             self.write(held, out);
         }
+    }
+
+    fn take_held_keys(&mut self) -> (Vec<u8>, bool) {
+        (std::mem::take(&mut self.held_keys), std::mem::take(&mut self.holds_submit))
     }
 
     pub(super) fn unwritten(&self) -> u64 {
@@ -873,6 +877,54 @@ mod tests {
             };
             check("gemini", &script, expected);
         }
+    }
+
+    /// As Windows' consoles do it.
+    #[test]
+    fn an_enter_that_is_spelled_out_sends_off_as_any_other() {
+        const ENTER: &str = r"\e[13;28;13;1;0;1_\e[13;28;13;0;0;1_";
+        let empty = GEMINI_EMPTY;
+        let dialog = r"prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No";
+        check(
+            "gemini",
+            &format!("{GEMINI}\n1050 {dialog}\n4000 keys {ENTER}\n4100 {empty}\n90000 ends"),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1200 reports 11111111-2222 Waiting(Dialog)
+                4000 types \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
+                4250 reports 11111111-2222 Injected
+                4250 acknowledges 11111111-2222
+            "#]],
+        );
+        // One that was kept back before.
+        check(
+            "gemini",
+            &format!("{GEMINI}\n1040 keys {ENTER}\n1050 {dialog}\n4100 {empty}\n90000 ends"),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1200 reports 11111111-2222 Waiting(Dialog)
+                1200 types \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
+                4250 reports 11111111-2222 Injected
+                4250 acknowledges 11111111-2222
+            "#]],
+        );
+        // No line is sent off by what a paste has.
+        check(
+            "gemini",
+            &format!(
+                r"{GEMINI}
+                1050 {dialog}
+                4000 keys \e[200~a\rb\e[201~
+                4100 {empty}
+                90000 ends"
+            ),
+            expect![[r#"
+                1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+                1200 reports 11111111-2222 Waiting(Dialog)
+                4000 types \e[200~a\rb\e[201~
+                8150 gives back 11111111-2222
+            "#]],
+        );
     }
 
     #[test]

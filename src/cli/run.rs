@@ -17,6 +17,7 @@ use crate::{
     wrap::{self, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
+use platform::terminal::{Input, Output};
 use std::{
     ffi::OsString,
     io::{self, Read, Write},
@@ -94,7 +95,10 @@ impl Run {
         let attached = !self.detached && wrap::is_attached();
         let (keys, screen): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self.detached {
             true => (Box::new(io::empty()), Box::new(io::sink())),
-            false => (Box::new(io::stdin()), Box::new(io::stdout())),
+            false => (
+                Box::new(Input::new().map_err(Failure::because)?),
+                Box::new(Output::new().map_err(Failure::because)?),
+            ),
         };
         let endpoint = endpoint(&mut place)?;
         let recipes = recipes::load(&place.home);

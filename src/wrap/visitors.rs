@@ -103,7 +103,7 @@ impl Visitors {
             Call::Came(_) => None,
             Call::Asked(request) => {
                 visitor.asked_at = now;
-                let order = visitor.ask(request, attached);
+                let order = visitor.ask(now, request, attached);
                 match order {
                     Some(Order::Resize(wanted)) if !follows || wanted == size => None,
                     order => order,
@@ -126,11 +126,16 @@ impl Visitors {
         }
     }
 
+    /// What looked like the beginning of a terminal's answer, and is none, was pressed.
+    pub(super) fn settle_keys(&mut self, now: Moment) {
+        for visitor in self.all.values_mut() {
+            visitor.settle_keys(now);
+        }
+    }
+
     /// What somebody who drives has pressed, as the agent is to get it.
     pub(super) fn take_keys(&mut self) -> Option<Vec<u8>> {
-        let visitor = self.all.values_mut().find(|visitor| visitor.typed.is_some())?;
-        visitor.line.keys_taken();
-        visitor.typed.take()
+        self.all.values_mut().find_map(Visitor::take_keys)
     }
 
     pub(super) fn tell(&mut self, id: VisitorId, state: State) {
@@ -166,7 +171,10 @@ impl Visitors {
 
     /// When [`Visitors::serve`] has something to do that nothing announces.
     pub(super) fn deadline(&self) -> Option<Moment> {
-        self.all.values().filter_map(|visitor| visitor.deadline(self.size, &self.tail)).min()
+        let due = |visitor: &Visitor| {
+            [visitor.deadline(self.size, &self.tail), visitor.settles_keys_at()]
+        };
+        self.all.values().flat_map(due).flatten().min()
     }
 
     /// The command has ended: tells it to all who look on or wait for it.
@@ -204,7 +212,9 @@ struct Visitor {
     answers: Vec<u8>,
     output: Vec<u8>,
     /// What it pressed, and the agent has no room for yet.
-    typed: Option<Vec<u8>>,
+    typed: Vec<u8>,
+    /// It is not heard until that was taken.
+    waits_for_room: bool,
     /// It attached.
     seat: Option<Seat>,
     /// Only a picture shows it the screen again.
@@ -230,7 +240,8 @@ impl Visitor {
             asked_at: now,
             answers: Vec::new(),
             output: Vec::new(),
-            typed: None,
+            typed: Vec::new(),
+            waits_for_room: false,
             seat: None,
             is_behind: false,
             pictured_at: None,
@@ -239,7 +250,7 @@ impl Visitor {
         }
     }
 
-    fn ask(&mut self, request: Request, attached: usize) -> Option<Order> {
+    fn ask(&mut self, now: Moment, request: Request, attached: usize) -> Option<Order> {
         match request {
             Request::Attach { .. } if self.seat.is_none() && attached >= ATTACHED_MAX => {
                 self.refuse(format!("{attached} terminals show it already: detach one of them"));
@@ -262,7 +273,7 @@ impl Visitor {
                 seat.drives.is_some().then_some(Order::Resize(sane(seat.size)))
             }
             Request::Keys { bytes } => {
-                self.press(&bytes.0);
+                self.press(now, &bytes.0);
                 None
             }
             Request::Hold => Some(Order::Hold(true)),
@@ -275,14 +286,39 @@ impl Visitor {
         }
     }
 
-    fn press(&mut self, bytes: &[u8]) {
-        match &mut self.seat {
-            Some(Seat { drives: Some(keys), .. }) => self.typed = Some(keys.of(bytes)),
-            _ => {
+    fn press(&mut self, now: Moment, bytes: &[u8]) {
+        match self.keystrokes() {
+            Some(keys) => {
+                let pressed = keys.of(now, bytes);
+                self.typed.extend(pressed);
+                self.waits_for_room = true;
+            }
+            None => {
                 self.line.keys_taken();
                 self.refuse("who only looks on can't type: attach without --view");
             }
         }
+    }
+
+    fn keystrokes(&mut self) -> Option<&mut Keystrokes> {
+        self.seat.as_mut()?.drives.as_mut()
+    }
+
+    fn settle_keys(&mut self, now: Moment) {
+        let late = self.keystrokes().map(|keys| keys.late(now));
+        self.typed.extend(late.into_iter().flatten());
+    }
+
+    fn settles_keys_at(&self) -> Option<Moment> {
+        self.seat.as_ref()?.drives.as_ref()?.deadline()
+    }
+
+    fn take_keys(&mut self) -> Option<Vec<u8>> {
+        let waits = mem::take(&mut self.waits_for_room);
+        if waits {
+            self.line.keys_taken();
+        }
+        (waits || !self.typed.is_empty()).then(|| mem::take(&mut self.typed))
     }
 
     fn refuse(&mut self, message: impl Into<String>) {

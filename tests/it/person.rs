@@ -496,6 +496,21 @@ fn what_an_attached_person_has_half_typed_is_not_typed_into() {
     assert!(!ann.text().contains("62;4c"), "{}", ann.text());
 }
 
+/// Each begins like a terminal's answer, and nothing comes after the second one.
+#[test]
+fn an_escape_and_what_follows_it_reach_an_agent_that_is_attached_to() {
+    let sandbox = Sandbox::new();
+    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "echo ready; cat"]);
+    ann.wait_for_row("ready");
+    let mut other = attach(&sandbox, SIZE, &[]);
+    other.press("\u{1b}");
+    ann.wait_for("^[");
+    other.press("Please \u{1b}_");
+    ann.wait_for("^[Please ^[_");
+    other.press("\u{15}stop\r");
+    ann.wait_until("both echoes", |screen| screen.matches("stop\n").count() == 2);
+}
+
 #[test]
 fn a_command_that_ignores_requests_is_stopped_by_force_with_what_it_started() {
     let sandbox = Sandbox::new();

@@ -301,6 +301,21 @@ fn a_program_on_the_alternate_screen_talks() {
     fullscreen_talks(&["--alternate"]);
 }
 
+/// Others have the same terminal open, and one of them has left it so.
+#[test]
+fn a_terminal_that_lets_nobody_wait_is_read_and_written_all_the_same() {
+    let sandbox = Sandbox::new();
+    let leaves = "python3 -c 'import os; os.set_blocking(0, False)' && exec \"$0\" \"$@\"";
+    let command = "echo ready; read line; seq 1 100000; echo heard $line";
+    let wrap = path::absolute(env!("CARGO_BIN_EXE_agent-relay-wrap")).unwrap();
+    let wrap = [wrap.to_str().unwrap(), "-n", "Ann", "--", "sh", "-c", command];
+    let mut ann = Terminal::run(&sandbox, &[&["sh", "-c", leaves], &wrap[..]].concat());
+    ann.wait_for_row("ready");
+    ann.press("hello\r");
+    ann.wait_for_row("heard hello");
+    assert_eq!(ann.finish(), 0);
+}
+
 #[test]
 fn what_goes_wrong_before_the_start_is_one_sentence() {
     let sandbox = Sandbox::new();

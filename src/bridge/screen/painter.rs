@@ -7,8 +7,8 @@ use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::{Term, TermMode};
 use alacritty_terminal::vte::ansi::{
-    Attr, CharsetIndex, ClearMode, Handler, KeyboardModes, LineClearMode, Mode, ModifyOtherKeys,
-    NamedPrivateMode, PrivateMode, StandardCharset, TabulationClearMode,
+    Attr, CharsetIndex, ClearMode, CursorStyle, Handler, KeyboardModes, LineClearMode, Mode,
+    ModifyOtherKeys, NamedPrivateMode, PrivateMode, StandardCharset, TabulationClearMode,
 };
 use unicode_width::UnicodeWidthChar;
 
@@ -53,6 +53,12 @@ pub(super) struct Notes {
     pub(super) reports_colors: bool,
     /// It has the terminal spell out keys.
     pub(super) spells_keys: bool,
+    /// Only a part of the rows scrolls.
+    pub(super) has_margins: bool,
+    /// It paints with the second set of characters.
+    pub(super) shifts_out: bool,
+    /// It has given the cursor a shape.
+    pub(super) shapes_cursor: bool,
     pub(super) keyboard: Keyboard,
     pub(super) answers: Vec<u8>,
     row: Row,
@@ -277,11 +283,8 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn reset_state(&mut self) {
         self.show_primary();
         self.term.reset_state();
-        self.notes.seen = 0;
-        self.notes.synchronizing = false;
-        self.notes.reports_colors = false;
-        self.notes.spells_keys = false;
-        self.notes.keyboard = Keyboard::default();
+        let Notes { answers, row, .. } = std::mem::take(self.notes);
+        *self.notes = Notes { answers, row, ..Notes::default() };
         self.watch.broken(Break::Reset);
     }
 
@@ -445,6 +448,11 @@ impl<W: Watch> Handler for Painter<'_, W> {
 
     fn set_scrolling_region(&mut self, top: usize, bottom: Option<usize>) {
         self.term.set_scrolling_region(top, bottom);
+        let rows = self.term.screen_lines();
+        let bottom = bottom.unwrap_or(rows);
+        if top < bottom {
+            self.notes.has_margins = top > 1 || bottom < rows;
+        }
     }
 
     fn set_keypad_application_mode(&mut self) {
@@ -457,10 +465,15 @@ impl<W: Watch> Handler for Painter<'_, W> {
 
     fn set_active_charset(&mut self, index: CharsetIndex) {
         self.term.set_active_charset(index);
+        self.notes.shifts_out = index != CharsetIndex::G0;
     }
 
     fn configure_charset(&mut self, index: CharsetIndex, charset: StandardCharset) {
         self.term.configure_charset(index, charset);
+    }
+
+    fn set_cursor_style(&mut self, style: Option<CursorStyle>) {
+        self.notes.shapes_cursor = style.is_some();
     }
 
     fn decaln(&mut self) {

@@ -1,17 +1,11 @@
 //! The key that leaves an agent to itself, however a terminal spells it.
 
-use crate::bridge::keys::WindowsKey;
+use crate::bridge::keys::{SpelledKey, WindowsKey};
 use std::{fmt, str::FromStr};
 
 /// A key pressed together with Ctrl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetachKey(u8);
-
-/// Bits of a spelled key's modifiers: all but the locks.
-const MODIFIERS: u32 = 0b11_1111;
-const CTRL: u32 = 0b100;
-/// The kind of event of a key that is let go.
-const RELEASED: &str = "3";
 
 impl Default for DetachKey {
     fn default() -> Self {
@@ -67,22 +61,8 @@ impl DetachKey {
             let key = WindowsKey::of(&rest[..end]).filter(|key| key.has(WindowsKey::CTRL));
             return key.is_some_and(|key| key.character() == Some(char::from(self.0 & 0x1f)));
         }
-        let Ok(text) = str::from_utf8(&rest[..end]) else { return false };
-        let mut parts = text.split(';');
-        let (key, modifiers) = match rest[end] {
-            b'u' => (parts.next(), parts.next()),
-            b'~' if parts.next() == Some("27") => {
-                let modifiers = parts.next();
-                (parts.next(), modifiers)
-            }
-            _ => return false,
-        };
-        let mut event = modifiers.unwrap_or_default().split(':');
-        let modifiers = event.next().and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
-        let key = key.and_then(|key| key.split(':').next()?.parse::<u32>().ok());
-        key == Some(self.0.into())
-            && modifiers.saturating_sub(1) & MODIFIERS == CTRL
-            && event.next() != Some(RELEASED)
+        let key = SpelledKey::of(&rest[..end], rest[end]);
+        key.is_some_and(|key| key.is(self.0.into(), SpelledKey::CTRL))
     }
 }
 

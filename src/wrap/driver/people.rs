@@ -40,6 +40,7 @@ impl Driver {
 
     /// Types what they pressed, as far as there is room, and gives them what they are owed.
     pub(super) fn serve_visitors(&mut self) {
+        self.visitors.settle_keys(now());
         while self.bridge.wants_keys()
             && let Some(keys) = self.visitors.take_keys()
         {
