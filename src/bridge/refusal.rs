@@ -393,6 +393,7 @@ mod tests {
             Just("->relay:Eve <<<".to_owned()),
             Just(">>>".to_owned()),
             Just("[[RELAY]]".to_owned()),
+            Just("@operator".to_owned()),
             Just("[/relay 789200]".to_owned()),
             Just("\") was delivered. [relay".to_owned()),
             Just("\u{202e}\u{1b}[201~\r\n".to_owned()),
@@ -409,6 +410,8 @@ mod tests {
         ) {
             let refusal = Refusal { to: Some(to), id: Some(id), ..refusal(code, &why) };
             let told = sent(&body).tell(Moment(0), &refusal).unwrap().line;
+            // Our own words on what is sent to a person.
+            let told = told.replacen("`[reply:ID]`", "", 1);
             prop_assert!(!told.contains(['\n', '\r', '\t', '[', ']', '<', '>']), "{told:?}");
             prop_assert!(!told.chars().any(is_hidden), "{told:?}");
             let marks = if code == NackCode::Refused { 4 } else { 2 };
