@@ -350,6 +350,7 @@ impl Router {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Speaker { session, proof } = &seat.speaker;
         let (session_id, proof, capabilities) = (session.to_string(), *proof, seat.capabilities);
+        let is_beside = seat.is_beside();
         client.agent = Some(agent);
         client.heard = self.now.monotonic;
         client.stage = Stage::Member(Box::new(seat));
@@ -369,7 +370,10 @@ impl Router {
         };
         self.answer(id, Kind::Welcome, &welcome);
         self.await_seat(id);
-        self.hand_answers(id, agent);
+        // What waits for an agent is its own: others may join before it does, and with any key.
+        if !is_beside {
+            self.hand_answers(id, agent);
+        }
         self.log(id, &format!("joined ({})", proof.as_str()));
         self.arm(id);
     }
