@@ -314,9 +314,7 @@ impl Router {
         while let Some(waiting) = self.ledger.next_until(upto) {
             match waiting {
                 Waiting::Taken(pending) => self.taken_is_kept(*pending),
-                Waiting::Again(promise, from, content) => {
-                    self.answer_again(&promise, from, content)
-                }
+                Waiting::Again(promise, from, content) => self.answer_again(promise, from, content),
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
                 Waiting::Subscribed(client, id) => self.acknowledge(client, id.as_str()),
                 Waiting::Seated(client) => self.seated(client),
@@ -330,9 +328,7 @@ impl Router {
         while let Some(waiting) = self.ledger.next_until(upto) {
             match waiting {
                 Waiting::Taken(pending) => self.not_kept(*pending, why),
-                Waiting::Again(promise, from, content) => {
-                    self.answer_again(&promise, from, content)
-                }
+                Waiting::Again(promise, from, content) => self.answer_again(promise, from, content),
                 // The store owes them still. Who speaks at most once isn't to wait for a disk, nor who
                 // wants to listen.
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
@@ -413,10 +409,14 @@ impl Router {
         self.doubles += doubles.len();
     }
 
-    fn answer_again(&mut self, promise: &Promise, from: AgentKey, content: Content) {
+    fn answer_again(&mut self, promise: Promise, from: AgentKey, content: Content) {
         let sender = self.roster.get(from);
         match sender.and_then(|sender| sender.doubles.standing(content)) {
-            Some(Standing::Taken { .. }) => self.accept(promise),
+            // What came first was refused, and what is being kept was sent anew.
+            Some(Standing::Taken { ticket, .. }) if !self.ledger.is_kept(*ticket) => {
+                self.promise_again(promise, from, content);
+            }
+            Some(Standing::Taken { .. }) => self.accept(&promise),
             // BUSY or the store's refusal was the first one's answer, and is the second one's.
             _ => {
                 let message = "the store could not keep it; send it again later".to_owned();
