@@ -34,6 +34,9 @@ fn ahead(seq: u64) -> u64 {
 /// Changes of subscriptions that may wait at once.
 const SUBSCRIBING_MAX: usize = 2_048;
 
+/// SENDs that came again while they are being kept, and wait for their answers.
+pub(super) const REPEATING_MAX: usize = 1 << 14;
+
 /// How far a change is behind which something waits.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -45,6 +48,8 @@ pub(super) struct Ledger {
     line: VecDeque<(u64, Waiting)>,
     /// Of these, changes of subscriptions.
     subscribing: usize,
+    /// Of these, SENDs that came again.
+    repeating: usize,
     /// The last numbers that were given.
     pub(super) last: Numbers,
     /// The last number of what waits for a sender.
@@ -63,6 +68,11 @@ impl Ledger {
         self.subscribing >= SUBSCRIBING_MAX
     }
 
+    /// Whether so many SENDs came again while they are being kept that no other may wait.
+    pub(super) const fn is_busy_repeating(&self) -> bool {
+        self.repeating >= REPEATING_MAX
+    }
+
     pub(super) const fn is_kept(&self, ticket: u64) -> bool {
         ticket <= self.kept
     }
@@ -71,6 +81,7 @@ impl Ledger {
     fn next_until(&mut self, upto: u64) -> Option<Waiting> {
         let (_, waiting) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
         self.subscribing -= usize::from(matches!(waiting, Waiting::Subscribed(..)));
+        self.repeating -= usize::from(matches!(waiting, Waiting::Again(..)));
         Some(waiting)
     }
 }
@@ -137,6 +148,7 @@ impl Router {
 
     fn wait_for(&mut self, ticket: u64, waiting: Waiting) {
         self.ledger.subscribing += usize::from(matches!(waiting, Waiting::Subscribed(..)));
+        self.ledger.repeating += usize::from(matches!(waiting, Waiting::Again(..)));
         self.ledger.line.push_back((ticket, waiting));
     }
 

@@ -611,6 +611,8 @@ impl Router {
             let promise = self.promise(said, recipients, away);
             if self.ledger.is_kept(ticket) {
                 self.accept(&promise);
+            } else if self.ledger.is_busy_repeating() {
+                self.say_busy(said, 0, &[]);
             } else {
                 self.promise_again(promise, said.from, content);
             }

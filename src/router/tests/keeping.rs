@@ -1,7 +1,7 @@
 //! What is kept, and what waits for that.
 
-use super::script::{check, check_with};
-use crate::router::Limits;
+use super::script::{check, check_with, run};
+use crate::router::{Limits, ledger::REPEATING_MAX};
 use expect_test::{Expect, expect};
 
 #[test]
@@ -185,6 +185,17 @@ fn a_send_that_is_taken_anew_is_accepted_no_sooner_than_it_is_kept() {
                 ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
         "#]],
     );
+}
+
+#[test]
+fn a_send_that_comes_again_and_again_before_it_is_kept_is_put_off() {
+    let script = "here: ann bob\ndisk holds\nann>> Bob: kept\n";
+    let again = "ann again\n".repeat(REPEATING_MAX);
+    let rest = "ann again\ndisk keeps\ndisk holds\nann again";
+    let transcript = run(Limits::default(), &format!("{script}{again}{rest}"));
+    let count = |text: &str| transcript.matches(text).count();
+    assert_eq!((count("ann < BUSY"), count("bob < DELIVER")), (1, 1));
+    assert_eq!(count("accepted"), REPEATING_MAX + 2);
 }
 
 /// A broadcast, for which Cid has room only when it comes again, is being kept for Bob.
