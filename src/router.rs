@@ -45,6 +45,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod unheard;
 
 pub(crate) use hash::FastMap;
 pub use limits::Limits;
@@ -234,7 +235,7 @@ pub struct Router {
 /// What counts against `memory_bytes_max` beside subscriptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Memory {
-    /// Queues, answers, and what contenders said.
+    /// Queues, answers, and what clients said that aren't read from.
     inside: usize,
     /// What sessions have at hand to replay it.
     replay: usize,

@@ -91,7 +91,7 @@ impl Core {
             self.flush(now);
         }
         for client in self.hands.clients.values() {
-            client.stream.hang_up();
+            client.hang_up();
         }
         self.hands.clients.clear();
         drop(news);
@@ -247,7 +247,7 @@ impl Core {
             Ok(through) => through,
             Err(error) => {
                 tracing::debug!("client {}: {error}", id.0);
-                client.stream.hang_up();
+                client.hang_up();
                 client.lane = None;
                 return;
             }
@@ -273,7 +273,7 @@ impl Core {
 /// channel is not dropped with its receiver.
 fn turn_away(event: Event) {
     if let Event::Accepted(_, client) = event {
-        client.stream.hang_up();
+        client.hang_up();
     }
 }
 

@@ -11,8 +11,7 @@ use std::{mem, sync::Arc};
 /// What the router's thread needs of a client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// To hang up.
-    pub(super) stream: Stream,
+    stream: Stream,
     /// To write; gone once the client is being closed and everything was handed over.
     pub(super) lane: Option<Lane<WriterWire>>,
     /// To stop reading.
@@ -26,6 +25,13 @@ pub(super) struct Client {
 impl Client {
     pub(super) const fn new(stream: Stream, lane: Lane<WriterWire>, gate: Arc<Gate>) -> Self {
         Self { stream, lane: Some(lane), gate, closing: false, dirty: false }
+    }
+
+    /// Ends it now, whatever is still to be written.
+    pub(super) fn hang_up(&self) {
+        // A gated reader has to find the end.
+        self.gate.set_open(true);
+        self.stream.hang_up();
     }
 
     /// Puts its lane into the list of those to flush, once.
@@ -79,8 +85,7 @@ impl Hands {
             }
             Output::HangUp(id) => {
                 if let Some(client) = self.clients.get(&id) {
-                    client.gate.set_open(true);
-                    client.stream.hang_up();
+                    client.hang_up();
                 }
             }
             Output::Log(line) => tracing::info!("{line}"),
@@ -98,5 +103,52 @@ impl Hands {
             waiting.extend_from_slice(shared);
         }
         client.mark_dirty(id, &mut self.dirty);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        daemon::{
+            client::{Surroundings, start},
+            event::Event,
+        },
+        link::Held,
+        protocol::frame,
+    };
+    use crossbeam_channel::bounded;
+    use platform::{endpoint::Endpoint, paths, peer::User, transport::Listener};
+    use std::{env, fs, io::Write, process, time::Duration};
+
+    #[test]
+    fn who_is_hung_up_ends_though_its_gate_is_shut() {
+        let folder = env::temp_dir().join(format!("ar-hands-{}", process::id()));
+        paths::make_private_dir(&folder).unwrap();
+        let endpoint = Endpoint::inside(&folder, "daemon").unwrap();
+        let listener = Listener::bind(&endpoint).unwrap();
+        let near = Stream::connect(&endpoint).unwrap();
+        let (inbox, events) = bounded(1);
+        let (held, owner) = (Held::default(), User::me().unwrap());
+        let all =
+            Surroundings { inbox, frame_bytes_max: 1_000, held, half_read_bytes_max: 1_000, owner };
+        let reader = start(ClientId(1), listener.accept().unwrap(), &all).unwrap();
+        drop(all);
+        let Ok(Event::Accepted(_, client)) = events.recv() else { panic!("it begins") };
+        client.gate.set_open(false);
+        // Wherever the reader is, it stands before its gate after one frame.
+        let mut bytes = vec![0; 4];
+        bytes.extend_from_slice(b"{}");
+        frame::seal(&mut bytes, 0, 0);
+        (&near).write_all(&bytes).unwrap();
+        client.hang_up();
+        drop(client);
+        let mut last = None;
+        while let Ok(event) = events.recv_timeout(Duration::from_secs(10)) {
+            last = Some(event);
+        }
+        assert!(matches!(last, Some(Event::Ended(_))), "{last:?}");
+        reader.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -10,7 +10,10 @@
 use super::STACK_BYTES;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use platform::transport::{Stream, Written};
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    mem,
+};
 
 /// Room that a lane keeps for its next frames.
 const KEEP_BYTES: usize = 2 * STACK_BYTES;
@@ -59,6 +62,8 @@ impl Wire for WriterWire {
 pub struct Lane<W> {
     wire: W,
     waiting: Vec<u8>,
+    /// The first of these bytes, which were sent off. Never all of them.
+    gone: usize,
     /// Bytes that the writer thread was given and has not reported.
     in_hand: usize,
 }
@@ -66,7 +71,7 @@ pub struct Lane<W> {
 impl<W: Wire> Lane<W> {
     /// A lane with nothing to write.
     pub const fn new(wire: W) -> Self {
-        Self { wire, waiting: Vec::new(), in_hand: 0 }
+        Self { wire, waiting: Vec::new(), gone: 0, in_hand: 0 }
     }
 
     /// Where the next frames are appended; [`flush`](Self::flush) sends them off.
@@ -78,22 +83,47 @@ impl<W: Wire> Lane<W> {
     pub fn flush(&mut self) -> io::Result<usize> {
         let mut through = 0;
         if self.in_hand == 0 && !self.waiting.is_empty() {
-            through = self.wire.write_now(&self.waiting)?;
-            self.waiting.drain(..through);
+            through = self.wire.write_now(&self.waiting[self.gone..])?;
+            self.send_off(through);
         }
         if self.waiting.is_empty() {
             self.waiting.shrink_to(KEEP_BYTES);
-            return Ok(through);
-        }
-        let rest = self.waiting.split_off(self.waiting.len().min(HAND_OVER_BYTES));
-        let bytes = std::mem::replace(&mut self.waiting, rest);
-        self.in_hand += bytes.len();
-        if let Err(mut bytes) = self.wire.hand_over(bytes) {
-            self.in_hand -= bytes.len();
-            bytes.append(&mut self.waiting);
-            self.waiting = bytes;
+        } else {
+            self.hand_over();
         }
         Ok(through)
+    }
+
+    /// Gives the writer thread as much as it is given at a time, if it has room.
+    fn hand_over(&mut self) {
+        let count = (self.waiting.len() - self.gone).min(HAND_OVER_BYTES);
+        let is_all = count == self.waiting.len();
+        let bytes = if is_all {
+            mem::take(&mut self.waiting)
+        } else {
+            self.waiting[self.gone..][..count].to_vec()
+        };
+        self.in_hand += count;
+        match self.wire.hand_over(bytes) {
+            Ok(()) if is_all => {}
+            Ok(()) => self.send_off(count),
+            Err(bytes) => {
+                self.in_hand -= count;
+                if is_all {
+                    self.waiting = bytes;
+                }
+            }
+        }
+    }
+
+    /// So many more are gone. What is left moves up once it is the smaller part, so that much that waits isn't
+    /// moved for each piece of it.
+    fn send_off(&mut self, count: usize) {
+        self.gone += count;
+        if 2 * self.gone >= self.waiting.len() {
+            self.waiting.drain(..self.gone);
+            self.gone = 0;
+        }
     }
 
     /// Takes the writer's report, and its buffer for the next frames.
@@ -303,6 +333,23 @@ mod tests {
             lane.written(batch);
         }
         assert!(is_idle(&lane) && written == all);
+    }
+
+    #[test]
+    fn what_is_left_stays_where_it_is_while_pieces_go() {
+        let mut lane = Lane::new(Stuck::default());
+        lane.waiting().extend_from_slice(&vec![7; 8 * HAND_OVER_BYTES]);
+        let place = lane.waiting().as_ptr();
+        for left in (0..8).rev() {
+            lane.flush().unwrap();
+            // One more finds no room.
+            lane.flush().unwrap();
+            let batch = lane.wire.0.take().unwrap();
+            assert_eq!(batch.len(), HAND_OVER_BYTES);
+            lane.written(batch);
+            assert!(left == 0 || lane.waiting().as_ptr() == place, "copied with {left} left");
+        }
+        assert!(is_idle(&lane));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{
     AgentKey, ClientId, MessageKey,
     message::{SendId, Speaker},
     outcome::Outcome,
+    unheard::Unheard,
 };
 use crate::protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, record::Hash};
 use std::collections::VecDeque;
@@ -21,8 +22,10 @@ pub(super) struct Client {
     /// When its alarm goes off, if it has one.
     pub(super) alarm: Option<Moment>,
     pub(super) window: Window,
-    /// It leaves its answers unread, so it isn't read from.
+    /// It leaves its answers unread, or waits for a name, so it isn't read from.
     pub(super) is_gated: bool,
+    /// What it said all the same.
+    pub(super) unheard: Unheard,
 }
 
 /// How far a connection has come.
@@ -61,9 +64,6 @@ pub(super) struct Applicant {
 pub(super) struct Contender {
     pub(super) since: Moment,
     pub(super) applicant: Applicant,
-    /// What it said meanwhile.
-    pub(super) frames: Vec<Box<[u8]>>,
-    pub(super) frame_bytes: usize,
 }
 
 /// From WELCOME to the end of the connection.

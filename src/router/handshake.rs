@@ -5,6 +5,7 @@ use super::{
     alarm::Alarm,
     client::{Applicant, Client, Contender, Seat, Stage, Window},
     message::Speaker,
+    unheard::Unheard,
 };
 use crate::protocol::{
     PROTOCOL,
@@ -44,6 +45,7 @@ impl Router {
                 alarm: None,
                 window: Window::default(),
                 is_gated: false,
+                unheard: Unheard::default(),
             },
         );
         if self.stopping != Stopping::No {
@@ -221,7 +223,7 @@ impl Router {
     /// Somebody has the name: that connection is given a moment to prove closed.
     fn contend(&mut self, id: ClientId, applicant: Applicant, agent: AgentKey, older: ClientId) {
         let since = self.now.monotonic;
-        let contender = Contender { since, applicant, frames: Vec::new(), frame_bytes: 0 };
+        let contender = Contender { since, applicant };
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.stage = Stage::Contender(Box::new(contender));
         let contenders = &mut self.roster[agent].contenders;
@@ -232,22 +234,6 @@ impl Router {
         }
         self.gate(id, false);
         self.arm(id);
-    }
-
-    /// Keeps what a contender says until it has the name. Its gate is shut, so it can't be much.
-    pub(super) fn frame_of_contender(&mut self, id: ClientId, json: &[u8]) {
-        let Some(Client { stage: Stage::Contender(contender), .. }) = self.clients.get_mut(&id)
-        else {
-            return;
-        };
-        if contender.frame_bytes + json.len() > 2 * self.limits.frame_bytes_max {
-            let name = &contender.applicant.name;
-            let message = format!("{name} is connected, and this is too much to wait");
-            return self.violated(id, Violation::new(ErrorCode::NameInUse, message));
-        }
-        contender.frame_bytes += json.len();
-        contender.frames.push(json.into());
-        self.memory.inside += json.len();
     }
 
     /// Gives each name that became free to the first who waits for it.
@@ -268,16 +254,11 @@ impl Router {
             let Stage::Contender(contender) = stage else {
                 unreachable!("who is no contender any more was struck off");
             };
-            let Contender { applicant, frames, frame_bytes, .. } = *contender;
-            self.memory.inside -= frame_bytes;
-            if let Err((code, message)) = self.seat(id, applicant, false) {
+            if let Err((code, message)) = self.seat(id, contender.applicant, false) {
                 self.violated(id, Violation::new(code, message));
             }
             self.pump(agent);
-            self.gate(id, true);
-            for frame in frames {
-                self.frame(id, &frame);
-            }
+            self.hear_on(id);
         }
     }
 
@@ -350,6 +331,7 @@ impl Router {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Speaker { session, proof } = &seat.speaker;
         let (session_id, proof, capabilities) = (session.to_string(), *proof, seat.capabilities);
+        let is_beside = seat.is_beside();
         client.agent = Some(agent);
         client.heard = self.now.monotonic;
         client.stage = Stage::Member(Box::new(seat));
@@ -369,7 +351,10 @@ impl Router {
         };
         self.answer(id, Kind::Welcome, &welcome);
         self.await_seat(id);
-        self.hand_answers(id, agent);
+        // What waits for an agent is its own: others may join before it does, and with any key.
+        if !is_beside {
+            self.hand_answers(id, agent);
+        }
         self.log(id, &format!("joined ({})", proof.as_str()));
         self.arm(id);
     }

@@ -34,6 +34,9 @@ fn ahead(seq: u64) -> u64 {
 /// Changes of subscriptions that may wait at once.
 const SUBSCRIBING_MAX: usize = 2_048;
 
+/// SENDs that came again while they are being kept, and wait for their answers.
+pub(super) const REPEATING_MAX: usize = 1 << 14;
+
 /// How far a change is behind which something waits.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -45,6 +48,8 @@ pub(super) struct Ledger {
     line: VecDeque<(u64, Waiting)>,
     /// Of these, changes of subscriptions.
     subscribing: usize,
+    /// Of these, SENDs that came again.
+    repeating: usize,
     /// The last numbers that were given.
     pub(super) last: Numbers,
     /// The last number of what waits for a sender.
@@ -63,6 +68,11 @@ impl Ledger {
         self.subscribing >= SUBSCRIBING_MAX
     }
 
+    /// Whether so many SENDs came again while they are being kept that no other may wait.
+    pub(super) const fn is_busy_repeating(&self) -> bool {
+        self.repeating >= REPEATING_MAX
+    }
+
     pub(super) const fn is_kept(&self, ticket: u64) -> bool {
         ticket <= self.kept
     }
@@ -71,6 +81,7 @@ impl Ledger {
     fn next_until(&mut self, upto: u64) -> Option<Waiting> {
         let (_, waiting) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
         self.subscribing -= usize::from(matches!(waiting, Waiting::Subscribed(..)));
+        self.repeating -= usize::from(matches!(waiting, Waiting::Again(..)));
         Some(waiting)
     }
 }
@@ -137,6 +148,7 @@ impl Router {
 
     fn wait_for(&mut self, ticket: u64, waiting: Waiting) {
         self.ledger.subscribing += usize::from(matches!(waiting, Waiting::Subscribed(..)));
+        self.ledger.repeating += usize::from(matches!(waiting, Waiting::Again(..)));
         self.ledger.line.push_back((ticket, waiting));
     }
 
@@ -316,9 +328,7 @@ impl Router {
         while let Some(waiting) = self.ledger.next_until(upto) {
             match waiting {
                 Waiting::Taken(pending) => self.taken_is_kept(*pending),
-                Waiting::Again(promise, from, content) => {
-                    self.answer_again(&promise, from, content)
-                }
+                Waiting::Again(promise, from, content) => self.answer_again(promise, from, content),
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
                 Waiting::Subscribed(client, id) => self.acknowledge(client, id.as_str()),
                 Waiting::Seated(client) => self.seated(client),
@@ -332,9 +342,7 @@ impl Router {
         while let Some(waiting) = self.ledger.next_until(upto) {
             match waiting {
                 Waiting::Taken(pending) => self.not_kept(*pending, why),
-                Waiting::Again(promise, from, content) => {
-                    self.answer_again(&promise, from, content)
-                }
+                Waiting::Again(promise, from, content) => self.answer_again(promise, from, content),
                 // The store owes them still. Who speaks at most once isn't to wait for a disk, nor who
                 // wants to listen.
                 Waiting::Numbers(stream, upto) => self.reserved(stream, upto),
@@ -415,10 +423,14 @@ impl Router {
         self.doubles += doubles.len();
     }
 
-    fn answer_again(&mut self, promise: &Promise, from: AgentKey, content: Content) {
+    fn answer_again(&mut self, promise: Promise, from: AgentKey, content: Content) {
         let sender = self.roster.get(from);
         match sender.and_then(|sender| sender.doubles.standing(content)) {
-            Some(Standing::Taken { .. }) => self.accept(promise),
+            // What came first was refused, and what is being kept was sent anew.
+            Some(Standing::Taken { ticket, .. }) if !self.ledger.is_kept(*ticket) => {
+                self.promise_again(promise, from, content);
+            }
+            Some(Standing::Taken { .. }) => self.accept(&promise),
             // BUSY or the store's refusal was the first one's answer, and is the second one's.
             _ => {
                 let message = "the store could not keep it; send it again later".to_owned();

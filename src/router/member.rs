@@ -46,20 +46,29 @@ impl From<CloseReason> for Departure {
 impl Router {
     pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        match &client.stage {
-            Stage::Member(_) => {
-                client.heard = self.now.monotonic;
-                if client.pinged.take().is_some() {
-                    self.arm(id);
-                }
-                match Envelope::read(json) {
-                    Ok(envelope) => self.envelope(id, &envelope),
-                    Err(violation) => self.violated(id, violation),
-                }
+        if matches!(client.stage, Stage::Member(_)) {
+            client.heard = self.now.monotonic;
+            if client.pinged.take().is_some() {
+                self.arm(id);
             }
-            Stage::Stranger { .. } => self.frame_of_stranger(id, json),
-            Stage::Contender(_) => self.frame_of_contender(id, json),
-            Stage::Closing { .. } | Stage::HungUp => {}
+        }
+        if self.has_to_wait(id, json) {
+            self.put_off(id, json);
+        } else {
+            self.hear(id, json);
+        }
+    }
+
+    /// A frame has its turn.
+    pub(super) fn hear(&mut self, id: ClientId, json: &[u8]) {
+        match self.clients.get(&id).map(|client| &client.stage) {
+            Some(Stage::Member(_)) => match Envelope::read(json) {
+                Ok(envelope) => self.envelope(id, &envelope),
+                Err(violation) => self.violated(id, violation),
+            },
+            Some(Stage::Stranger { .. }) => self.frame_of_stranger(id, json),
+            Some(Stage::Contender(_)) => unreachable!("its gate is shut"),
+            Some(Stage::Closing { .. } | Stage::HungUp) | None => {}
         }
     }
 
@@ -194,12 +203,8 @@ impl Router {
         while let Some(handed) = self.clients.get_mut(&id).and_then(|c| c.window.next_written()) {
             self.left(id, agent, handed);
         }
-        let Some(client) = self.clients.get(&id) else { return };
-        if client.is_gated
-            && matches!(client.stage, Stage::Member(_) | Stage::Stranger { .. })
-            && client.window.answers() <= self.limits.answers_bytes_max / 2
-        {
-            self.gate(id, true);
+        if self.clients.get(&id).is_some_and(|client| client.is_gated) {
+            self.hear_on(id);
         }
         if let Some(agent) = agent {
             self.pump(agent);
@@ -286,6 +291,7 @@ impl Router {
     /// Takes everything back that belongs to a connection.
     pub(super) fn unseat(&mut self, id: ClientId, departure: Departure) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        self.memory.inside -= mem::take(&mut client.unheard).bytes();
         match mem::replace(&mut client.stage, Stage::HungUp) {
             Stage::Member(seat) => {
                 let agent = client.agent;
@@ -299,7 +305,6 @@ impl Router {
             }
             Stage::Contender(contender) => {
                 self.strangers.remove(&id);
-                self.memory.inside -= contender.frame_bytes;
                 if let Some(agent) = self.roster.find(contender.applicant.name.as_str()) {
                     self.roster[agent].contenders.retain(|other| *other != id);
                 }

@@ -83,6 +83,7 @@ impl Router {
     }
 
     fn answer_to(&mut self, request: &Request, asked: &Asked) -> Result<Served, Refusal> {
+        self.check_room_to_answer(asked)?;
         let client = request.client;
         let query = |query| Served::Errand(Errand::Query(query));
         Ok(match asked {
@@ -119,12 +120,25 @@ impl Router {
         asked: &Asked,
         found: Found,
     ) -> Result<Box<RawValue>, Refusal> {
+        self.check_room_to_answer(asked)?;
         match asked {
             Asked::Message(it) => self.message(it, self.own(client, found)?),
             Asked::Redeliver(it) if found.rows.is_empty() => Err(not_found(&it.id)),
             Asked::Redeliver(_) => Ok(raw(&self.redeliver(&found.rows)?)),
             _ => Ok(raw(&self.page(found.rows.iter(), found.more))),
         }
+    }
+
+    /// An answer counts as long as it isn't read, and one that has rows can be as long as a frame.
+    fn check_room_to_answer(&mut self, asked: &Asked) -> Result<(), Refusal> {
+        if asked.has_rows() {
+            self.make_room(0);
+            if self.memory_held() > self.limits.memory_bytes_max {
+                let why = "the daemon has no memory for the answer; ask again later";
+                return Err((NackCode::Limit, why.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Who may ask for what. Whose mail it may be is decided in [`whose`](Self::whose) and

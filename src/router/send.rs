@@ -620,6 +620,8 @@ impl Router {
             let promise = self.promise(said, recipients, away);
             if self.ledger.is_kept(ticket) {
                 self.accept(&promise);
+            } else if self.ledger.is_busy_repeating() {
+                self.say_busy(said, 0, &[]);
             } else {
                 self.promise_again(promise, said.from, content);
             }
@@ -698,7 +700,7 @@ impl Router {
         }
         let mut here: Vec<_> =
             self.roster.here().iter().map(|agent| self.roster[*agent].name.as_str()).collect();
-        here.sort_unstable_by_key(|name| name.to_ascii_lowercase());
+        here.sort_by_cached_key(|name| name.to_ascii_lowercase());
         let more = here.len().saturating_sub(NAMES_TOLD);
         here.truncate(NAMES_TOLD);
         let mut message = format!("no agent {name:.80} was ever here; ");

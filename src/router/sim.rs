@@ -294,6 +294,7 @@ impl World {
     }
 
     fn frame(&mut self, id: ClientId, json: &[u8]) -> Checked {
+        self.be_read(id)?;
         self.note(|| format!("{id:?} > {:.160}", String::from_utf8_lossy(json)));
         self.handle(Input::Frame(id, json))
     }

@@ -410,6 +410,7 @@ fn private_limits() -> BTreeMap<String, u64> {
             constant(include_str!("../../src/router/relay/asked.rs"), "DATA_BYTES_MAX"),
         ),
         ("answers to SUBSCRIBE before the store", constant(LEDGER, "SUBSCRIBING_MAX")),
+        ("SENDs that came again before the store", constant(LEDGER, "REPEATING_MAX")),
         ("late ACKs", constant(include_str!("../../src/router/dead.rs"), "LETTERS_MAX")),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()

@@ -65,6 +65,23 @@ impl Asked {
         })
     }
 
+    /// Whether its answer has rows, as many as fit into a frame.
+    pub(super) const fn has_rows(&self) -> bool {
+        match self {
+            Self::Agents(_)
+            | Self::Message(_)
+            | Self::Inbox(_)
+            | Self::History(_)
+            | Self::DeadLetters(_) => true,
+            Self::Status
+            | Self::Redeliver(_)
+            | Self::Report(_)
+            | Self::Tap
+            | Self::Reload
+            | Self::Stop(_) => false,
+        }
+    }
+
     /// As it stands in a request's `body`.
     pub(super) const fn name(&self) -> &'static str {
         match self {

@@ -73,7 +73,7 @@ impl Router {
         ensure(replay == self.memory.replay, || format!("{replay} bytes are at hand"))
     }
 
-    /// What queues, answers and contenders count for is what there is.
+    /// What queues, answers and frames that wait count for is what there is.
     fn audit_loads(&self) -> Checked {
         let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
         let mut add = |to: AgentKey, from: AgentKey, bytes: usize| {
@@ -91,10 +91,7 @@ impl Router {
         let sessions = self.roster.all().filter_map(|agent| agent.session.as_deref());
         inside += sessions.map(|session| session.answers.bytes()).sum::<usize>();
         for client in self.clients.values() {
-            inside += client.window.answers();
-            if let Stage::Contender(contender) = &client.stage {
-                inside += contender.frame_bytes;
-            }
+            inside += client.window.answers() + client.unheard.bytes();
             for handed in client.window.frames() {
                 if let (What::Once { from, .. }, Some(to)) = (&handed.what, client.agent) {
                     add(to, *from, handed.bytes);

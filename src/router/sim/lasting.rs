@@ -393,7 +393,10 @@ impl World {
     }
 
     fn carry_some_in(&mut self) -> Checked {
-        let Some(id) = self.some_wire() else { return Ok(()) };
+        let Some(id) = self.some_wire().filter(|id| !self.wires[id].is_gated) else {
+            return Ok(());
+        };
+        // They are read at once: a gate that shuts because of one is too late for the others.
         for _ in 0..=self.below(4) {
             self.carry_in(id)?;
         }
@@ -402,9 +405,7 @@ impl World {
 
     /// A frame reaches the daemon.
     fn carry_in(&mut self, id: ClientId) -> Checked {
-        let Some(wire) = self.wires.get_mut(&id).filter(|wire| !wire.is_gated) else {
-            return Ok(());
-        };
+        let Some(wire) = self.wires.get_mut(&id) else { return Ok(()) };
         match wire.inbound.pop_front() {
             Some(bytes) => {
                 self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(&bytes[4..])));

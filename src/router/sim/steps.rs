@@ -176,7 +176,14 @@ impl World {
         }
     }
 
+    /// Who isn't read from takes its answers before it says more: what is said is heard in its own step.
+    pub(super) fn be_read(&mut self, id: ClientId) -> Checked {
+        let is_gated = self.router.clients.get(&id).is_some_and(|client| client.is_gated);
+        if is_gated { self.write_all(id) } else { Ok(()) }
+    }
+
     pub(super) fn send(&mut self, id: ClientId, said: Said) -> Checked {
+        self.be_read(id)?;
         let here = self.recipients(id, &said);
         self.model.begin(&said, here);
         let mut meta = json!({"requires_ack": said.requires_ack});
@@ -240,6 +247,7 @@ impl World {
         heard: &super::Heard,
         cumulative: Option<u64>,
     ) -> Checked {
+        self.be_read(id)?;
         self.model.acknowledges(&heard.key, cumulative.is_some());
         let mut ack = json!({"ack_id": heard.id});
         if let Some(seq) = cumulative {
@@ -255,6 +263,7 @@ impl World {
         };
         let place = self.below(self.actors[&id].heard.len());
         let heard = self.actors[&id].heard[place].clone();
+        self.be_read(id)?;
         let mut nack = json!({"ack_id": heard.id, "code": "LATER"});
         if !self.one_in(4) {
             nack["retry_after_ms"] = json!(self.below(400));
@@ -276,6 +285,7 @@ impl World {
             if self.actors.get(&id).is_none_or(|actor| actor.name.is_none()) {
                 return Ok(());
             }
+            self.be_read(id)?;
             self.model.gives_back(&heard.key);
             let nack = json!({"ack_id": heard.id, "code": "LATER", "retry_after_ms": 0});
             self.say(id, Header::new(Kind::Nack, "n", 1), &nack)?;

@@ -347,6 +347,240 @@ fn who_leaves_answers_unread_is_not_read_from() {
 }
 
 #[test]
+fn what_was_read_before_the_gate_shut_is_answered_in_its_turn() {
+    check_with(
+        Limits { answers_bytes_max: 600, ..Limits::default() },
+        &format!(
+            r#"bob joins
+               ann joins {{"capabilities":{{"max_inflight":0}}}}
+               ann>> Ann: {}
+               ann stalls
+               ann asks inbox
+               ann asks inbox
+               ann> Bob: between them
+               ann asks inbox {{"limit":1,"cursor":"9"}}
+               ann says BYE {{"reason":"done"}}
+               ann> Bob: beyond the end
+               ann reads"#,
+            "x".repeat(700)
+        ),
+        expect![[r#"
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            ann joins {"capabilities":{"max_inflight":0}}
+                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+            ann>> Ann: x*700
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            ann stalls
+            ann asks inbox
+                ann < DELIVER d2 @relay -> Ann seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
+                ann gate shuts
+            ann asks inbox
+            ann> Bob: between them
+            ann asks inbox {"limit":1,"cursor":"9"}
+            ann says BYE {"reason":"done"}
+            ann> Bob: beyond the end
+            ann reads
+                ann < DELIVER d3 @relay -> Ann seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
+                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[]},"kind":"response"}
+                bob < DELIVER d5 Ann -> Bob seq 1 {"body":"between them"}
+                ann close Bye
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_client_says_before_it_reads_is_heard_while_it_reads() {
+    check_with(
+        Limits { answers_bytes_max: 600, ..Limits::default() },
+        "ann joins
+         ann stalls
+         ann> Zoe: 1
+         ann> Zoe: 2
+         ann> Zoe: 3
+         ann> Zoe: 4
+         ann> Zoe: is told at once
+         ann says RESUME {}
+         ann> Zoe: 6
+         ann takes 200
+         ann takes 200
+         ann takes 200
+         ann takes 200
+         ann> Zoe: 7
+         ann takes 200
+         ann takes 200
+         ann takes 200
+         ann> Zoe: 8",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            ann stalls
+            ann> Zoe: 1
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 2
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 3
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 4
+                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+                ann gate shuts
+            ann> Zoe: is told at once
+                ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann says RESUME {}
+            ann> Zoe: 6
+            ann takes 200
+            ann takes 200
+            ann takes 200
+            ann takes 200
+                ann < SYNC {"session_id":"s1","streams":[]}
+            ann> Zoe: 7
+            ann takes 200
+                ann < NACK {"ack_id":"a6","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann takes 200
+                ann < NACK {"ack_id":"a7","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann takes 200
+                ann gate opens
+            ann> Zoe: 8
+                ann < NACK {"ack_id":"a8","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        "#]],
+    );
+}
+
+#[test]
+fn who_goes_before_it_reads_leaves_nothing_behind() {
+    check_with(
+        Limits { answers_bytes_max: 300, ..Limits::default() },
+        "here: bob op
+         ann joins
+         ann stalls
+         ann> Zoe: 1
+         ann> Zoe: 2
+         ann> *: unheard
+         ann> Bob: unheard
+         op asks status
+         ann goes
+         op asks status",
+        expect![[r#"
+            here: bob op
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+                ann gate shuts
+                ann gate opens
+            ann stalls
+            ann> Zoe: 1
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+            ann> Zoe: 2
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+                ann gate shuts
+            ann> *: unheard
+            ann> Bob: unheard
+            op asks status
+                op < DELIVER d1 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":532,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+                op gate shuts
+                op gate opens
+            ann goes
+            op asks status
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+                op gate shuts
+                op gate opens
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_client_says_before_it_reads_is_bounded_with_all_else() {
+    check_with(
+        Limits { answers_bytes_max: 300, memory_bytes_max: 1_500, ..Limits::default() },
+        "ann joins
+         ann stalls
+         ann> Zoe: 1
+         ann> Zoe: 2
+         ann> Zoe: 3
+         ann> Zoe: 4
+         outside 1000
+         ann> Zoe: 5",
+        expect![[r#"
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+                ann gate shuts
+                ann gate opens
+            ann stalls
+            ann> Zoe: 1
+                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 2
+                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+                ann gate shuts
+            ann> Zoe: 3
+                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann> Zoe: 4
+                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            outside 1000
+            ann> Zoe: 5
+                ann < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"answers wait to be read, and the daemon has no memory for more"}
+                ann close Fault(TooManyClients)
+        "#]],
+    );
+}
+
+#[test]
+fn rows_are_for_when_there_is_memory_for_them() {
+    check_with(
+        Limits { memory_bytes_max: 4_000, ..Limits::default() },
+        r#"here: ann bob op
+           ann>> Bob: 1
+           bob acks d1
+           outside 4001
+           op asks status
+           op asks agents
+           op asks inbox {"of":"Bob"}
+           op asks history
+           op asks dead-letters
+           op asks message {"id":"d1"}
+           op asks redeliver {"id":"d1"}
+           outside 0
+           disk holds
+           op asks history
+           outside 4001
+           disk finds
+           outside 0
+           op asks agents
+           disk keeps"#,
+        expect![[r#"
+            here: ann bob op
+            ann>> Bob: 1
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            bob acks d1
+            outside 4001
+            op asks status
+                op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":1,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":4001,"memory_bytes_max":4000,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op asks agents
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+            op asks inbox {"of":"Bob"}
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+            op asks history
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+            op asks dead-letters
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+            op asks message {"id":"d1"}
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+            op asks redeliver {"id":"d1"}
+                op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
+            outside 0
+            disk holds
+            op asks history
+            outside 4001
+            disk finds
+                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+            outside 0
+            op asks agents
+                op < DELIVER d3 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0}]},"kind":"response"}
+            disk keeps
+        "#]],
+    );
+}
+
+#[test]
 fn who_is_not_read_from_lives_as_long_as_it_reads() {
     check_with(
         Limits { answers_bytes_max: 500, ..Limits::default() },

@@ -1,7 +1,7 @@
 //! What is kept, and what waits for that.
 
-use super::script::{check, check_with};
-use crate::router::Limits;
+use super::script::{check, check_with, run};
+use crate::router::{Limits, ledger::REPEATING_MAX};
 use expect_test::{Expect, expect};
 
 #[test]
@@ -125,6 +125,77 @@ fn a_send_that_comes_again_while_it_is_kept_is_answered_with_it() {
             disk keeps
         "#]],
     );
+}
+
+/// Ann's message is refused while it waits behind it that it came again; told so, she sends it anew.
+#[track_caller]
+fn refused_and_sent_anew(rest: &str, expect: Expect) {
+    let script = "here: ann bob
+         ann> Bob: the stream is open
+         disk holds
+         ann>> Bob: kept
+         bob says SUBSCRIBE topic=t {}
+         ann again
+         disk fails 1
+         ann again
+         disk keeps 1";
+    check(&format!("{script}\n{rest}"), expect);
+}
+
+#[test]
+fn a_send_that_is_taken_anew_is_accepted_no_sooner_than_it_is_kept() {
+    refused_and_sent_anew(
+        "disk keeps",
+        expect![[r#"
+            here: ann bob
+            ann> Bob: the stream is open
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
+            disk holds
+            ann>> Bob: kept
+            bob says SUBSCRIBE topic=t {}
+            ann again
+            disk fails 1
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann again
+            disk keeps 1
+                bob < ACK {"ack_id":"x"}
+            disk keeps
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+        "#]],
+    );
+    refused_and_sent_anew(
+        "disk fails",
+        expect![[r#"
+            here: ann bob
+            ann> Bob: the stream is open
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
+            disk holds
+            ann>> Bob: kept
+            bob says SUBSCRIBE topic=t {}
+            ann again
+            disk fails 1
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann again
+            disk keeps 1
+                bob < ACK {"ack_id":"x"}
+            disk fails
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_send_that_comes_again_and_again_before_it_is_kept_is_put_off() {
+    let script = "here: ann bob\ndisk holds\nann>> Bob: kept\n";
+    let again = "ann again\n".repeat(REPEATING_MAX);
+    let rest = "ann again\ndisk keeps\ndisk holds\nann again";
+    let transcript = run(Limits::default(), &format!("{script}{again}{rest}"));
+    let count = |text: &str| transcript.matches(text).count();
+    assert_eq!((count("ann < BUSY"), count("bob < DELIVER")), (1, 1));
+    assert_eq!(count("accepted"), REPEATING_MAX + 2);
 }
 
 /// A broadcast, for which Cid has room only when it comes again, is being kept for Bob.

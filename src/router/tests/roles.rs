@@ -1,7 +1,7 @@
 //! Companions, operators and guests: who they prove to be, and what they may.
 
 use super::script::check;
-use expect_test::expect;
+use expect_test::{Expect, expect};
 
 #[test]
 fn an_operator_needs_the_key() {
@@ -429,6 +429,61 @@ fn an_answer_is_for_the_connection_that_asked_and_for_nobody_else() {
             com acks d4 {"correlationId":"e","response":true}
             wait 50
                 op < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"e","message":"Ann did not answer within 50 ms","to":"Ann"}
+        "#]],
+    );
+}
+
+/// Ann has asked Bob and is away when he answers. What comes next has a companion join before her.
+#[track_caller]
+fn answered_while_away(next: &str, expect: Expect) {
+    let script = r#"bob joins
+        ann joins {"companion_key":"k"}
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"well?"}
+        ann goes
+        bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"for Ann"}}"#;
+    let rest = r#"ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}"#;
+    check(&format!("{script}\n{next}\n{rest}"), expect);
+}
+
+#[test]
+fn what_waits_for_an_agent_is_not_its_companions() {
+    answered_while_away(
+        r#"com joins {"agent":"Ann","mode":"companion","companion_key":"x"}"#,
+        expect![[r#"
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            ann joins {"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann"}
+            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"well?"}
+                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"well?"}
+            ann goes
+            bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
+            com joins {"agent":"Ann","mode":"companion","companion_key":"x"}
+                com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann","session_id":"s2"}
+                ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
+        "#]],
+    );
+    answered_while_away(
+        "crash\ncom joins {\"agent\":\"Ann\",\"mode\":\"companion\",\"companion_key\":\"x\"}",
+        expect![[r#"
+            bob joins
+                bob < WELCOME {"agent":"Bob"}
+            ann joins {"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann"}
+            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"well?"}
+                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"well?"}
+            ann goes
+            bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
+            crash
+            com joins {"agent":"Ann","mode":"companion","companion_key":"x"}
+                com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
+                ann < WELCOME {"agent":"Ann","session_id":"s2"}
+                ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
         "#]],
     );
 }

@@ -22,6 +22,7 @@
 //! sleep 20000                       the daemon itself sleeps, then ticks
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
+//! disk keeps 1 | fails 1            only the first change, and goes on holding the rest
 //! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
 //! policy PART; PART …               in force from now on: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
 //! op reread [WHY]                   the policy file was read again for her, or can't be
@@ -439,26 +440,36 @@ impl World {
     }
 
     fn keep(&mut self) {
-        self.kept = self.said;
-        self.changes.drain(..).for_each(|change| self.disk.apply(&change));
+        self.keep_first(self.changes.len());
+    }
+
+    fn keep_first(&mut self, count: usize) {
+        self.kept += count as u64;
+        self.changes.drain(..count).for_each(|change| self.disk.apply(&change));
         self.disk.clock = Clock(self.clocks());
         self.handle(Input::Kept(self.kept));
     }
 
+    /// Keeps the first changes, but no message of them.
+    fn fail_first(&mut self, count: usize) {
+        self.kept += count as u64;
+        let through = self.changes.drain(..count);
+        let rest = through.filter(|change| !matches!(change, Change::Taken(_)));
+        rest.for_each(|change| self.disk.apply(&change));
+        self.handle(Input::Refused(self.kept, "no space left on device"));
+    }
+
     /// What the store does, and when.
     fn disk(&mut self, verb: &str) {
+        let (verb, first) = verb.split_once(' ').unwrap_or((verb, ""));
         match verb {
+            "keeps" if !first.is_empty() => self.keep_first(first.parse().unwrap()),
             "holds" => self.disk_holds = true,
             "keeps" => {
                 self.disk_holds = false;
                 self.keep();
             }
-            "fails" => {
-                self.kept = self.said;
-                self.changes.retain(|change| !matches!(change, Change::Taken(_)));
-                self.changes.drain(..).for_each(|change| self.disk.apply(&change));
-                self.handle(Input::Refused(self.kept, "no space left on device"));
-            }
+            "fails" => self.fail_first(first.parse().unwrap_or(self.changes.len())),
             "finds" => self.find(),
             "errs" => {
                 for (id, _) in std::mem::take(&mut self.queries) {

@@ -99,6 +99,27 @@ fn a_sender_that_never_reads_its_answers() {
     withstands(&mut sandbox, &[&deaf]);
 }
 
+/// Each answer is as long as a frame may be, and many are asked for in what the daemon reads at once.
+#[test]
+fn one_that_asks_for_much_and_never_reads_it() {
+    let mut sandbox = Sandbox::with_config(SMALL);
+    let curious = |siege: &Siege<'_>| {
+        let foe = siege.join("Curious");
+        let mail = send("m", "Curious", &"x".repeat(50 << 10), &json!({"requires_ack": true}));
+        for number in 0..20 {
+            let mut mail = mail.clone();
+            mail["id"] = number.to_string().into();
+            foe.say(&mail);
+        }
+        let request = json!({"v": 1, "type": "SEND", "id": "r", "ts": 0, "to": "@relay",
+            "payload": {"kind": "request", "body": "inbox"}});
+        foe.say_bytes(&frame(&request.to_string()).repeat(1_000));
+        siege.in_place();
+        siege.hold_out();
+    };
+    withstands(&mut sandbox, &[&curious]);
+}
+
 #[test]
 fn single_bytes_for_ever() {
     let mut sandbox = Sandbox::with_config(SMALL);
