@@ -1,7 +1,7 @@
 //! Where as many streams are open as may be, those that were silent longest are closed for new ones.
 //!
-//! Nothing of such a one waits, is on the way, or is at hand to come again, and it is not known any more what
-//! was. None of its numbers is given again: whatever its sender says in streams that are opened later, the
+//! Nothing of such a one waits, is on the way, or is at hand to come again. How far it went is remembered, so
+//! that whoever resumes it from below hears that it has missed something. None of its numbers is given again: whatever its sender says in streams that are opened later, the
 //! same one too, has numbers above the sender's floor.
 
 use super::{AgentKey, Router, StreamKey, stream::Stream};
@@ -96,6 +96,7 @@ impl Router {
         let (from, to) = (self.streams[key].from(), self.streams[key].to());
         self.roster[from].says.remove(&key);
         self.roster[to].hears.remove(&key);
+        self.streams.note_closed(key);
         self.close_stream(key);
     }
 }

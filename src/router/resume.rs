@@ -96,15 +96,15 @@ impl Router {
     ) -> Result<Rewind, (NackCode, String)> {
         let (mut streams, mut after) = (Vec::new(), FastMap::default());
         for (key, place) in self.places(agent, named) {
+            if place.last_seq < self.gone_of(agent, key, &place) {
+                let StreamPlace { topic, peer, last_seq, .. } = &place;
+                let why = format!(
+                    "what {peer} said on topic {topic:?} after {last_seq} is not all kept any more; \
+                     go on without it, or say HELLO"
+                );
+                return Err((NackCode::Stale, why));
+            }
             if let Some(key) = key {
-                if place.last_seq < self.streams[key].gone {
-                    let StreamPlace { topic, peer, last_seq, .. } = &place;
-                    let why = format!(
-                        "what {peer} said on topic {topic:?} after {last_seq} is not all kept any \
-                         more; go on without it, or say HELLO"
-                    );
-                    return Err((NackCode::Stale, why));
-                }
                 let after = after.entry(key).or_insert(place.last_seq);
                 *after = place.last_seq.min(*after);
             }
@@ -120,6 +120,16 @@ impl Router {
             return Err((NackCode::TooLarge, why));
         }
         Ok(Rewind { sync, after })
+    }
+
+    /// The last number in a stream that can't come again; it may have been closed.
+    fn gone_of(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPlace) -> u64 {
+        let topic = Some(named.topic.as_str()).filter(|topic| !topic.is_empty());
+        match (key, self.roster.find(&named.peer)) {
+            (Some(key), _) => self.streams[key].gone,
+            (None, Some(peer)) => self.streams.closed_at(peer, agent, topic),
+            (None, None) => 0,
+        }
     }
 
     /// The streams that are named, as far as there are any, and what SYNC says of them.

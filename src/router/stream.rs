@@ -10,6 +10,9 @@ use std::{
     sync::Arc,
 };
 
+/// So many that made room for others are remembered. Beyond, RESUME takes each for one that was closed.
+const CLOSED_MAX: usize = 1 << 16;
+
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -186,6 +189,10 @@ impl<'a> Borrow<dyn Identified + 'a> for Identity {
 pub(super) struct Streams {
     slots: Slots<Stream>,
     keys: FastMap<Identity, StreamKey>,
+    /// Of those that made room for others and are not open again: their last number.
+    closed: FastMap<Identity, u64>,
+    /// Of some that number is not known any more.
+    is_cut: bool,
     /// Until then nobody looks for those that may be closed.
     pub(super) rest_until: Moment,
 }
@@ -209,6 +216,8 @@ impl Streams {
         (last_seq, reserved): (u64, u64),
     ) -> StreamKey {
         let identity = Identity { from, to, topic: topic.map(Arc::from) };
+        let closed = self.closed.remove(&identity as &dyn Identified);
+        let gone = closed.unwrap_or(if self.is_cut { last_seq } else { 0 });
         let stream = self.slots.insert(Stream {
             identity: identity.clone(),
             number: 0,
@@ -217,7 +226,7 @@ impl Streams {
             last_order: 0,
             last_seq,
             spoken: 0,
-            gone: 0,
+            gone,
             reserved,
             asked: reserved,
             waiting: VecDeque::new(),
@@ -227,6 +236,21 @@ impl Streams {
         });
         self.keys.insert(identity, stream);
         stream
+    }
+
+    /// Remembers how far one goes that is closed to make room: nothing of it can come again.
+    pub(super) fn note_closed(&mut self, stream: StreamKey) {
+        if self.closed.len() >= CLOSED_MAX {
+            self.closed.clear();
+            self.is_cut = true;
+        }
+        let stream = &self.slots[stream];
+        self.closed.insert(stream.identity.clone(), stream.last_seq);
+    }
+
+    /// How far one went that made room for others and is not open again; 0 if none is known.
+    pub(super) fn closed_at(&self, from: AgentKey, to: AgentKey, topic: Option<&str>) -> u64 {
+        self.closed.get(&(from, to, topic) as &dyn Identified).copied().unwrap_or(0)
     }
 
     pub(super) fn close(&mut self, stream: StreamKey) -> Option<Stream> {

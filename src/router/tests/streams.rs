@@ -45,6 +45,41 @@ fn the_end_of_a_session_takes_no_more_steps_where_others_have_subscribed() {
 }
 
 #[test]
+fn who_resumes_a_stream_that_made_room_from_below_is_told_that_something_is_missed() {
+    check_with(
+        few(1),
+        r#"here: ann bob cid
+           ann> Bob: 1
+           ann> Bob: 2
+           ann> Cid: in its place
+           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
+           ann> Bob: open again
+           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":4}]}"#,
+        expect![[r#"
+            here: ann bob cid
+            ann> Bob: 1
+                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            ann> Bob: 2
+                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            ann> Cid: in its place
+                cid < DELIVER d3 Ann -> Cid seq 3 {"body":"in its place"}
+            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
+            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
+                bob < SYNC {"session_id":"s2","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":0,"topic":""}]}
+            ann> Bob: open again
+                bob < DELIVER d4 Ann -> Bob seq 4 {"body":"open again"}
+            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
+            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":4}]}
+                bob < SYNC {"session_id":"s2","streams":[{"last_seq":4,"peer":"Ann","server_last_seq":4,"topic":""}]}
+        "#]],
+    );
+}
+
+#[test]
 fn the_stream_that_was_silent_longest_makes_room_and_none_of_its_numbers_comes_again() {
     check_with(
         few(2),

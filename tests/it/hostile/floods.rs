@@ -275,7 +275,7 @@ fn a_flood_of_resume_with_wrong_tokens() {
 /// Each change of a session with many subscriptions says them all again to the store, which is slower.
 #[test]
 fn a_flood_of_changes_of_a_large_session() {
-    let mut sandbox = Sandbox::with_config(SMALL);
+    let mut sandbox = Sandbox::with_config(&format!("{SMALL}heartbeat_ms = 60000\n"));
     let fickle = |number: usize| {
         move |siege: &Siege<'_>| {
             let foe = siege.join(&format!("Fickle-{number}"));
