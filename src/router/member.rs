@@ -46,13 +46,14 @@ impl From<CloseReason> for Departure {
 impl Router {
     pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        let is_gated = client.is_gated;
         if matches!(client.stage, Stage::Member(_)) {
             client.heard = self.now.monotonic;
             if client.pinged.take().is_some() {
                 self.arm(id);
             }
         }
-        if self.has_to_wait(id, json) {
+        if is_gated && self.has_to_wait(id, json) {
             self.put_off(id, json);
         } else {
             self.hear(id, json);

@@ -37,14 +37,13 @@ impl Unheard {
 }
 
 impl Router {
-    /// Whether a frame isn't to be heard yet.
+    /// Whether a frame of a client that isn't read from is to be heard later.
     pub(super) fn has_to_wait(&self, id: ClientId, json: &[u8]) -> bool {
         self.clients.get(&id).is_some_and(|client| {
-            let is_at_once = matches!(client.stage, Stage::Member(_) | Stage::Stranger { .. })
-                && client.unheard.frames.is_empty()
-                && self.memory_held() <= self.limits.memory_bytes_max
-                && !can_have_long_answer(json);
-            client.is_gated && !is_at_once
+            !matches!(client.stage, Stage::Member(_) | Stage::Stranger { .. })
+                || !client.unheard.frames.is_empty()
+                || self.memory_held() > self.limits.memory_bytes_max
+                || can_have_long_answer(json)
         })
     }
 
