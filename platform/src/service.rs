@@ -246,7 +246,7 @@ pub fn installed() -> io::Result<Option<Installed>> {
 /// # Errors
 /// As [`installed`]'s.
 pub fn watched() -> io::Result<Option<Installed>> {
-    imp::watched()
+    accounts::watched()
 }
 
 /// How it is made to run without a logon, where the system has a way and it isn't so already, as a command.

@@ -300,8 +300,8 @@ impl Start {
         if !is_unsaid && is_mine(&installed) {
             make_room(&place)?;
         }
-        let is_to_start = !is_unsaid || who_is_up(&place)?.is_none();
-        let installed = start(&mut place, &installed, is_to_start)?;
+        let is_up = is_unsaid && who_is_up(&place)?.is_some();
+        let installed = if is_up { installed } else { start(&mut place, &installed)? };
         show(&place, &installed, self.json)?;
         Ok(DONE)
     }
@@ -365,18 +365,13 @@ pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
 /// Starts the service whose daemon is this place's, and returns once that can be reached; false where none is.
 pub(super) fn start_of(place: &mut Place) -> Result<bool, Failure> {
     let Some(installed) = of(place) else { return Ok(false) };
-    start(place, &installed, true).map(|_| true)
+    start(place, &installed).map(|_| true)
 }
 
-fn start(
-    place: &mut Place,
-    installed: &Installed,
-    is_to_start: bool,
-) -> Result<Installed, Failure> {
+/// Starts it, and waits until clients can connect.
+fn start(place: &mut Place, installed: &Installed) -> Result<Installed, Failure> {
     let heard = log_length(Path::new(&home(place, installed)));
-    if is_to_start {
-        service::start().map_err(|error| failed(place, installed, &error.to_string(), heard))?;
-    }
+    service::start().map_err(|error| failed(place, installed, &error.to_string(), heard))?;
     wait_until_up(place, heard)
 }
 

@@ -74,10 +74,9 @@ impl Up {
             return supervise(asked);
         }
         let mut place = asked.place_of_daemon()?;
-        let service = if self.foreground { None } else { service::of(&place) };
-        if let (true, Some(service)) = (self.replace, &service) {
-            service::check_program(service)?;
-        }
+        let is_to_restart = self.replace && !self.foreground;
+        let service = if is_to_restart { service::of(&place) } else { None };
+        service.as_ref().map_or(Ok(()), service::check_program)?;
         let old = if self.replace { down::make_room(&place)? } else { None };
         // The system's has an endpoint of its own.
         if let (Some(old), None) = (&old, &service) {

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use super::{Body, Program, Site};
+use super::{Body, Installed, Program, Site};
 use crate::{peer::User, refusal};
 
 pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
@@ -14,6 +14,10 @@ pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
 
 pub(super) fn check_logon() -> io::Result<()> {
     Err(for_windows("--logon", "a service is started at logon anyway"))
+}
+
+pub(super) fn watched() -> io::Result<Option<Installed>> {
+    super::installed()
 }
 
 pub(super) fn run(_: Body) -> io::Result<()> {

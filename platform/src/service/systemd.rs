@@ -59,10 +59,6 @@ pub(super) fn stop() -> io::Result<()> {
     systemctl(&["stop", NAME]).map(drop)
 }
 
-pub(super) fn watched() -> io::Result<Option<Installed>> {
-    installed()
-}
-
 pub(super) fn installed() -> io::Result<Option<Installed>> {
     let path = path()?;
     let Some(text) = definition::read(&path)? else { return Ok(None) };
