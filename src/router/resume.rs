@@ -124,10 +124,9 @@ impl Router {
 
     /// The last number in a stream that can't come again; it may have been closed.
     fn gone_of(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPlace) -> u64 {
-        let topic = Some(named.topic.as_str()).filter(|topic| !topic.is_empty());
         match (key, self.roster.find(&named.peer)) {
             (Some(key), _) => self.streams[key].gone,
-            (None, Some(peer)) => self.streams.closed_at(peer, agent, topic),
+            (None, Some(peer)) => self.streams.closed_at(peer, agent, topic_of(named)),
             (None, None) => 0,
         }
     }
@@ -159,9 +158,8 @@ impl Router {
     }
 
     fn place(&self, agent: AgentKey, named: &StreamPlace) -> (Option<StreamKey>, StreamPlace) {
-        let topic = Some(named.topic.as_str()).filter(|topic| !topic.is_empty());
         let peer = self.roster.find(&named.peer);
-        let key = peer.and_then(|peer| self.streams.find(peer, agent, topic));
+        let key = peer.and_then(|peer| self.streams.find(peer, agent, topic_of(named)));
         let last = match key {
             Some(key) => self.streams[key].last_known(named.last_seq),
             // Its answers don't come again.
@@ -225,4 +223,9 @@ impl Router {
         let send_id = message.send_id.clone();
         Some(Message { send_id, is_replay: true, body: Body::Once(frame), ..*message })
     }
+}
+
+/// The topic that is named; `""` is none.
+fn topic_of(named: &StreamPlace) -> Option<&str> {
+    Some(named.topic.as_str()).filter(|topic| !topic.is_empty())
 }
