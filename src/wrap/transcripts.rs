@@ -304,8 +304,10 @@ impl Search {
         let is_own = !known.is_empty();
         let mut paths = if is_own { known } else { self.candidates() };
         // Of more than are followed, each would push out another one, which the next search finds again.
-        paths.sort_by_cached_key(|path| Reverse(changed(path)));
-        paths.truncate(FOLLOWED_MAX);
+        if paths.len() > FOLLOWED_MAX {
+            paths.sort_by_cached_key(|path| Reverse(changed(path)));
+            paths.truncate(FOLLOWED_MAX);
+        }
         paths.iter().try_for_each(|path| self.add(path, is_own, &paths, teller))
     }
 
