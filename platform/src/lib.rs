@@ -16,6 +16,7 @@
 mod access;
 pub mod clock;
 pub mod endpoint;
+pub mod foreground;
 pub mod lock;
 pub mod paths;
 pub mod peer;

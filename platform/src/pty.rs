@@ -17,7 +17,7 @@ use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
 };
@@ -109,6 +109,11 @@ impl Pty {
         self.0.in_foreground()
     }
 
+    /// A reference that does not keep the terminal open.
+    pub(crate) fn downgrade(&self) -> WeakPty {
+        WeakPty(Arc::downgrade(&self.0))
+    }
+
     /// Has the command go on where it has suspended itself: there is no shell around it that would.
     /// Does nothing where there is no such thing.
     ///
@@ -170,6 +175,32 @@ impl Pty {
     /// end, even if something the command left behind keeps it open; writers get an error.
     pub fn close(&self) {
         self.0.close();
+    }
+}
+
+/// A reference to a [`Pty`] that does not keep the terminal open.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakPty(Weak<imp::Pty>);
+
+impl WeakPty {
+    /// The terminal, as long as some clone of it lives.
+    pub(crate) fn upgrade(&self) -> io::Result<Pty> {
+        let closed = || refusal(io::ErrorKind::BrokenPipe, "the terminal is closed");
+        self.0.upgrade().map(Pty).ok_or_else(closed)
+    }
+}
+
+/// The terminal as the system sees it.
+#[cfg(unix)]
+impl Pty {
+    /// The terminal's foreground process group.
+    pub(crate) fn foreground_group(&self) -> Option<u32> {
+        self.0.foreground_group()
+    }
+
+    /// The file that the command has as its terminal.
+    pub(crate) fn terminal_path(&self) -> Option<PathBuf> {
+        self.0.terminal_path()
     }
 }
 

@@ -1,0 +1,183 @@
+//! The programs that would read what is typed into a pseudo-terminal: facts, no judgement.
+//!
+//! Every fact is of the moment of the look. A program may come to the foreground between a look and
+//! what is typed next, so a caller looks again directly before it types.
+
+#[cfg(target_os = "linux")]
+#[path = "foreground/linux.rs"]
+mod imp;
+#[cfg(all(unix, not(target_os = "linux")))]
+#[path = "foreground/macos.rs"]
+mod imp;
+#[cfg(windows)]
+#[path = "foreground/windows.rs"]
+mod imp;
+#[path = "foreground/memory.rs"]
+mod memory;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{naming, pty::Pty, refusal};
+
+/// The most processes that [`Observer::look`] lists; it fails where there are more.
+pub const PROCESSES_MAX: usize = 512;
+/// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left out.
+pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
+/// [`same_content`] reads pieces of so many bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A file's identity (Unix: device and inode; Windows: volume serial number and file id).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    volume: u64,
+    file: u128,
+}
+
+impl FileId {
+    /// The identity of the file at `path`; links are followed.
+    ///
+    /// # Errors
+    /// If there is no such file, or the system does not let it be looked at.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        imp::file_id(path).map_err(naming(path.display()))
+    }
+}
+
+/// Whether two regular files have the same bytes. Their lengths are compared first.
+///
+/// # Errors
+/// If one of them is not a regular file or cannot be read.
+pub fn same_content(a: &Path, b: &Path) -> io::Result<bool> {
+    if length(a)? != length(b)? {
+        return Ok(false);
+    }
+    let open = |path: &Path| File::open(path).map_err(naming(path.display()));
+    let (mut one, mut other) = (open(a)?, open(b)?);
+    let (mut here, mut there) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    loop {
+        let filled = fill(&mut one, &mut here).map_err(naming(a.display()))?;
+        let other_filled = fill(&mut other, &mut there).map_err(naming(b.display()))?;
+        if here[..filled] != there[..other_filled] {
+            return Ok(false);
+        }
+        if filled < PIECE_BYTES {
+            return Ok(true);
+        }
+    }
+}
+
+/// The length of a regular file. Opening another kind, such as a named pipe, could block.
+fn length(path: &Path) -> io::Result<u64> {
+    let metadata = path.metadata().map_err(naming(path.display()))?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    let why = format!("{} is not a regular file: compare files only", path.display());
+    Err(refusal(io::ErrorKind::InvalidInput, why))
+}
+
+/// Reads until the buffer is full or the file ends; returns the number of bytes read.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// A program's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executable {
+    /// The path at which the program was started, even if the file is no longer there.
+    pub path: PathBuf,
+    /// The file that runs, even if the path now names another one.
+    pub file: FileId,
+}
+
+/// A process that may read what is typed into a pseudo-terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// The process id.
+    pub pid: u32,
+    /// The parent's process id, if the parent is known.
+    pub parent: Option<u32>,
+    /// The program's file; `None` where the system does not let it be read.
+    pub executable: Option<Executable>,
+    /// The command line with argv[0], as first seen for this program image: a program may erase its
+    /// own. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
+    pub arguments: Option<Vec<OsString>>,
+    /// The working directory when `arguments` was read, against which a relative argument is
+    /// resolved; `None` where unreadable.
+    pub directory: Option<PathBuf>,
+    /// Whether job control has suspended the process.
+    pub is_stopped: bool,
+    /// Whether the terminal is this process's input; `None` where the system does not say.
+    pub reads_terminal: Option<bool>,
+}
+
+/// A mark of the foreground, which differs from an earlier one if another program is there now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(imp::Mark);
+
+/// Looks at the foreground of a pseudo-terminal, and remembers the command lines seen there.
+///
+/// An observer does not keep the terminal open.
+#[derive(Debug)]
+pub struct Observer(imp::Observer);
+
+impl Observer {
+    /// Begins to observe a terminal. To be called directly after [`Pty::spawn`]: the command's
+    /// arguments are read now, before the command can erase them.
+    ///
+    /// On Windows, `helper` is a program and its arguments which call [`serve_console_members`];
+    /// without one, [`Observer::look`] fails there. Other systems ignore it.
+    #[must_use]
+    pub fn new(pty: &Pty, helper: Option<Vec<OsString>>) -> Self {
+        Self(imp::Observer::new(pty, helper))
+    }
+
+    /// All processes of the terminal's foreground: on Unix those of its foreground process group, on
+    /// Windows those attached to its console. An empty list, too, means that the foreground could
+    /// not be determined.
+    ///
+    /// # Errors
+    /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
+    /// changes all the time, or the system does not say what is there.
+    pub fn look(&mut self) -> io::Result<Vec<Process>> {
+        self.0.look().map_err(naming("look at the terminal's foreground"))
+    }
+
+    /// A cheap mark that changes when another process group comes to the foreground, or when the
+    /// group's leader executes a program. `None` where the system has no foreground group (Windows)
+    /// or the terminal has none now.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        self.0.mark().map(Mark)
+    }
+
+    /// The executable of the foreground group's leader. `None` if the leader has ended or cannot be
+    /// read, and where [`Observer::mark`] is `None`.
+    #[must_use]
+    pub fn leader(&self) -> Option<Executable> {
+        self.0.leader()
+    }
+}
+
+/// Serves the members of a console to an [`Observer`] over standard input and output; returns when
+/// standard input ends. The body of the `helper` given to [`Observer::new`].
+///
+/// # Errors
+/// `Unsupported` on systems other than Windows; and if a stream cannot be read or written.
+pub fn serve_console_members() -> io::Result<()> {
+    imp::serve_console_members()
+}

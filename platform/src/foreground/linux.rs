@@ -1,0 +1,374 @@
+//! Linux: the foreground process group, as /proc shows it.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs::{self, File, Metadata},
+    io::{self, Read as _},
+    os::unix::{
+        ffi::OsStringExt as _,
+        fs::{FileTypeExt as _, MetadataExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use super::{
+    ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX, Process,
+    memory::{CommandLine, Memory},
+};
+use crate::{
+    pty::{Pty, WeakPty},
+    refusal,
+};
+
+/// A look begins anew so often if the foreground changes meanwhile.
+const TRIES: usize = 4;
+/// A stat file has some fifty numbers and a name of at most 64 bytes.
+const STAT_BYTES_MAX: usize = 2048;
+/// What follows the path of an executable that was removed.
+const DELETED: &str = " (deleted)";
+
+/// A program in a process's memory; another one after each exec, as long as addresses are random.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    start: u64,
+    file: Option<FileId>,
+    stamp: Stamp,
+}
+
+/// The addresses of code, stack and heap; zeros where they may not be read.
+type Stamp = [u64; 3];
+
+/// The foreground group, and its leader's start time and image if the leader lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    group: u32,
+    leader: Option<(u64, Stamp)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Observer {
+    pty: WeakPty,
+    /// The terminal's device, and the session that the command leads.
+    terminal: Option<u64>,
+    session: u32,
+    memory: Memory,
+}
+
+impl Observer {
+    pub(super) fn new(pty: &Pty, _helper: Option<Vec<OsString>>) -> Self {
+        let device = |path: PathBuf| path.metadata().ok().map(|file| file.rdev());
+        let terminal = pty.terminal_path().and_then(device);
+        let session = pty.pid();
+        let mut observer =
+            Self { pty: pty.downgrade(), terminal, session, memory: Memory::default() };
+        // A command that has ended or changes right now is seen by the next look, or not at all.
+        for _ in 0..TRIES {
+            if let Sight::Steady(_) = observer.sight(session, session) {
+                break;
+            }
+        }
+        observer
+    }
+
+    pub(super) fn look(&mut self) -> io::Result<Vec<Process>> {
+        for _ in 0..TRIES {
+            if let Some(processes) = self.try_look()? {
+                return Ok(processes);
+            }
+        }
+        Err(refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again"))
+    }
+
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let group = self.group().ok()?;
+        let leader = stat(group).ok().map(|stat| (stat.start, stat.stamp));
+        Some(Mark { group, leader })
+    }
+
+    pub(super) fn leader(&self) -> Option<Executable> {
+        executable(self.group().ok()?)
+    }
+
+    fn group(&self) -> io::Result<u32> {
+        let none = || refusal(io::ErrorKind::NotFound, "the terminal has no foreground group");
+        self.pty.upgrade()?.foreground_group().ok_or_else(none)
+    }
+
+    /// None if the foreground has changed meanwhile.
+    fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
+        let group = self.group()?;
+        let all = all_processes()?;
+        let mut members: Vec<&Stat> = all.values().filter(|it| self.is_member(it, group)).collect();
+        if members.len() > PROCESSES_MAX {
+            let why = format!("it has more than {PROCESSES_MAX} processes");
+            return Err(refusal(io::ErrorKind::QuotaExceeded, why));
+        }
+        members.sort_by_key(|stat| stat.pid);
+        let mut processes = Vec::with_capacity(members.len());
+        for stat in members {
+            match self.sight(stat.pid, group) {
+                Sight::Steady(process) => processes.push(process),
+                Sight::Gone => {}
+                Sight::Changing => return Ok(None),
+            }
+        }
+        let lives =
+            |pid: u32, image: &Image| all.get(&pid).is_some_and(|it| it.start == image.start);
+        self.memory.retain(&processes, lives);
+        Ok((self.group()? == group).then_some(processes))
+    }
+
+    fn is_member(&self, stat: &Stat, group: u32) -> bool {
+        stat.group == group && stat.session == self.session && !stat.has_ended()
+    }
+
+    /// Reads all that belongs to one process between two equal answers about its image.
+    fn sight(&mut self, pid: u32, group: u32) -> Sight {
+        let Ok(before) = stat(pid) else { return Sight::Gone };
+        if before.has_ended() {
+            return Sight::Gone;
+        }
+        if !self.is_member(&before, group) {
+            return Sight::Changing;
+        }
+        let executable = executable(pid);
+        let file = executable.as_ref().map(|it| it.file);
+        let image = Image { start: before.start, file, stamp: before.stamp };
+        // The addresses are zero for a moment within exec, and where they may not be read.
+        if file.is_some() && image.stamp.contains(&0) {
+            return Sight::Changing;
+        }
+        let line = self.command_line(&before, &image);
+        let reads_terminal = self.reads_terminal(pid);
+        let Ok(after) = stat(pid) else { return Sight::Gone };
+        if (after.start, after.stamp) != (image.start, image.stamp) {
+            return Sight::Changing;
+        }
+        self.memory.insert(pid, image, &line);
+        Sight::Steady(Process {
+            pid,
+            parent: Some(after.parent).filter(|&parent| parent != 0),
+            executable,
+            arguments: line.arguments,
+            directory: line.directory,
+            is_stopped: after.state == b'T',
+            reads_terminal,
+        })
+    }
+
+    fn command_line(&self, stat: &Stat, image: &Image) -> CommandLine {
+        if let Some(line) = self.memory.get(stat.pid, image) {
+            return line.clone();
+        }
+        let arguments = arguments(stat.pid);
+        if let Some(line) = self.inherited(stat, image, arguments.as_ref()) {
+            return line;
+        }
+        CommandLine { arguments, directory: fs::read_link(proc(stat.pid, "cwd")).ok() }
+    }
+
+    /// The parent's, where the process is a fork of the parent: what the parent has erased is erased in
+    /// the fork as well. Equal addresses could be chance where the system puts nothing at random.
+    fn inherited(
+        &self,
+        stat: &Stat,
+        image: &Image,
+        now: Option<&Vec<OsString>>,
+    ) -> Option<CommandLine> {
+        let parent = self::stat(stat.parent).ok()?;
+        let of_parent = Image { start: parent.start, ..image.clone() };
+        let line = self.memory.get(parent.pid, &of_parent)?;
+        let is_fork = parent.stamp == image.stamp && now == arguments(parent.pid).as_ref();
+        is_fork.then(|| line.clone())
+    }
+
+    /// Whether the terminal is standard input, or open to be read beside the three standard streams.
+    /// Standard output and error do not count: whatever a program starts inherits those.
+    fn reads_terminal(&self, pid: u32) -> Option<bool> {
+        let terminal = self.terminal?;
+        for entry in fs::read_dir(proc(pid, "fd")).ok()? {
+            let link = entry.ok()?.path();
+            let number: u32 = link.file_name()?.to_str()?.parse().ok()?;
+            if !matches!(number, 1 | 2) && is_terminal(&link, terminal) && is_read(&link) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}
+
+/// What came of looking at a process.
+enum Sight {
+    Steady(Process),
+    Gone,
+    Changing,
+}
+
+/// What is used of /proc/PID/stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    pid: u32,
+    state: u8,
+    parent: u32,
+    group: u32,
+    session: u32,
+    threads: u64,
+    start: u64,
+    stamp: Stamp,
+}
+
+impl Stat {
+    /// The name ends at the last parenthesis: it may itself have any character.
+    fn parse(pid: u32, text: &[u8]) -> Option<Self> {
+        let end = text.iter().rposition(|&byte| byte == b')')?;
+        let text = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        // Fields are counted from 1 in proc(5), and the state is the third.
+        let field = |number: usize| fields.get(number - 3).copied();
+        let number = |at: usize| field(at)?.parse::<u64>().ok();
+        let id =
+            |at: usize| field(at)?.parse::<i64>().ok().map(|id| u32::try_from(id).unwrap_or(0));
+        Some(Self {
+            pid,
+            state: *field(3)?.as_bytes().first()?,
+            parent: id(4)?,
+            group: id(5)?,
+            session: id(6)?,
+            threads: number(20)?,
+            start: number(22)?,
+            stamp: [number(26)?, number(28)?, number(47)?],
+        })
+    }
+
+    /// A first thread that has ended looks like a process that has, while others go on.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+}
+
+fn proc(pid: u32, what: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{what}"))
+}
+
+fn stat(pid: u32) -> io::Result<Stat> {
+    let mut text = [0; STAT_BYTES_MAX];
+    // The system writes the file in one piece.
+    let read = File::open(proc(pid, "stat"))?.read(&mut text)?;
+    let unknown = || refusal(io::ErrorKind::InvalidData, "/proc/PID/stat is not as documented");
+    Stat::parse(pid, &text[..read]).ok_or_else(unknown)
+}
+
+/// All processes that this one may see.
+fn all_processes() -> io::Result<HashMap<u32, Stat>> {
+    let mut all = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        match stat(pid) {
+            Ok(stat) => drop(all.insert(pid, stat)),
+            // Not as documented is no reason to leave one out; one that has just ended is.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
+    path.metadata().map(|file| id(&file))
+}
+
+fn id(file: &Metadata) -> FileId {
+    FileId { volume: file.dev(), file: file.ino().into() }
+}
+
+fn executable(pid: u32) -> Option<Executable> {
+    let link = proc(pid, "exe");
+    let path = fs::read_link(&link).ok()?;
+    let file = id(&link.metadata().ok()?);
+    Some(Executable { path: without_deleted(path, file), file })
+}
+
+/// The path without the system's remark; a file may also really have such a name.
+fn without_deleted(path: PathBuf, file: FileId) -> PathBuf {
+    let stripped = path.to_str().and_then(|path| path.strip_suffix(DELETED));
+    match stripped {
+        Some(stripped) if file_id(&path).ok() != Some(file) => PathBuf::from(stripped),
+        _ => path,
+    }
+}
+
+/// None where unreadable or empty, as it is for a moment within exec.
+fn arguments(pid: u32) -> Option<Vec<OsString>> {
+    let mut bytes = Vec::new();
+    let file = File::open(proc(pid, "cmdline")).ok()?;
+    file.take(ARGUMENTS_BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
+    // The last one may be cut, and otherwise its end is what ends the last.
+    let whole = match bytes.iter().rposition(|&byte| byte == 0) {
+        Some(end) => &bytes[..end],
+        None => &bytes[..],
+    };
+    let arguments = whole.split(|&byte| byte == 0).map(|it| OsString::from_vec(it.to_vec()));
+    (!bytes.is_empty()).then(|| arguments.collect())
+}
+
+/// The link's own mode says for what the file is open.
+fn is_read(link: &Path) -> bool {
+    link.symlink_metadata().is_ok_and(|link| link.mode() & 0o400 != 0)
+}
+
+/// Whether it is this terminal, by its name or as the terminal that a process has. Only devices are
+/// asked what they are: a file on a server that is away would not answer.
+fn is_terminal(link: &Path, terminal: u64) -> bool {
+    let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
+    if !is_device {
+        return false;
+    }
+    let own = libc::makedev(5, 0);
+    let is = |file: Metadata| {
+        file.file_type().is_char_device() && (file.rdev() == terminal || file.rdev() == own)
+    };
+    link.metadata().is_ok_and(is)
+}
+
+pub(super) fn serve_console_members() -> io::Result<()> {
+    let why = "only Windows asks a console for its members by a helper";
+    Err(refusal(io::ErrorKind::Unsupported, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_with_parentheses_and_spaces_in_the_name_is_parsed() {
+        let numbers: Vec<String> = (4..=52).map(|number| number.to_string()).collect();
+        let text = format!("7 (a) R 1 (b\n) T {}\n", numbers.join(" "));
+        let stat = Stat::parse(7, text.as_bytes()).unwrap();
+        let expected = Stat {
+            pid: 7,
+            state: b'T',
+            parent: 4,
+            group: 5,
+            session: 6,
+            threads: 20,
+            start: 22,
+            stamp: [26, 28, 47],
+        };
+        assert_eq!(stat, expected);
+        assert_eq!(Stat::parse(7, b"7 (a) T 1 2"), None);
+        assert_eq!(Stat::parse(7, b""), None);
+    }
+
+    #[test]
+    fn leader_thread_that_ended_is_not_the_end_of_its_process() {
+        let of = |state: char, threads: u32| {
+            let numbers: Vec<String> =
+                (4..=52).map(|at| if at == 20 { threads } else { at }.to_string()).collect();
+            Stat::parse(7, format!("7 (a) {state} {}", numbers.join(" ")).as_bytes()).unwrap()
+        };
+        assert!(of('Z', 1).has_ended() && of('X', 0).has_ended());
+        assert!(!of('Z', 2).has_ended() && !of('S', 1).has_ended());
+    }
+}

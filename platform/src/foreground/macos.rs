@@ -1,0 +1,1 @@
+//! macOS: the foreground process group, as libproc shows it.

@@ -1,0 +1,1 @@
+//! Windows: the processes attached to the pseudo console.
