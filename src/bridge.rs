@@ -9,6 +9,7 @@ pub mod brief;
 pub mod dialog;
 pub mod extract;
 pub mod inject;
+pub mod keyboard;
 pub mod keys;
 mod mailbag;
 pub mod recipe;
@@ -22,6 +23,7 @@ pub use refusal::{Cause, Refusal};
 
 use crate::protocol::{Moment, deliver::Proof, name};
 use extract::{Extracted, Extractor, Message, SILENCE_MS};
+use keyboard::Reader;
 use keys::Line;
 use mailbag::Mailbag;
 use rand_chacha::ChaCha20Rng;
@@ -184,12 +186,12 @@ pub enum Input<'a> {
         /// No other agent of its kind is at work in the child's directory: the system says so.
         is_alone: bool,
     },
-    /// The deadline is reached. Whether the terminal's foreground is the command itself, where the
-    /// system says.
-    Tick {
-        /// See there.
-        foreground: Option<bool>,
-    },
+    /// Another program may read the terminal from now on.
+    Reads(Reader),
+    /// The program that reads the terminal has this recipe, which its command did not tell.
+    Recognised(Box<Recipe>),
+    /// The deadline is reached.
+    Tick,
     /// The child is gone and all it printed was handed over. The last input that counts.
     ChildGone,
 }
@@ -255,6 +257,8 @@ pub struct Bridge {
     random: ChaCha20Rng,
     extractor: Extractor,
     source: Source,
+    /// The program that reads the terminal.
+    reader: Reader,
     line: Line,
     started: Option<Moment>,
     /// Since when the line to type into is there, at the start.
@@ -328,6 +332,8 @@ struct Injection {
     item: Item,
     /// The digits of its frame.
     hex: String,
+    /// The program that it was typed into.
+    reader: Reader,
     /// The count of bytes at which the terminal has all of this stage.
     until: u64,
     stage: Stage,
@@ -397,6 +403,7 @@ impl Bridge {
             random: ChaCha20Rng::from_seed(settings.seed),
             extractor,
             source: Source::new(settings),
+            reader: Reader::default(),
             line: Line::default(),
             started: None,
             free_since: None,
@@ -447,7 +454,9 @@ impl Bridge {
             Input::Owned(file) => self.owned(now, file, out),
             Input::Recorded(file, record) => self.recorded(now, file, record, out),
             Input::Searched { at, is_alone } => self.searched(now, at, is_alone, out),
-            Input::Tick { foreground } => self.tick(now, foreground, out),
+            Input::Reads(reader) => self.reads(now, reader, out),
+            Input::Recognised(recipe) => self.recognised(*recipe),
+            Input::Tick => self.tick(now, out),
             Input::ChildGone => self.child_gone(now, out),
         }
     }
@@ -481,6 +490,25 @@ impl Bridge {
     #[must_use]
     pub fn wants_mail(&self) -> bool {
         !self.mail.is_full()
+    }
+
+    /// Whether it has to be known right now which program reads the terminal: something is about to be
+    /// typed or sent off.
+    #[must_use]
+    pub fn asks_for_reader(&self, now: Moment) -> bool {
+        self.injection.is_some() || (self.has_something_to_type() && self.has_stood_still(now))
+    }
+
+    /// The program that reads the terminal, as far as it was told.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// How the program takes text.
+    #[must_use]
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
     }
 
     /// What the child's bytes have painted.
@@ -563,6 +591,24 @@ impl Bridge {
             _ if pressed.any || is_held => self.pass_keys(bytes.to_vec(), pressed.submit, out),
             _ => self.write(bytes.to_vec(), out),
         }
+    }
+
+    /// What was printed before another wrapper began, or until it ended, belongs to who had the terminal.
+    fn reads(&mut self, now: Moment, reader: Reader, out: &mut Vec<Output>) {
+        if self.reader.is_relay() != reader.is_relay() {
+            let mut found = Vec::new();
+            self.extractor.turn_over(now, &mut found);
+            self.shown(now, found, out);
+        }
+        if std::mem::replace(&mut self.reader, reader.clone()) != reader {
+            self.reader_changed(now);
+        }
+    }
+
+    /// The margin is another's from now on; what was chosen before the start stays.
+    fn recognised(&mut self, recipe: Recipe) {
+        self.extractor.skip_margin(recipe.margin.into());
+        self.recipe = recipe;
     }
 
     fn resized(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Output>) {
@@ -648,7 +694,7 @@ impl Bridge {
         out.extend(current.into_iter().chain(rest).map(|mail| Output::GiveBack(mail.id)));
     }
 
-    fn tick(&mut self, now: Moment, foreground: Option<bool>, out: &mut Vec<Output>) {
+    fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
         if self.gone {
             return;
         }
@@ -657,7 +703,7 @@ impl Bridge {
         let mut found = Vec::new();
         self.extractor.tick(now, &mut found);
         let spot = Spot::of(self.extractor.screen());
-        if self.turn_is_over(now, &spot, foreground) {
+        if self.turn_is_over(now, &spot) {
             self.turn.open = false;
             self.turn.told = false;
             self.source.turn_over();
@@ -669,17 +715,19 @@ impl Bridge {
         if self.line.is_known_empty() && self.has_stood_still(now) {
             self.line.remember_empty(&spot.before);
         }
-        self.submit_when_due(now, &spot, foreground, out);
-        self.look_whether_it_left(now, &spot, foreground, out);
-        self.inject_when_free(now, &spot, foreground, out);
+        self.submit_when_due(now, &spot, out);
+        self.look_whether_it_left(now, &spot, out);
+        self.inject_when_free(now, &spot, out);
     }
 }
 
 /// Extraction: what the agent says.
 impl Bridge {
-    /// The screen shows something. Where a transcript is read, it says so better.
+    /// The screen shows something. Where a transcript is read, it says so better; and what another
+    /// wrapper's program prints that one reads.
     fn shown(&mut self, now: Moment, found: Vec<Extracted>, out: &mut Vec<Output>) {
         match self.source.reads_screen() {
+            _ if self.reader.is_relay() => {}
             true => self.extracted(now, found, out),
             false => self.source.saw(now, &found),
         }
@@ -735,20 +783,19 @@ impl Bridge {
         Some(changed.plus(if looks { IDLE_MS } else { SILENCE_MS }))
     }
 
-    fn known(&self, foreground: Option<bool>) -> Known {
+    fn known(&self) -> Known<'_> {
         let told = self.recipe.turns == Some(Turns::Transcript);
-        Known { foreground, at_work: told && self.source.at_work() }
+        Known { reader: &self.reader, at_work: told && self.source.at_work() }
     }
 
-    fn turn_is_over(&mut self, now: Moment, spot: &Spot, foreground: Option<bool>) -> bool {
+    fn turn_is_over(&mut self, now: Moment, spot: &Spot) -> bool {
         let Some(changed) = self.changed_at().filter(|_| self.turn.open) else { return false };
         let quiet_ms = now.since(changed);
         if quiet_ms < IDLE_MS {
             return false;
         }
         self.turn.looked_at = true;
-        let known = self.known(foreground);
-        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, known)
+        quiet_ms >= SILENCE_MS || self.recipe.looks_idle(spot, self.known())
     }
 }
 

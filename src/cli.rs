@@ -82,6 +82,9 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
                 demo::agent(&word)
             });
         }
+        if arguments.next_if(|word| word == run::CONSOLE_MEMBERS).is_some() {
+            return end(run::console_members());
+        }
         let words: Vec<_> = arguments.by_ref().collect();
         if let Some(hosted) = service::Hosted::of(&words) {
             return end(hosted.run());

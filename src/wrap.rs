@@ -7,6 +7,7 @@
 
 pub mod attach;
 mod driver;
+mod foreground;
 mod key_file;
 mod mail;
 mod questions;
@@ -18,12 +19,13 @@ pub mod visit;
 mod visitors;
 mod visits;
 
-pub use crate::bridge::brief;
+pub use crate::bridge::{brief, recipe::Book};
 use crate::{
     bridge::{
         self,
         extract::{Extractor, Message},
-        recipe::{Book, Recipe},
+        keyboard::Reader,
+        recipe::{Obstacle, Recipe},
     },
     client::{self, Client, ClientError},
     protocol::{
@@ -34,7 +36,9 @@ use crate::{
     },
 };
 use driver::{Beside, Driver, Signals};
+use foreground::{Foreground, Wrapped};
 use key_file::KeyFile;
+pub use platform::foreground::serve_console_members;
 use platform::{
     clock,
     peer::User,
@@ -65,6 +69,9 @@ const INFLIGHT_MAX: u64 = 256;
 /// After ten attempts to reach the daemon, the next ten begin after this time.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
+/// The word by which an executable of ours is an agent, for the demonstration, and nothing that wraps one.
+pub const DEMO_AGENT: &str = "demo-agent";
+
 /// What is wrapped, and how.
 pub struct Settings {
     /// The agent's name.
@@ -89,6 +96,10 @@ pub struct Settings {
     pub inline: bool,
     /// What the agent says is read off its screen, also where its program writes a transcript.
     pub grid: bool,
+    /// The file that is wrapped reads text: what others say is typed into it, though nothing is known of it.
+    pub accepts_text: bool,
+    /// A program and its arguments that call [`serve_console_members`], for systems that want that.
+    pub console_helper: Vec<OsString>,
     /// The agent is told how to speak to others, before anything else.
     pub brief: bool,
     /// Standard input and output are a person's terminal: see [`is_attached`].
@@ -108,6 +119,32 @@ pub struct Settings {
 #[must_use]
 pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
+}
+
+/// What is to be known before a command is wrapped: whether others' messages can be typed into it.
+pub enum Prospect {
+    /// They can, or may.
+    Typed,
+    /// They can, without being told so.
+    NeedsNoFlag,
+    /// Nothing is typed into it, for a reason that no option changes.
+    Barred(String),
+    /// Nothing is typed into it, unless it is said to read text.
+    Unknown(String),
+}
+
+/// What becomes of others' messages in front of this command; its name and why.
+#[must_use]
+pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
+    let Some(wrapped) = Wrapped::of(command, directory) else { return Prospect::Typed };
+    match wrapped.reader(recipes, false) {
+        Reader::Agent(_) | Reader::Shell => Prospect::NeedsNoFlag,
+        Reader::Barred(why @ Obstacle::Unaccepted, name) => {
+            Prospect::Unknown(why.words("", name.as_deref()))
+        }
+        Reader::Barred(why, name) => Prospect::Barred(why.words("", name.as_deref())),
+        Reader::Accepted | Reader::Unseen => Prospect::Typed,
+    }
 }
 
 /// Runs the command until it ends, and says how it did.
@@ -200,7 +237,10 @@ fn run_joined(
     command.splice(behind_name..behind_name, arguments);
     let since_ms = clock::unix_ms();
     let directory = settings.directory.as_deref();
+    let wrapped = Wrapped::of(&command, directory).and_then(|wrapped| wrapped.file);
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
+    let (helper, accepts) = (settings.console_helper, settings.accepts_text);
+    let foreground = Foreground::new(&pty, helper, settings.recipes, wrapped, accepts);
     let mut screen = settings.screen;
     if settings.attached && pty::BEGINS_AT_HOME {
         let cleared = screen.write_all(cleared(size.rows).as_bytes());
@@ -211,7 +251,7 @@ fn run_joined(
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
     let visitors = Visitors::expect(door, size, !settings.attached).map_err(WrapError::Terminal)?;
-    let beside = Beside { visitors, command: words, follower };
+    let beside = Beside { visitors, command: words, follower, foreground };
     let driver = Driver::start(pty, ends, &signals, client, &bridge, beside);
     let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();

@@ -5,7 +5,6 @@
 
 mod book;
 mod expands;
-mod prompts;
 mod spot;
 
 pub use book::{Book, BookError, Version};
@@ -13,7 +12,7 @@ pub use expands::Expands;
 pub(crate) use expands::is_blank;
 pub use spot::{Spot, before};
 
-use super::{inject::Form, transcript::Format};
+use super::{inject::Form, keyboard::Reader, transcript::Format};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt};
 
@@ -64,10 +63,6 @@ pub enum Reads {
     Text,
     /// It runs it, as sh does.
     Shell,
-    /// It runs it, as Python does.
-    Python,
-    /// It runs it, in a language for which there is no harmless form.
-    OtherShell,
 }
 
 /// What tells the turns of a program's agent.
@@ -89,15 +84,21 @@ struct Looks {
 }
 
 /// What is known of a program beside its screen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Whether the terminal's foreground is the command itself, where the system says.
-    pub foreground: Option<bool>,
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The program that reads the terminal.
+    pub reader: &'a Reader,
     /// The transcript says that its agent is at work.
     pub at_work: bool,
 }
 
 impl Recipe {
+    /// No other recipe is for the program.
+    #[must_use]
+    pub fn is_generic(&self) -> bool {
+        self.name == book::GENERIC
+    }
+
     /// What the command gets behind its name: `{NAME}` in it is the value of this variable, as a TOML string.
     pub fn arguments(&self, variables: &[(&str, &str)]) -> Vec<String> {
         let filled = |argument: &String| {
@@ -114,32 +115,52 @@ impl Recipe {
     }
 
     /// The form in which something may be typed now, or why nothing may.
-    pub fn form(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
-        let foreground = known.foreground;
-        match self.reads {
-            Reads::OtherShell => Err(Obstacle::Shell),
-            _ if self.is_asking(spot) => Err(Obstacle::Dialog),
-            Reads::Text if self.shows_composer() => self.at_composer(spot, known),
-            _ if self.is_busy(spot, known) => Err(Obstacle::Busy),
-            _ if spot.alternate => self.on_alternate_screen(spot, foreground),
-            _ if spot.is_python() => Ok(Form::Comment),
-            _ if foreground == Some(false) => Err(Obstacle::OtherProgram),
-            Reads::Text if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
-            Reads::Text => Ok(Form::Plain),
-            Reads::Shell if spot.is_shell(foreground) => Ok(Form::HereDocument),
-            Reads::Shell | Reads::Python => Err(Obstacle::NoPrompt),
+    pub fn form(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
+        match known.reader {
+            Reader::Barred(why, _) => Err(*why),
+            Reader::Unseen => Err(Obstacle::Unidentified),
+            Reader::Agent(name) if *name == self.name && self.shows_composer() => {
+                self.at_composer(spot, known)
+            }
+            Reader::Agent(_) => Err(Obstacle::OtherProgram),
+            Reader::Shell if self.shows_composer() => Err(Obstacle::Shell),
+            Reader::Shell => self.at_shell_prompt(spot),
+            Reader::Accepted => self.by_general_signs(spot, known),
+        }
+    }
+
+    /// A prompt is certain only where the shell's line editor says that it reads: nothing else tells it
+    /// from a command that prompts.
+    fn at_shell_prompt(&self, spot: &Spot) -> Result<Form, Obstacle> {
+        match () {
+            () if self.is_asking(spot) => Err(Obstacle::Dialog),
+            () if spot.alternate => Err(Obstacle::OtherScreen),
+            () if spot.is_shell() => Ok(Form::HereDocument),
+            () => Err(Obstacle::NoPrompt),
+        }
+    }
+
+    fn by_general_signs(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
+        match () {
+            () if self.is_asking(spot) => Err(Obstacle::Dialog),
+            () if self.is_busy(spot, known) => Err(Obstacle::Busy),
+            // One that doesn't want pastes marked takes keys as commands: a pager, an editor.
+            () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
+            () if spot.alternate => Ok(Form::Plain),
+            () if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
+            () => Ok(Form::Plain),
         }
     }
 
     /// Whether its look says when the program has finished what it was told.
     #[must_use]
     pub fn shows_idle(&self) -> bool {
-        matches!(self.reads, Reads::Shell | Reads::Python) || self.shows_composer()
+        self.reads == Reads::Shell || self.shows_composer()
     }
 
     /// Whether the program has finished what it was told, by its look.
     #[must_use]
-    pub fn looks_idle(&self, spot: &Spot, known: Known) -> bool {
+    pub fn looks_idle(&self, spot: &Spot, known: Known<'_>) -> bool {
         self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
     }
 
@@ -187,10 +208,7 @@ impl Recipe {
     }
 
     /// A program whose line to type into is known gets text there alone, and only while it is empty.
-    fn at_composer(&self, spot: &Spot, known: Known) -> Result<Form, Obstacle> {
-        if known.foreground == Some(false) {
-            return Err(Obstacle::OtherProgram);
-        }
+    fn at_composer(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
         }
@@ -214,14 +232,8 @@ impl Recipe {
         spot.asking || (!self.shows_composer() && spot.shows(&self.looks.dialog))
     }
 
-    fn is_busy(&self, spot: &Spot, known: Known) -> bool {
+    fn is_busy(&self, spot: &Spot, known: Known<'_>) -> bool {
         !self.while_busy && (known.at_work || spot.shows(&self.looks.busy))
-    }
-
-    /// A full screen that doesn't want pastes marked takes keys as commands: a pager, an editor.
-    fn on_alternate_screen(&self, spot: &Spot, foreground: Option<bool>) -> Result<Form, Obstacle> {
-        let agent = self.reads == Reads::Text && foreground != Some(false);
-        if agent && spot.bracketed_paste { Ok(Form::Plain) } else { Err(Obstacle::OtherScreen) }
     }
 }
 
@@ -262,13 +274,25 @@ pub enum Obstacle {
     NotReading,
     /// A full-screen program that takes keys.
     OtherScreen,
-    /// Another program has the terminal's foreground.
+    /// A program in the terminal's foreground that is not known to read text.
     OtherProgram,
+    /// The same, which was wrapped itself.
+    Unaccepted,
+    /// An interpreter, a debugger, an editor: what is typed is a command.
+    Interpreter,
+    /// A multiplexer, another machine, another user: what is typed goes on to another program.
+    Session,
+    /// Another wrapper.
+    Nested,
+    /// The system does not say which program reads.
+    Unidentified,
+    /// The program was suspended.
+    Suspended,
     /// The program asks its person something.
     Dialog,
     /// Its agent is at work.
     Busy,
-    /// The shell or interpreter shows no prompt.
+    /// No prompt is seen.
     NoPrompt,
     /// What is typed would be run.
     Shell,
@@ -278,20 +302,61 @@ pub enum Obstacle {
     NoEnterTaken,
 }
 
+impl Obstacle {
+    /// The reason, and behind a colon what ends it, where a person can: for `agent`, while `program` has
+    /// the terminal.
+    #[must_use]
+    pub fn words(self, agent: &str, program: Option<&str>) -> String {
+        let name = program.unwrap_or("the program");
+        let remedy = match self {
+            Self::HalfTyped => "send it off, or erase it".to_owned(),
+            Self::OtherScreen | Self::Shell => "leave it".to_owned(),
+            Self::OtherProgram | Self::Interpreter | Self::Session => format!("leave {name}"),
+            Self::Unaccepted => "run it with --accepts-text, if it does".to_owned(),
+            Self::Nested => "its own agent is the one to write to".to_owned(),
+            Self::Suspended => "have it go on".to_owned(),
+            Self::Dialog => "answer it".to_owned(),
+            Self::Held => format!("`agent-relay release {agent}`"),
+            Self::NoEnterTaken => "press Enter, or erase the text".to_owned(),
+            Self::Starting
+            | Self::Printing
+            | Self::Typing
+            | Self::NotReading
+            | Self::Unidentified
+            | Self::Busy
+            | Self::NoPrompt => return self.to_string(),
+        };
+        let reason = match self {
+            Self::OtherProgram => format!("{name} is in the terminal's foreground"),
+            Self::Unaccepted => format!("{name} is not known to read text"),
+            Self::Interpreter => format!("{name} would take it as commands"),
+            Self::Session => format!("{name} would hand it to another program"),
+            _ => self.to_string(),
+        };
+        format!("{reason}: {remedy}")
+    }
+}
+
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Starting => "the program has not shown anything yet",
+            Self::Starting => "the program has not shown its prompt yet",
             Self::Printing => "the agent is printing",
             Self::Typing => "somebody is typing",
             Self::HalfTyped => "a line is half typed",
             Self::NotReading => "the program does not read what is typed",
             Self::OtherScreen => "a full-screen program is shown that takes keys, not text",
             Self::OtherProgram => "another program is in the terminal's foreground",
+            Self::Unaccepted => "the program is not known to read text",
+            Self::Interpreter => "the program would take it as commands",
+            Self::Session => "the program would hand it to another program",
+            Self::Nested => "another `run` has the terminal",
+            Self::Unidentified => "the system does not say which program reads the keyboard",
+            Self::Suspended => "the program is suspended",
             Self::Dialog => "the program asks something, which an Enter would answer",
             Self::Busy => "the agent is at work",
-            Self::NoPrompt => "there is no prompt",
-            Self::Shell => "what is typed would be run by a shell",
+            Self::NoPrompt => "no prompt is seen that is certain to read text",
+            Self::Shell => "a shell would run it",
             Self::Held => "its person holds its messages",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
         })
@@ -321,20 +386,7 @@ mod tests {
         for script in ["bash agent.sh", "sh -c claude", "bash -lc claude", "bash -o vi agent.sh"] {
             chosen(script, "generic");
         }
-        for python in
-            ["python3", "/usr/bin/python3.11 -i", "python -q -X dev", "python -i agent.py"]
-        {
-            chosen(python, "python");
-        }
-        for script in
-            ["python3 agent.py", "python3 -u -m agent", "python3 -c x", "python -W i a.py"]
-        {
-            chosen(script, "generic");
-        }
-        for other in ["fish", "pwsh -NoLogo", "cmd.exe", "node"] {
-            chosen(other, "other-shell");
-        }
-        for agent in ["agent", "cat", "node agent.js", "shh", ""] {
+        for agent in ["fish", "python3", "agent", "cat", "node agent.js", "shh", ""] {
             chosen(agent, "generic");
         }
         for agent in ["claude", "codex", "gemini", "opencode", "aider"] {
@@ -353,74 +405,58 @@ mod tests {
     }
 
     #[track_caller]
-    fn judged(
-        command: &str,
-        spot: &Spot,
-        foreground: Option<bool>,
-        expected: Result<Form, Obstacle>,
-    ) {
-        let known = Known { foreground, at_work: false };
-        assert_eq!(recipe(command).form(spot, known), expected, "{command} {spot:?}");
+    fn judged(command: &str, spot: &Spot, expected: Result<Form, Obstacle>) {
+        let recipe = recipe(command);
+        let reader = crate::bridge::script::reader(&recipe);
+        let known = Known { reader: &reader, at_work: false };
+        assert_eq!(recipe.form(spot, known), expected, "{command} {spot:?}");
     }
 
     #[test]
-    fn a_shell_gets_its_here_document_at_its_prompt_only() {
-        for prompt in ["$ ", "root@host:/# ", "ann% ", "~/x ❯ "] {
-            judged("bash", &at(prompt), None, Ok(Form::HereDocument));
-            judged("bash", &at(prompt), Some(true), Ok(Form::HereDocument));
-            judged("bash", &at(prompt), Some(false), Err(Obstacle::OtherProgram));
-        }
-        for none in ["", "$ ls", "> ", "quote> ", "Password: ", "mysql> "] {
-            judged("bash", &at(none), None, Err(Obstacle::NoPrompt));
-        }
+    fn shell_gets_a_here_document_only_while_its_line_editor_reads() {
         let reads = |before| Spot { bracketed_paste: true, ..at(before) };
-        judged("zsh", &reads("➜  ~ git:(main) "), Some(true), Ok(Form::HereDocument));
-        judged("zsh", &reads("➜  ~ git:(main) "), None, Err(Obstacle::NoPrompt));
-        judged("zsh", &reads("heredoc> "), Some(true), Err(Obstacle::NoPrompt));
-        judged("zsh", &reads("  "), Some(true), Err(Obstacle::NoPrompt));
-        judged("bash", &Spot { at: 'x', ..at("$ ") }, Some(true), Err(Obstacle::NoPrompt));
+        for prompt in ["$ ", "root@host:/# ", "ann% ", "~/x ❯ ", "➜  ~ git:(main) ", "lambda "]
+        {
+            judged("bash", &reads(prompt), Ok(Form::HereDocument));
+            judged("bash", &at(prompt), Err(Obstacle::NoPrompt));
+        }
+        for none in ["", "  ", "> ", "quote> ", "heredoc> ", "mysql> "] {
+            judged("zsh", &reads(none), Err(Obstacle::NoPrompt));
+        }
+        judged("bash", &Spot { at: 'x', ..reads("$ ") }, Err(Obstacle::NoPrompt));
+        judged("bash", &Spot { alternate: true, ..reads("$ ") }, Err(Obstacle::OtherScreen));
     }
 
     #[test]
-    fn python_gets_comments_wherever_its_prompt_is_seen() {
-        for command in ["python3", "bash", "ssh"] {
-            judged(command, &at(">>> "), None, Ok(Form::Comment));
-            judged(command, &at(">>> "), Some(false), Ok(Form::Comment));
-            judged(command, &at("In [12]: "), None, Ok(Form::Comment));
-        }
-        for none in ["", "... ", ">>> x", "   >>> "] {
-            judged("python3", &at(none), None, Err(Obstacle::NoPrompt));
+    fn form_follows_the_program_that_reads() {
+        let claude = recipe("claude");
+        let spot = Spot { bracketed_paste: true, ..at("❯ ") };
+        let form = |reader: Reader| claude.form(&spot, Known { reader: &reader, at_work: false });
+        assert_eq!(form(Reader::Agent("claude".into())), Ok(Form::Plain));
+        assert_eq!(form(Reader::Agent("codex".into())), Err(Obstacle::OtherProgram));
+        assert_eq!(form(Reader::Shell), Err(Obstacle::Shell));
+        assert_eq!(form(Reader::Unseen), Err(Obstacle::Unidentified));
+        for why in [Obstacle::Session, Obstacle::Nested, Obstacle::Shell, Obstacle::Suspended] {
+            assert_eq!(form(Reader::Barred(why, None)), Err(why));
         }
     }
 
     #[test]
-    fn nothing_is_typed_where_it_would_run() {
+    fn accepted_program_gets_no_text_at_a_prompt_that_looks_like_a_shells() {
         for before in ["$ ", "# ", "host% ", "PS C:\\Users> ", "C:\\Users> ", "db=# "] {
-            judged("ssh", &at(before), None, Err(Obstacle::Shell));
+            judged("agent", &at(before), Err(Obstacle::Shell));
         }
         for before in ["", "> ", "│ > ", "100%", "Say $"] {
-            judged("agent", &at(before), None, Ok(Form::Plain));
+            judged("agent", &at(before), Ok(Form::Plain));
         }
-        judged("agent", &Spot { cursor_visible: false, ..at("45% ") }, None, Ok(Form::Plain));
-        judged("agent", &at("> "), Some(false), Err(Obstacle::OtherProgram));
-        judged("fish", &at("> "), None, Err(Obstacle::Shell));
-        judged("fish", &at(">>> "), None, Err(Obstacle::Shell));
+        judged("agent", &Spot { cursor_visible: false, ..at("45% ") }, Ok(Form::Plain));
     }
 
     #[test]
-    fn a_full_screen_takes_text_only_if_it_is_the_agents_and_says_so() {
+    fn accepted_program_gets_text_on_a_full_screen_only_if_it_wants_pastes_marked() {
         let full = |bracketed_paste| Spot { alternate: true, bracketed_paste, ..at("") };
-        judged("agent", &full(true), None, Ok(Form::Plain));
-        judged("agent", &full(true), Some(true), Ok(Form::Plain));
-        judged("agent", &full(false), None, Err(Obstacle::OtherScreen));
-        judged("agent", &full(true), Some(false), Err(Obstacle::OtherScreen));
-        judged("bash", &full(true), None, Err(Obstacle::OtherScreen));
-        judged(
-            "python3",
-            &Spot { alternate: true, ..at(">>> ") },
-            None,
-            Err(Obstacle::OtherScreen),
-        );
+        judged("agent", &full(true), Ok(Form::Plain));
+        judged("agent", &full(false), Err(Obstacle::OtherScreen));
     }
 
     #[test]
@@ -431,15 +467,10 @@ mod tests {
             rows: rows.iter().map(|row| (*row).to_owned()).collect(),
             ..at("")
         };
-        judged(
-            "agy",
-            &shows(&["⚠ Approval Required", "  No, deny access"]),
-            None,
-            Err(Obstacle::Dialog),
-        );
-        judged("agy", &shows(&["> Yes, I trust this folder"]), None, Err(Obstacle::Dialog));
-        judged("agy", &shows(&["esc to cancel"]), None, Err(Obstacle::Busy));
-        judged("agy", &shows(&["> "]), None, Ok(Form::Plain));
+        judged("agy", &shows(&["⚠ Approval Required", "  No, deny access"]), Err(Obstacle::Dialog));
+        judged("agy", &shows(&["> Yes, I trust this folder"]), Err(Obstacle::Dialog));
+        judged("agy", &shows(&["esc to cancel"]), Err(Obstacle::Busy));
+        judged("agy", &shows(&["> "]), Ok(Form::Plain));
         let spot = shows(&["⚠ Approval Required"]);
         assert!(!recipe("agy").holds_text(&spot), "no Enter comes after all");
     }
@@ -453,17 +484,17 @@ mod tests {
             ..at(before)
         };
         for empty in ["┃  ", "  ┃  ", "             ┃  "] {
-            judged("opencode", &framed(empty, &[]), None, Ok(Form::Plain));
-            judged("opencode", &framed(&format!("{empty}x"), &[]), None, Err(Obstacle::HalfTyped));
+            judged("opencode", &framed(empty, &[]), Ok(Form::Plain));
+            judged("opencode", &framed(&format!("{empty}x"), &[]), Err(Obstacle::HalfTyped));
         }
         let asks = ["△ Permission required"];
         for (before, why) in
             [("  ┃   ", Obstacle::Dialog), ("  ┃  x", Obstacle::HalfTyped), ("", Obstacle::Dialog)]
         {
-            judged("opencode", &framed(before, &asks), None, Err(why));
+            judged("opencode", &framed(before, &asks), Err(why));
         }
-        judged("opencode", &framed("  ┃   ", &[]), None, Err(Obstacle::HalfTyped));
-        judged("opencode", &framed("  ", &[]), None, Err(Obstacle::NoPrompt));
+        judged("opencode", &framed("  ┃   ", &[]), Err(Obstacle::HalfTyped));
+        judged("opencode", &framed("  ", &[]), Err(Obstacle::NoPrompt));
     }
 
     /// The last thing of it is a bracket.
@@ -494,14 +525,14 @@ mod tests {
     #[test]
     fn aider_gets_text_at_its_prompt_alone() {
         for prompt in ["> ", "ask> ", "architect> "] {
-            judged("aider", &at(prompt), None, Ok(Form::Plain));
+            judged("aider", &at(prompt), Ok(Form::Plain));
         }
         let question = "Add src/main.rs to the chat? (Y)es/(N)o/(D)on't ask again [Yes]: ";
         let asks = Spot { rows: vec![question.to_owned()], ..at(question) };
-        judged("aider", &asks, None, Err(Obstacle::Dialog));
+        judged("aider", &asks, Err(Obstacle::Dialog));
         for none in ["", "multi> ", "⠋ Waiting for gpt"] {
-            judged("aider", &at(none), None, Err(Obstacle::NoPrompt));
+            judged("aider", &at(none), Err(Obstacle::NoPrompt));
         }
-        judged("aider", &at("> half"), None, Err(Obstacle::HalfTyped));
+        judged("aider", &at("> half"), Err(Obstacle::HalfTyped));
     }
 }

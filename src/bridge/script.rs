@@ -11,7 +11,7 @@ const SEARCH_MS: u64 = 250;
 ///
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
 /// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
-/// `refused N CODE WHY`, `foreground self|other|unknown`, `stalls` (the terminal takes nothing), `takes`
+/// `refused N CODE WHY`, `foreground self|shell|relay|suspended|NAME`, `stalls` (the terminal takes nothing), `takes`
 /// (it takes everything again), `holds`, `releases`, `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on
 /// reports are shown), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
@@ -56,10 +56,20 @@ pub(super) fn settings(command: &str) -> Settings {
     }
 }
 
+/// The program that such a recipe is for.
+pub(super) fn reader(recipe: &Recipe) -> Reader {
+    match recipe.reads {
+        Reads::Shell => Reader::Shell,
+        Reads::Text if recipe.shows_composer() => Reader::Agent(recipe.name.clone()),
+        Reads::Text => Reader::Accepted,
+    }
+}
+
 struct Stage {
     bridge: Bridge,
     now: Moment,
-    foreground: Option<bool>,
+    /// The program that reads while the command has the foreground.
+    own: Reader,
     stalled: Option<usize>,
     reports: bool,
     searches: Option<Moment>,
@@ -69,12 +79,14 @@ struct Stage {
 
 impl Stage {
     fn new(settings: &Settings) -> Self {
-        let bridge = Bridge::new(settings);
+        let mut bridge = Bridge::new(settings);
+        let own = reader(&settings.recipe);
+        bridge.reader = own.clone();
         let transcript = String::new();
         let now = Moment(0);
         let searches = settings.transcript.then_some(now);
-        let (foreground, stalled, is_alone) = (None, None, true);
-        Self { bridge, now, foreground, stalled, reports: false, searches, is_alone, transcript }
+        let (stalled, is_alone) = (None, true);
+        Self { bridge, now, own, stalled, reports: false, searches, is_alone, transcript }
     }
 
     /// Lets time pass, with all ticks on the way.
@@ -93,7 +105,7 @@ impl Stage {
         let mut ticks = 0;
         while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
             self.now = self.now.max(due);
-            self.input(Input::Tick { foreground: self.foreground });
+            self.input(Input::Tick);
             ticks += 1;
             assert!(ticks < 10_000, "the deadline {due:?} does not move at {:?}", self.now);
         }
@@ -125,11 +137,14 @@ impl Stage {
                 self.input(Input::Refused(refusal(&rest)));
             }
             "foreground" => {
-                self.foreground = match rest.as_str() {
-                    "self" => Some(true),
-                    "other" => Some(false),
-                    _ => None,
-                }
+                let barred = |why, name: &str| Reader::Barred(why, Some(name.to_owned()));
+                self.input(Input::Reads(match rest.as_str() {
+                    "self" => self.own.clone(),
+                    "shell" => barred(recipe::Obstacle::Shell, "bash"),
+                    "relay" => barred(recipe::Obstacle::Nested, "agent-relay"),
+                    "suspended" => barred(recipe::Obstacle::Suspended, "claude"),
+                    name => barred(recipe::Obstacle::OtherProgram, name),
+                }));
             }
             "stalls" => self.stalled = Some(0),
             "takes" => {
@@ -158,8 +173,8 @@ impl Stage {
             "gone" => self.input(Input::ChildGone),
             "why" => {
                 let State { waiting, why, typed, .. } = self.bridge.state();
-                let why =
-                    why.map_or_else(|| "nothing in the way".to_owned(), |why| why.to_string());
+                let words = |why: recipe::Obstacle| why.words("Ann", self.bridge.reader.name());
+                let why = why.map_or_else(|| "nothing in the way".to_owned(), words);
                 self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
             }
             "ends" => {}

@@ -2,8 +2,10 @@
 
 use super::{
     Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
+    keyboard::Reader,
     keys::Line,
-    script::{play, play_briefed, play_transcribed, settings},
+    recipe::Obstacle,
+    script::{play, play_briefed, play_transcribed, reader, settings},
 };
 use crate::protocol::{Moment, code::NackCode, text::is_hidden};
 use expect_test::{Expect, expect};
@@ -54,16 +56,16 @@ fn no_enter_is_pressed_for_what_the_program_has_got_already() {
 }
 
 #[test]
-fn shells_and_python_get_their_own_form_at_their_prompt() {
+fn shell_gets_a_here_document_at_its_prompt() {
     check(
         "sh",
         r"
-        0 prints $\s
+        0 prints \e[?2004h$\s
         10 mail Ann: hello
         2000 ends
         ",
         expect![[r#"
-            150 types : <<'relay-789200'\r[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\rhello\r[/relay 789200]\rrelay-789200
+            150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             180 types \r
             180 acknowledges 11111111-2222
         "#]],
@@ -81,36 +83,12 @@ fn shells_and_python_get_their_own_form_at_their_prompt() {
             180 acknowledges 11111111-2222
         "#]],
     );
-    check(
-        "python3",
-        r"
-        0 prints Python 3\r\n>>>\s
-        10 mail Ann: hello
-        2000 ends
-        ",
-        expect![[r#"
-            150 types # [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\r# hello\r# [/relay 789200]
-            180 types \r
-            180 acknowledges 11111111-2222
-        "#]],
-    );
-    check(
-        "fish",
-        r"
-        0 prints >\s
-        10 mail Ann: hello
-        90000 why
-        ",
-        expect![[r#"
-            90000 1 waiting, 0 typed: what is typed would be run by a shell
-        "#]],
-    );
 }
 
 #[test]
 fn an_agent_is_told_first_and_once_how_to_speak() {
     expect![[r#"
-        5100 1 waiting, 0 typed: the program asks something, which an Enter would answer
+        5100 1 waiting, 0 typed: the program asks something, which an Enter would answer: answer it
         5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->relay:Bob <<<\nhello>>>\n```\n[/relay 789200]\e[201~
         5450 types \r
         5750 types \e[200~[relay 41f6aa from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 41f6aa]\e[201~
@@ -142,22 +120,7 @@ fn an_agent_is_told_first_and_once_how_to_speak() {
 
 #[test]
 fn what_runs_what_is_typed_is_told_nothing() {
-    for command in ["bash", "python3", "fish"] {
-        assert_eq!(play_briefed(command, "0 prints >>>\\s\n9000 ends"), "", "{command}");
-    }
-    // Nor is an interpreter that a program starts before it is ready; mail does not wait for it.
-    expect![[r#"
-        400 types \e[200~# [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\n# hello\n# [/relay 789200]\e[201~
-        550 types \r
-        550 acknowledges 11111111-2222
-    "#]].assert_eq(&play_briefed(
-        "agent",
-        r"
-        0 prints \e[?2004h>>>\s
-        400 mail Ann: hello
-        60000 ends
-        ",
-    ));
+    assert_eq!(play_briefed("bash", "0 prints \\e[?2004h$\\s\n9000 ends"), "");
 }
 
 #[test]
@@ -180,7 +143,7 @@ fn nobody_is_interrupted_at_typing() {
         expect![[r#"
             3000 types h
             3100 types i
-            5000 1 waiting, 0 typed: a line is half typed
+            5000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
             6000 types \r
             6500 1 waiting, 0 typed: the agent is printing
             7000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
@@ -215,7 +178,7 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
             5150 reports 11111111-2222 Injected
             5150 acknowledges 11111111-2222
             7020 reports 22222222 Waiting(Held)
-            90000 1 waiting, 1 typed: its person holds its messages
+            90000 1 waiting, 1 typed: its person holds its messages: `agent-relay release Ann`
             90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
             90150 types \r
             90150 reports 22222222 Injected
@@ -243,7 +206,7 @@ fn a_line_taken_back_holds_nothing_up() {
         ",
         expect![[r#"
             3000 types h
-            5000 1 waiting, 0 typed: there is no prompt
+            5000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
             6000 types 
             7000 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             7030 types \r
@@ -446,15 +409,15 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
         19000 why
         19100 keys \e
         19200 keys \r
-        19201 prints \r\n$\s
+        19201 prints \e[?2004h\r\n$\s
         29000 why
         ",
         expect![[r#"
             1000 types \e
-            9000 1 waiting, 0 typed: a line is half typed
+            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
             9100 types k
-            9200 1 waiting, 0 typed: a line is half typed
-            19000 1 waiting, 0 typed: a line is half typed
+            9200 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            19000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
             19100 types \e
             19200 types \r
             20200 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nit's\ntouch pwned\n[/relay 789200]\nrelay-789200\e[201~
@@ -521,7 +484,7 @@ fn nothing_is_typed_behind_an_escape_and_what_follows_it() {
         expect![[r#"
             1000 types \e
             2000 types Please
-            9000 1 waiting, 0 typed: a line is half typed
+            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
             10000 types  stop\r
             11000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             11150 types \r
@@ -553,7 +516,7 @@ fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() 
             2000 types Paste
             3000 types :q\r
             4000 types rm -rf x 
-            9000 1 waiting, 0 typed: a line is half typed
+            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
         "#]],
     );
     // With Alt, in its own line editor: the last word of the line before.
@@ -567,12 +530,12 @@ fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() 
         1100 mail Ann: hello
         9000 why
         10000 keys \r
-        10001 prints \r\n$\s
+        10001 prints \e[?2004h\r\n$\s
         19000 why
         ",
         expect![[r#"
             1000 types \e_
-            9000 1 waiting, 0 typed: a line is half typed
+            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
             10000 types \r
             11000 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             11030 types \r
@@ -654,12 +617,9 @@ fn a_line_feed_sends_nothing_off_from_an_editor_of_several_rows() {
 /// Where a line is one row, or the terminal's own; and in an editor that takes both for the same.
 #[test]
 fn a_line_feed_sends_off_what_is_one_line() {
-    for (command, modes, prompt) in [
-        ("bash", r"\e[?2004h", r"$\s"),
-        ("python3", r"\e[?2004h", r">>>\s"),
-        ("agent", "", r">\s"),
-        ("aider", r"\e[?2004h", r">\s"),
-    ] {
+    for (command, modes, prompt) in
+        [("bash", r"\e[?2004h", r"$\s"), ("agent", "", r">\s"), ("aider", r"\e[?2004h", r">\s")]
+    {
         let told = play(
             command,
             &format!(
@@ -780,7 +740,7 @@ fn nothing_is_typed_into_another_program() {
         ",
         expect![[r#"
             100 types vim\r
-            60000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text
+            60000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text: leave it
             61150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             61180 types \r
             61180 acknowledges 11111111-2222
@@ -790,17 +750,17 @@ fn nothing_is_typed_into_another_program() {
         "agent",
         r"
         0 prints >\s
-        1000 foreground other
+        1000 foreground vim
         1001 mail Ann: hello
         60000 why
         60500 foreground self
         70000 ends
         ",
         expect![[r#"
-            60000 1 waiting, 0 typed: another program is in the terminal's foreground
-            61001 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
-            61151 types \r
-            61151 acknowledges 11111111-2222
+            60000 1 waiting, 0 typed: vim is in the terminal's foreground: leave vim
+            60500 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
+            60650 types \r
+            60650 acknowledges 11111111-2222
         "#]],
     );
 }
@@ -810,7 +770,7 @@ fn a_key_that_ended_a_program_is_no_line_begun() {
     check(
         "bash",
         r"
-        0 prints $\s
+        0 prints \e[?2004h$\s
         5000 keys less x\r
         5001 prints less x\r\n\e[?1049hfirst line\r\n:
         6000 mail Ann: hello
@@ -821,9 +781,9 @@ fn a_key_that_ended_a_program_is_no_line_begun() {
         ",
         expect![[r#"
             5000 types less x\r
-            7000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text
+            7000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text: leave it
             8000 types q
-            9000 types : <<'relay-789200'\r[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\rhello\r[/relay 789200]\rrelay-789200
+            9000 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             9030 types \r
             9030 acknowledges 11111111-2222
         "#]],
@@ -893,14 +853,14 @@ fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
     check(
         "bash",
         r"
-        0 prints $\s
+        0 prints \e[?2004h$\s
         1000 prints say\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
         1700 accepted 0 away
         9000 ends
         ",
         expect![[r#"
             1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
-            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rBob is away; your message waits until Bob is back.\r[/relay 789200]\rrelay-789200
+            1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nBob is away; your message waits until Bob is back.\n[/relay 789200]\nrelay-789200\e[201~
             1730 types \r
         "#]],
     );
@@ -911,7 +871,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
     check(
         "bash",
         r"
-        0 prints $\s
+        0 prints \e[?2004h$\s
         1000 prints say\r\n->relay:Bobb <<<\r\nhello>>>\r\n$\s
         1700 refused 0 UNKNOWN_AGENT nobody of that name was ever here; Ann and Bob are.
         9000 prints x\r\n->relay:Bob <<<\r\nnever closed\r\n$\s
@@ -920,10 +880,10 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         expect![[r#"
             1250 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             1700 logs the agent's message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are
-            1700 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\r[/relay 789200]\rrelay-789200
+            1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\n[/relay 789200]\nrelay-789200\e[201~
             1730 types \r
             9350 logs Not sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
-            9350 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rNot sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\r[/relay 41f6aa]\rrelay-41f6aa
+            9350 types \e[200~: <<'relay-41f6aa'\n[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 41f6aa]\nrelay-41f6aa\e[201~
             9380 types \r
         "#]],
     );
@@ -1036,7 +996,7 @@ fn a_hundred_refusals_are_two_prompts() {
         .map(|n| format!("{} refused 0 REFUSED Bob refused it: {n}\n", 2000 + n / 50))
         .collect();
     let script = format!(
-        "0 prints $\\s\n1000 prints say\\r\\n->relay:* <<<\\r\\nhello>>>\\r\\n$\\s\n{refused}9000 ends"
+        "0 prints \\e[?2004h$\\s\n1000 prints say\\r\\n->relay:* <<<\\r\\nhello>>>\\r\\n$\\s\n{refused}9000 ends"
     );
     let told = play("bash", &script);
     let prompts: Vec<_> = told.lines().filter(|line| line.contains("from @relay")).collect();
@@ -1067,18 +1027,18 @@ fn the_agent_is_told_once_that_its_name_was_taken() {
     check(
         "bash",
         r"
-        0 prints $\s
+        0 prints \e[?2004h$\s
         1000 shut-out Ann is here already (NAME_IN_USE)
-        2000 prints $\s
+        2000 prints \e[?2004h$\s
         31000 shut-out Ann is here already (NAME_IN_USE)
         61000 connected
         91000 shut-out Ann is here already (NAME_IN_USE)
         99000 ends
         ",
         expect![[r#"
-            1000 types : <<'relay-789200'\r[relay 789200 from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 789200]\rrelay-789200
+            1000 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\n[/relay 789200]\nrelay-789200\e[201~
             1030 types \r
-            91000 types : <<'relay-41f6aa'\r[relay 41f6aa from @relay] The relay wrote this, not your user.\rYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\r[/relay 41f6aa]\rrelay-41f6aa
+            91000 types \e[200~: <<'relay-41f6aa'\n[relay 41f6aa from @relay] The relay wrote this, not your user.\nYou are not connected to the relay: Ann is here already (NAME_IN_USE). It is asked again every 30 s; what you say to others waits until then.\n[/relay 41f6aa]\nrelay-41f6aa\e[201~
             91030 types \r
         "#]],
     );
@@ -1114,7 +1074,7 @@ fn no_enter_answers_a_dialog() {
         70000 ends
         ",
         expect![[r#"
-            60000 1 waiting, 0 typed: the program asks something, which an Enter would answer
+            60000 1 waiting, 0 typed: the program asks something, which an Enter would answer: answer it
             61000 types \e[B\r
             62000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             62150 types \r
@@ -1157,7 +1117,8 @@ enum Event {
     Stall,
     Take,
     Resize(usize, usize),
-    Foreground(Option<bool>),
+    /// Whether the command has the terminal's foreground, or a shell.
+    Foreground(bool),
     Hold(bool),
 }
 
@@ -1195,7 +1156,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::Stall),
         2 => Just(Event::Take),
         1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
-        1 => any::<Option<bool>>().prop_map(Event::Foreground),
+        1 => any::<bool>().prop_map(Event::Foreground),
         1 => any::<bool>().prop_map(Event::Hold),
     ];
     prop::collection::vec(event, 0..60)
@@ -1206,7 +1167,7 @@ struct Judge {
     bridge: Bridge,
     attached: bool,
     now: Moment,
-    foreground: Option<bool>,
+    own: Reader,
     stalled: Option<usize>,
     /// Keys pressed and not yet seen in the child's terminal.
     keys: Vec<u8>,
@@ -1217,18 +1178,12 @@ struct Judge {
 
 impl Judge {
     fn new(command: &str, attached: bool) -> Self {
-        let bridge = Bridge::new(&Settings { attached, ..settings(command) });
+        let settings = Settings { attached, ..settings(command) };
+        let mut bridge = Bridge::new(&settings);
+        let own = reader(&settings.recipe);
+        bridge.reader = own.clone();
         let (now, mail, keys) = (Moment(0), HashMap::new(), Vec::new());
-        Self {
-            bridge,
-            attached,
-            now,
-            foreground: None,
-            stalled: None,
-            keys,
-            awaits_enter: false,
-            mail,
-        }
+        Self { bridge, attached, now, own, stalled: None, keys, awaits_enter: false, mail }
     }
 
     fn play(&mut self, event: Event) -> Result<(), TestCaseError> {
@@ -1265,9 +1220,9 @@ impl Judge {
                 self.input(Input::Written(bytes))
             }
             Event::Resize(columns, rows) => self.input(Input::Resized { columns, rows }),
-            Event::Foreground(foreground) => {
-                self.foreground = foreground;
-                Ok(())
+            Event::Foreground(true) => self.input(Input::Reads(self.own.clone())),
+            Event::Foreground(false) => {
+                self.input(Input::Reads(Reader::Barred(Obstacle::Shell, Some("bash".to_owned()))))
             }
             Event::Hold(held) => self.input(Input::Held(held)),
         }
@@ -1277,7 +1232,7 @@ impl Judge {
         let mut ticks = 0;
         while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
             self.now = self.now.max(due);
-            self.input(Input::Tick { foreground: self.foreground })?;
+            self.input(Input::Tick)?;
             ticks += 1;
             prop_assert!(ticks < 1000, "the deadline does not move");
         }
@@ -1312,11 +1267,17 @@ impl Judge {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if self.keys.starts_with(bytes) && !(self.awaits_enter && bytes == b"\r") {
             let no_key = !Line::default().press(self.now, bytes, "", false).any;
-            prop_assert!(!self.awaits_enter || no_key, "{text:?} between a text and its Enter");
+            let is_barred = *self.bridge.reader() != self.own;
+            prop_assert!(
+                !self.awaits_enter || no_key || is_barred,
+                "{text:?} between a text and its Enter"
+            );
             self.keys.drain(..bytes.len());
         } else if self.awaits_enter && bytes == b"\r" {
+            prop_assert_eq!(self.bridge.reader(), &self.own, "an Enter for a shell");
             self.awaits_enter = false;
         } else if text.contains("[relay ") {
+            prop_assert_eq!(self.bridge.reader(), &self.own, "a frame for a shell");
             prop_assert!(!self.awaits_enter, "two frames, one Enter");
             self.awaits_enter = true;
             frame_is_text(&text)?;
@@ -1350,11 +1311,101 @@ fn answers_are_harmless(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+const CLAUDE: &str = r"
+    0 settles
+    0 prints \e[?2004h❯\s
+    900 reports
+    1000 mail Bob: hello
+";
+const CLAUDE_PASTED: &str =
+    r"prints \e[2K\r❯\s[relay 789200 from Bob]\r\n\s\shello\r\n\s\s[/relay 789200]";
+
+#[test]
+fn text_is_not_sent_off_while_another_program_reads() {
+    check(
+        "claude",
+        &format!(
+            "{CLAUDE}\n1010 {CLAUDE_PASTED}\n1020 foreground shell\n3000 keys ls\\r\n9000 why\n20000 gone"
+        ),
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1070 reports 11111111-2222 Waiting(Shell)
+            3000 types ls\r
+            9000 1 waiting, 0 typed: a shell would run it: leave it
+            20000 gives back 11111111-2222
+        "#]],
+    );
+    // The program comes back.
+    check(
+        "claude",
+        &format!(
+            "{CLAUDE}\n1010 {CLAUDE_PASTED}\n1020 foreground suspended\n5000 foreground self\n\
+             5200 prints \\e[2J\\e[H❯\\s\n9000 ends"
+        ),
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1070 reports 11111111-2222 Waiting(Suspended)
+            5060 types \r
+            5240 reports 11111111-2222 Injected
+            5240 acknowledges 11111111-2222
+        "#]],
+    );
+}
+
+#[test]
+fn enter_is_not_pressed_again_for_another_program() {
+    check(
+        "claude",
+        &format!("{CLAUDE}\n1010 {CLAUDE_PASTED}\n1200 foreground shell\n9000 why"),
+        expect![[r#"
+            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            1070 types \r
+            1220 reports 11111111-2222 Waiting(Shell)
+            9000 1 waiting, 0 typed: a shell would run it: leave it
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_typed_before_it_is_known_who_reads() {
+    let mut bridge = Bridge::new(&settings("claude"));
+    let mut out = Vec::new();
+    bridge.settled = true;
+    bridge.handle(Moment(0), Input::Printed("\x1b[?2004h❯ ".as_bytes()), &mut out);
+    let mail = Mail { id: "1".to_owned(), from: "Bob".to_owned(), ..Mail::default() };
+    bridge.handle(Moment(1000), Input::Delivered(mail), &mut out);
+    for at in [1000, 5000, 60_000] {
+        bridge.handle(Moment(at), Input::Tick, &mut out);
+    }
+    assert!(!out.iter().any(|output| matches!(output, Output::Write(_))), "{out:?}");
+    assert_eq!(bridge.state().why, Some(Obstacle::Unidentified));
+}
+
+#[test]
+fn what_another_wrapper_shows_is_not_sent() {
+    check(
+        "bash",
+        r"
+        0 prints ->relay:Bob <<<before>>>\r\n$\srun\r\n
+        400 foreground relay
+        500 prints ->relay:Bob <<<inside>>>\r\nsome text\r\n
+        1000 prints ->relay:Bob <<<at the end>>>\r\n
+        1010 foreground self
+        1020 prints ->relay:Bob <<<after>>>\r\n$\s
+        9000 ends
+        ",
+        expect![[r#"
+            250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "before", data: None, meta: None, reply_to: None }
+            1270 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "after", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
 proptest! {
     #[test]
     fn whatever_happens_only_keys_frames_and_answers_reach_the_child(
         events in events(),
-        command in prop_oneof![Just("agent"), Just("bash"), Just("python3"), Just("fish")],
+        command in prop_oneof![Just("agent"), Just("bash"), Just("claude")],
         attached in any::<bool>(),
     ) {
         let mut judge = Judge::new(command, attached);

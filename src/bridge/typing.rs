@@ -6,6 +6,7 @@ use super::{
     TAKING_UP_MS, TYPED_MAX, TakingUp, UNANSWERED_MS, WRITTEN_DOWN_MS,
     extract::PICTURE_MS,
     inject::{self, Entry, Form, Frame, Origin},
+    keyboard::Reader,
     recipe::{Obstacle, Spot},
 };
 use crate::protocol::{Moment, deliver::Proof, name::NAME_BYTES_MAX};
@@ -29,7 +30,7 @@ impl Bridge {
         free.into_iter().flatten().max()
     }
 
-    fn has_something_to_type(&self) -> bool {
+    pub(super) fn has_something_to_type(&self) -> bool {
         !self.mail.is_empty() || self.may_tell() || self.brief.is_some()
     }
 
@@ -37,17 +38,11 @@ impl Bridge {
         !self.turn.told && !self.turn.complaints.is_empty()
     }
 
-    pub(super) fn inject_when_free(
-        &mut self,
-        now: Moment,
-        spot: &Spot,
-        foreground: Option<bool>,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn inject_when_free(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
         if self.injection.is_some() || !self.has_something_to_type() {
             return;
         }
-        match self.free_form(now, spot, foreground) {
+        match self.free_form(now, spot) {
             Ok(form) => {
                 self.obstacle = None;
                 self.waits_since = Some(now);
@@ -105,12 +100,7 @@ impl Bridge {
         }
     }
 
-    fn free_form(
-        &mut self,
-        now: Moment,
-        spot: &Spot,
-        foreground: Option<bool>,
-    ) -> Result<Form, Obstacle> {
+    fn free_form(&mut self, now: Moment, spot: &Spot) -> Result<Form, Obstacle> {
         if self.state.held {
             return Err(Obstacle::Held);
         }
@@ -118,9 +108,11 @@ impl Bridge {
         if self.printed_at.is_none() && within(self.started, self.recipe.start_ms) {
             return Err(Obstacle::Starting);
         }
-        let known = self.known(foreground);
+        if let Reader::Barred(why, _) = self.reader {
+            return Err(why);
+        }
         if !self.has_stood_still(now) {
-            let at_work = known.at_work || self.recipe.looks_busy(spot);
+            let at_work = self.known().at_work || self.recipe.looks_busy(spot);
             return Err(if at_work { Obstacle::Busy } else { Obstacle::Printing });
         }
         if within(self.touched_at, self.recipe.untouched_ms) {
@@ -132,7 +124,7 @@ impl Bridge {
         if spot.synchronizing && within(self.printed_at, PICTURE_MS) {
             return Err(Obstacle::Printing);
         }
-        let form = self.recipe.form(spot, known);
+        let form = self.recipe.form(spot, self.known());
         if !self.settles(now, form.is_ok()) {
             return Err(form.err().unwrap_or(Obstacle::Starting));
         }
@@ -195,9 +187,11 @@ impl Bridge {
         self.remember_drawn(hex.clone(), &item);
         self.write(bytes, out);
         let (until, stage) = (self.handed_out, Stage::Text);
+        let reader = self.reader.clone();
         self.injection = Some(Injection {
             item,
             hex,
+            reader,
             until,
             stage,
             keys_pass: false,
@@ -247,18 +241,15 @@ impl Bridge {
         settled.min(since.plus(self.recipe.guard_ms_max))
     }
 
-    pub(super) fn submit_when_due(
-        &mut self,
-        now: Moment,
-        spot: &Spot,
-        foreground: Option<bool>,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn submit_when_due(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
         let Some(Injection { stage: Stage::Guard { typed, since }, .. }) = self.injection else {
             return;
         };
         if now < self.enter_at(since) {
             return;
+        }
+        if let Some(why) = self.lost_its_reader() {
+            return self.wait_for_reader(now, why, out);
         }
         if self.recipe.holds_text(spot) {
             return self.press_submit(1, out);
@@ -274,9 +265,35 @@ impl Bridge {
         if asks || now.since(typed) >= self.recipe.guard_ms_max {
             self.let_keys_through(out);
         }
-        if !asks && self.has_stood_still(now) && self.shows_empty_line(spot, foreground) {
+        if !asks && self.has_stood_still(now) && self.shows_empty_line(spot) {
             self.gone(now, typed, spot, out);
         }
+    }
+
+    /// Why nothing is sent off: another program than the one that got the text reads the terminal.
+    fn lost_its_reader(&self) -> Option<Obstacle> {
+        let injection = self.injection.as_ref().filter(|it| it.reader != self.reader)?;
+        match (&self.reader, &injection.reader) {
+            (Reader::Barred(why, _), _) => Some(*why),
+            _ => Some(Obstacle::OtherProgram),
+        }
+    }
+
+    /// Another program reads: what waits for that is looked at again.
+    pub(super) fn reader_changed(&mut self, now: Moment) {
+        self.retry_at = None;
+        if let Some(Injection { stage: Stage::Guard { since, .. }, .. }) = &mut self.injection {
+            *since = now.min(*since);
+        }
+    }
+
+    /// The text is not sent off while another program has the terminal; its person does what they want.
+    fn wait_for_reader(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
+        if let Some(Injection { stage: Stage::Guard { since, .. }, .. }) = &mut self.injection {
+            *since = now.plus(RETRY_MS);
+        }
+        self.hold_up(Some(why), out);
+        self.let_keys_through(out);
     }
 
     /// The text does not stand where it was typed. The person may have sent it off, or erased it.
@@ -324,13 +341,7 @@ impl Bridge {
     }
 
     /// Whether what was submitted has left; else, after a while, it is submitted again.
-    pub(super) fn look_whether_it_left(
-        &mut self,
-        now: Moment,
-        spot: &Spot,
-        foreground: Option<bool>,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn look_whether_it_left(&mut self, now: Moment, spot: &Spot, out: &mut Vec<Output>) {
         let Some(Injection { stage: Stage::Leaving { since, presses }, .. }) = self.injection
         else {
             return;
@@ -340,7 +351,7 @@ impl Bridge {
         }
         self.left_looked_at = Some(now);
         let waited_ms = now.since(since);
-        if self.has_left(now, waited_ms, spot, foreground) {
+        if self.has_left(now, waited_ms, spot) {
             return match self.injection {
                 Some(Injection { hand: Hand::Off, .. }) => self.submitted(now, out),
                 _ => self.gone(now, since, spot, out),
@@ -349,6 +360,10 @@ impl Bridge {
         // A program that has printed nothing since may not have come to it yet.
         let patience_ms = if self.printed_at > Some(since) { LEAVING_MS } else { UNANSWERED_MS };
         let stays = waited_ms >= patience_ms && self.has_stood_still(now);
+        if let Some(why) = self.lost_its_reader() {
+            self.hold_up(Some(why), out);
+            return self.let_keys_through(out);
+        }
         if stays && presses < PRESSES_MAX {
             self.press_submit(presses + 1, out);
         }
@@ -373,21 +388,21 @@ impl Bridge {
 
     /// Whether the line to type into is empty again, or after a while is not seen with the text in it: a program
     /// may be in the middle of painting that.
-    fn has_left(&self, now: Moment, waited_ms: u64, spot: &Spot, foreground: Option<bool>) -> bool {
+    fn has_left(&self, now: Moment, waited_ms: u64, spot: &Spot) -> bool {
         if self.recipe.holds_text(spot) {
             return false;
         }
         let paints = |ms| self.printed_at.is_some_and(|at| now.since(at) < ms);
         let paints = paints(LEAVING_LOOK_MS) || (spot.synchronizing && paints(PICTURE_MS));
-        let is_empty = self.shows_empty_line(spot, foreground);
+        let is_empty = self.shows_empty_line(spot);
         let is_seen =
             is_empty || self.has_stood_still(now) || waited_ms >= self.recipe.guard_ms_max;
         (is_empty && !paints) || (waited_ms >= LEAVING_MS && is_seen)
     }
 
     /// Whether the line to type into is seen, with nothing in it.
-    fn shows_empty_line(&self, spot: &Spot, foreground: Option<bool>) -> bool {
-        let form = self.recipe.form(spot, self.known(foreground));
+    fn shows_empty_line(&self, spot: &Spot) -> bool {
+        let form = self.recipe.form(spot, self.known());
         matches!(form, Ok(_) | Err(Obstacle::Busy))
     }
 

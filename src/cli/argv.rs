@@ -94,8 +94,8 @@ pub(super) fn wrapped(
 }
 
 /// Options of wrapping commands that take no value.
-pub(super) const SWITCHES: [&str; 7] =
-    ["-h", "--help", "--inline", "--grid", "--brief", "--json", "--detached"];
+pub(super) const SWITCHES: [&str; 8] =
+    ["-h", "--help", "--inline", "--grid", "--accepts-text", "--brief", "--json", "--detached"];
 
 /// Cuts up the arguments of any other command.
 pub(super) fn plain(

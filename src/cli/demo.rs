@@ -14,7 +14,10 @@ use super::{
     print::{Colour, Out, say},
     tap,
 };
-use crate::client::{Client, Event};
+use crate::{
+    client::{Client, Event},
+    wrap,
+};
 use argh::{ArgsInfo, FromArgs};
 use crossbeam_channel::{Receiver, bounded, select};
 use platform::{
@@ -35,7 +38,7 @@ use std::{
 };
 
 /// The word behind [`AS_AGENT_RELAY`] that makes this program one of the two.
-pub(super) const AGENT: &str = "demo-agent";
+pub(super) const AGENT: &str = wrap::DEMO_AGENT;
 
 /// Who says what, in turns.
 const SCRIPT: [(&str, &str); 4] = [
@@ -199,7 +202,7 @@ impl Stage {
         let home = self.place.home.clone().into_os_string();
         let exe = self.exe.clone().into_os_string();
         let relay = OsString::from(AS_AGENT_RELAY);
-        let wrapper: [OsString; 8] = [
+        let wrapper: [OsString; 9] = [
             relay.clone(),
             "--endpoint".into(),
             endpoint.into(),
@@ -208,6 +211,7 @@ impl Stage {
             "run".into(),
             "-n".into(),
             name.into(),
+            "--accepts-text".into(),
         ];
         let agent: [OsString; 5] = ["--".into(), exe, relay, AGENT.into(), name.into()];
         let child = Command::new(&self.exe)

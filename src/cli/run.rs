@@ -1,10 +1,10 @@
 //! `run`: wrap an agent. `agent-relay-wrap` is the same under another name.
 
 use super::{
-    DONE, Failure, argv,
+    AS_AGENT_RELAY, DONE, Failure, argv,
     identity::key_of,
     input,
-    launch::join_or_start,
+    launch::{join_or_start, own_program},
     log,
     place::{Asked, Place, refused},
     print::{Out, foreign_line, say},
@@ -14,14 +14,14 @@ use crate::{
     client::{self, ClientError},
     config::recipes,
     protocol::control::Ended,
-    wrap::{self, WrapError},
+    wrap::{self, Book, Prospect, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::terminal::{Input, Output};
 use std::{
     ffi::OsString,
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// The longest recording that `extract` reads.
@@ -29,6 +29,9 @@ const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// The directory in the home for what lasts as long as a wrapper.
 pub(super) const RUN: &str = "run";
+
+/// The part of `run` that serves [`wrap::serve_console_members`].
+pub(super) const CONSOLE_MEMBERS: &str = "console-members";
 
 /// What stands before each of a command's last lines.
 pub(super) const LAST_LINE: &str = "\n    | ";
@@ -39,7 +42,7 @@ pub(super) const LAST_LINE: &str = "\n    | ";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--brief] [--] <command> [<argument>...]",
+    usage = "-n <name> [--key-file <path>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--] <command> [<argument>...]",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run -n Ann --brief -- codex",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
@@ -66,6 +69,11 @@ pub(super) struct Run {
     /// read what the agent says off its screen, also where it writes a transcript
     #[argh(switch)]
     grid: bool,
+
+    /// type messages into the command, which reads text, though nothing is known of it; for nothing else that
+    /// comes to its terminal, and for no shell, interpreter or multiplexer
+    #[argh(switch)]
+    accepts_text: bool,
 
     /// tell the agent first how to speak to others (see `agent-relay brief`); a shell or an interpreter is
     /// told nothing
@@ -102,12 +110,20 @@ impl Run {
         };
         let endpoint = endpoint(&mut place)?;
         let recipes = recipes::load(&place.home);
+        let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
+        let directory = self.cwd.as_ref().map(PathBuf::from);
+        // `spawn` has said so already.
+        if !self.detached {
+            foresee(&self.name, &command, directory.as_deref(), &recipes, self.accepts_text)?;
+        }
         let settings = wrap::Settings {
-            recipes: recipes.map_err(|error| Failure::failed(error.to_string()))?,
+            recipes,
+            console_helper: console_helper()?,
+            accepts_text: self.accepts_text,
             name: self.name.clone(),
             key,
             command,
-            directory: self.cwd.as_ref().map(PathBuf::from),
+            directory,
             server: place.server(&endpoint),
             endpoint,
             run_directory: place.home.join(RUN),
@@ -136,6 +152,47 @@ impl Run {
             say(format_args!("{name} {ended}{unseen}"));
         }
     }
+}
+
+/// Says before a command is wrapped where nothing will be typed into it; and that what it was said to
+/// read it doesn't.
+pub(super) fn foresee(
+    name: &str,
+    command: &[OsString],
+    directory: Option<&Path>,
+    recipes: &Book,
+    accepts_text: bool,
+) -> Result<(), Failure> {
+    let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let word = foreign_line(&word);
+    match wrap::prospect(command, directory, recipes) {
+        Prospect::Typed => {}
+        Prospect::NeedsNoFlag if accepts_text => {
+            return Err(Failure::usage(format!(
+                "--accepts-text is for programs of which nothing is known: run {word} without it"
+            )));
+        }
+        Prospect::NeedsNoFlag => {}
+        Prospect::Barred(why) if accepts_text => {
+            return Err(Failure::usage(format!("--accepts-text can't be given for {word}: {why}")));
+        }
+        Prospect::Barred(why) | Prospect::Unknown(why) => {
+            say(format_args!("messages to {name} will wait, since {}", foreign_line(&why)));
+        }
+    }
+    Ok(())
+}
+
+/// What looks at a console from inside, where a system wants that.
+fn console_helper() -> Result<Vec<OsString>, Failure> {
+    let own = own_program()?.into_os_string();
+    Ok(vec![own, AS_AGENT_RELAY.into(), CONSOLE_MEMBERS.into()])
+}
+
+/// That part.
+pub(super) fn console_members() -> Result<i32, Failure> {
+    wrap::serve_console_members().map_err(Failure::because)?;
+    Ok(DONE)
 }
 
 /// What stood last on the screen of a command that failed, each line indented on one of its own.

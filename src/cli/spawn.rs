@@ -6,11 +6,12 @@ use super::{
     log,
     place::{Asked, Place},
     print::{Out, foreign_line},
-    run::{LAST_LINE, RUN},
+    run::{LAST_LINE, RUN, foresee},
     wrapped::{ANSWER, check_name},
 };
 use crate::{
     client,
+    config::recipes,
     protocol::control::{Answer, Request, State},
     wrap::visit::Visit,
 };
@@ -43,7 +44,7 @@ const SENTENCE: &str = "agent-relay: ";
     subcommand,
     name = "spawn",
     help_triggers("--help"),
-    usage = "<name> [--key-file <path>] [--cwd <dir>] [--inline] [--grid] [--brief] [--json] [--] <command> [<argument>...]",
+    usage = "<name> [--key-file <path>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--json] [--] <command> [<argument>...]",
     example = "agent-relay spawn Bob --brief -- codex",
     example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
     note = "`agent-relay attach NAME` shows it. How it ended is in logs/NAME.log in the home."
@@ -68,6 +69,11 @@ pub(super) struct Spawn {
     /// read what the agent says off its screen, also where it writes a transcript
     #[argh(switch)]
     grid: bool,
+
+    /// type messages into the command, which reads text, though nothing is known of it; for nothing else that
+    /// comes to its terminal, and for no shell, interpreter or multiplexer
+    #[argh(switch)]
+    accepts_text: bool,
 
     /// tell the agent first how to speak to others (see `agent-relay brief`); a shell or an interpreter is
     /// told nothing
@@ -101,6 +107,9 @@ impl Spawn {
                 "{name} runs already: choose another name, or end it with `agent-relay stop {name}`"
             )));
         }
+        let recipes = recipes::load(&place.home);
+        let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
+        foresee(name, &command, Some(&directory), &recipes, self.accepts_text)?;
         let guest = |endpoint: &str| client::Settings::guest(endpoint);
         let endpoint = join_or_start(&mut place, &guest)?.endpoint().to_owned();
         let (log, log_end) = log_for(&place.home, name)?;
@@ -152,7 +161,12 @@ impl Spawn {
             let file = path::absolute(file).map_err(Failure::because)?;
             arguments.extend(["--key-file".into(), file.into_os_string()]);
         }
-        let switches = [("--inline", self.inline), ("--grid", self.grid), ("--brief", self.brief)];
+        let switches = [
+            ("--inline", self.inline),
+            ("--grid", self.grid),
+            ("--accepts-text", self.accepts_text),
+            ("--brief", self.brief),
+        ];
         arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
         arguments.push("--".into());
         arguments.extend(command);

@@ -3,6 +3,7 @@
 mod people;
 
 use super::{
+    foreground::Foreground,
     mail,
     questions::Questions,
     sent::Sent,
@@ -11,13 +12,16 @@ use super::{
     visitors::Visitors,
 };
 use crate::{
-    bridge::{self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said},
+    bridge::{
+        self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said,
+        keyboard::Reader, recipe::Obstacle,
+    },
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
 };
 use crossbeam_channel::{Receiver, bounded, never, select};
 use platform::{
-    clock,
+    clock, process,
     pty::{self, Pty, Size},
     stop::{self, Listening, Signal},
     terminal,
@@ -51,6 +55,10 @@ const SUSPENDS: [&[u8]; 3] = [b"\x1a", b"\x1b[122;5u", b"\x1b[27;5;122~"];
 /// From that to when a program that has suspended itself is to go on.
 const RESUME_MS: u64 = 500;
 
+/// While the command prints, the foreground is asked for this often at most: a wrapper in this one takes
+/// longer to start.
+const LOOK_MS: u64 = 2;
+
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
@@ -81,6 +89,8 @@ pub(super) struct Beside {
     pub(super) command: Vec<String>,
     /// Reads the transcript, where the command writes one.
     pub(super) follower: Option<Follower>,
+    /// Looks at which program reads the terminal.
+    pub(super) foreground: Foreground,
 }
 
 /// The driver of one bridge.
@@ -107,6 +117,9 @@ pub(super) struct Driver {
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
+    foreground: Foreground,
+    /// When the terminal's foreground was last asked for, while the command prints.
+    looked_at: Option<Moment>,
     visitors: Visitors,
     /// What visitors are told of the agent, but for what changes.
     about: control::State,
@@ -126,7 +139,7 @@ impl Driver {
         settings: &bridge::Settings,
         beside: Beside,
     ) -> io::Result<Self> {
-        let Beside { visitors, command, follower } = beside;
+        let Beside { visitors, command, follower, foreground } = beside;
         let (threads, channels) = threads::start(&pty, ends)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
@@ -149,6 +162,8 @@ impl Driver {
             transcripts: BTreeMap::new(),
             inputs,
             out: Vec::new(),
+            foreground,
+            looked_at: None,
             visitors,
             about,
             resume_at: None,
@@ -261,8 +276,10 @@ impl Driver {
 
     fn tick_if_due(&mut self) {
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
-            let foreground = self.pty.in_foreground();
-            self.input(Input::Tick { foreground });
+            if self.bridge.asks_for_reader(now()) || self.foreground.may_have_changed() {
+                self.look_who_reads();
+            }
+            self.input(Input::Tick);
             self.take_inputs();
         }
     }
@@ -287,8 +304,29 @@ impl Driver {
         if let Some(follower) = &self.follower {
             follower.wake();
         }
+        if self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS) {
+            self.looked_at = Some(now());
+            if self.foreground.may_have_changed() {
+                self.look_who_reads();
+            }
+        }
         self.input(Input::Printed(bytes));
         self.visitors.printed(bytes);
+    }
+
+    /// Which program reads what is typed now. One that another command has started may have a recipe.
+    fn look_who_reads(&mut self) {
+        let reader = self.foreground.reader();
+        if let Reader::Agent(name) = &reader
+            && self.bridge.recipe().is_generic()
+        {
+            let recipe = Box::new(self.foreground.book().named(name, process::SYSTEM));
+            self.input(Input::Recognised(recipe));
+        }
+        if *self.bridge.reader() != reader {
+            tracing::info!("the terminal is read by {reader:?}");
+            self.input(Input::Reads(reader));
+        }
     }
 
     fn told(&mut self, told: Told) {
@@ -345,7 +383,7 @@ impl Driver {
 
     fn report(&self, id: String, progress: Progress) {
         let (state, why) = match progress {
-            Progress::Waiting(why) => ("waiting", Some(why.to_string())),
+            Progress::Waiting(why) => ("waiting", Some(self.words(why))),
             Progress::Injected => ("injected", None),
             Progress::Confirmed => ("confirmed", None),
         };
@@ -353,6 +391,11 @@ impl Driver {
         if let Err(error) = self.client.report(&report) {
             tracing::debug!("nobody hears how far a message is: {error}");
         }
+    }
+
+    /// Why nothing is typed, and what ends that.
+    fn words(&self, why: Obstacle) -> String {
+        why.words(self.client.name(), self.bridge.reader().name())
     }
 
     /// What the agent says is the answer to a question that waits for it, or a message.

@@ -1,7 +1,10 @@
 //! All recipes: those that are built in, and what recipes.toml says of them.
 
-use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion, prompts};
-use crate::bridge::transcript::Format;
+use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion};
+use crate::bridge::{
+    keyboard::{Operand, Recognised, name_of, operand},
+    transcript::Format,
+};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::{collections::BTreeMap, ops::Range};
 
@@ -9,10 +12,13 @@ use std::{collections::BTreeMap, ops::Range};
 const BUILT_IN: &str = include_str!("built_in.toml");
 
 /// The recipe for what no other is for.
-const GENERIC: &str = "generic";
+pub(super) const GENERIC: &str = "generic";
 
 /// Times in a file are at most this, in milliseconds.
 const MS_MAX: u64 = 60_000;
+
+/// What tells a program by its path is at least so long, in bytes: less would fit too many.
+const PROGRAM_PART_MIN: usize = 4;
 
 /// Recipes: the first that is for a command counts. Entries of one name are one recipe: each thing is as the
 /// first of them says it that is for this system and version.
@@ -66,6 +72,7 @@ struct Page {
 struct Entry {
     name: String,
     commands: Option<Vec<String>>,
+    programs: Option<Vec<String>>,
     systems: Option<Vec<System>>,
     from: Option<Version>,
     below: Option<Version>,
@@ -133,22 +140,52 @@ impl Book {
     /// known.
     #[must_use]
     pub fn choose(&self, command: &[String], system: &str, version: Option<&Version>) -> Recipe {
-        let name = command.first().map(|name| base_name(name)).unwrap_or_default();
+        let path = command.first().map_or("", String::as_str);
+        let name = name_of(path);
         let arguments = command.get(1..).unwrap_or_default();
-        let here: Vec<_> =
-            self.entries.iter().filter(|entry| entry.is_for(system, version)).collect();
-        let whole = |name: &str| {
-            let same = here.iter().filter(|entry| entry.name == name).copied().cloned();
-            same.reduce(|first, next| first.over(&next)).unwrap_or_default()
-        };
+        // One that runs a script is none that is talked to.
+        let prompts = operand(path, arguments).is_none_or(|operand| operand == Operand::Prompt);
+        let here = self.here(system, version);
         let fits = |entry: &Entry| {
-            entry.commands.iter().flatten().any(|command| *command == name)
-                && entry.reads.is_none_or(|reads| prompts::does_prompt(reads, arguments))
+            entry.commands.iter().flatten().any(|command| *command == name) && prompts
         };
-        let generic = whole(GENERIC);
-        let found = here.iter().map(|entry| whole(&entry.name)).find(fits);
+        let generic = whole(&here, GENERIC);
+        let found = here.iter().map(|entry| whole(&here, &entry.name)).find(fits);
         found.map_or_else(|| generic.clone(), |entry| entry.over(&generic)).recipe()
     }
+
+    /// The recipe of this name.
+    #[must_use]
+    pub fn named(&self, name: &str, system: &str) -> Recipe {
+        let here = self.here(system, None);
+        whole(&here, name).over(&whole(&here, GENERIC)).recipe()
+    }
+
+    /// What the executable or script at this path is known as.
+    #[must_use]
+    pub fn recognise(&self, path: &str, system: &str) -> Option<Recognised> {
+        let (name, path) = (name_of(path), path.replace('\\', "/"));
+        let here = self.here(system, None);
+        let fits = |entry: &Entry| {
+            entry.commands.iter().flatten().any(|command| *command == name)
+                || entry.programs.iter().flatten().any(|part| path.contains(part))
+        };
+        let entry = here.iter().map(|entry| whole(&here, &entry.name)).find(fits)?;
+        match entry.reads {
+            Some(Reads::Shell) => Some(Recognised::Shell),
+            _ => entry.composer.map(|_| Recognised::Agent(entry.name)),
+        }
+    }
+
+    fn here(&self, system: &str, version: Option<&Version>) -> Vec<&Entry> {
+        self.entries.iter().filter(|entry| entry.is_for(system, version)).collect()
+    }
+}
+
+/// All that entries of one name say.
+fn whole(here: &[&Entry], name: &str) -> Entry {
+    let same = here.iter().filter(|entry| entry.name == name).map(|entry| (*entry).clone());
+    same.reduce(|first, next| first.over(&next)).unwrap_or_default()
 }
 
 impl Entry {
@@ -167,6 +204,7 @@ impl Entry {
         Self {
             name: self.name,
             commands: self.commands.or(base.commands),
+            programs: self.programs.or(base.programs),
             systems: self.systems.or(base.systems),
             from: self.from.or(base.from),
             below: self.below.or(base.below),
@@ -255,6 +293,11 @@ impl Entry {
         if self.arguments.iter().flatten().any(|argument| argument.contains('\0')) {
             return Err("an argument has no NUL".to_owned());
         }
+        if self.programs.iter().flatten().any(|part| part.len() < PROGRAM_PART_MIN) {
+            return Err(format!(
+                "a part of a program's path has {PROGRAM_PART_MIN} bytes at least"
+            ));
+        }
         let looks = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
         if looks.into_iter().flatten().flatten().any(|look| look.trim().is_empty()) {
             return Err("what the program shows can't be nothing but blanks".to_owned());
@@ -274,16 +317,6 @@ fn read(text: &str) -> Result<Vec<Entry>, BookError> {
         entry.check().map_err(|reason| BookError { place, reason }).map(|()| entry)
     });
     checked.collect()
-}
-
-/// A command's name without directory, extension and version: `/usr/bin/python3.11` is `python`.
-fn base_name(command: &str) -> String {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
-    let bare = [".exe", ".cmd", ".ps1", ".bat"].iter().find_map(|end| name.strip_suffix(end));
-    bare.unwrap_or(&name)
-        .trim_start_matches('-')
-        .trim_end_matches(|c: char| c.is_ascii_digit() || ".-".contains(c))
-        .to_owned()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! which columns of it are dim or inverse.
 
 use super::{Book, Known, Spot};
+use crate::bridge::keyboard::Reader;
 use crate::bridge::screen::{Break, Row, Screen, View, Watch};
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -62,7 +63,9 @@ fn check(name: &str, expected: &str) {
     let picture = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
     let command = name.split('-').next().unwrap().to_owned();
     let recipe = Book::default().choose(&[command], "linux", None);
-    let form = recipe.form(&Spot::of(&screen(&picture)), Known::default());
+    let reader = Reader::Agent(recipe.name.clone());
+    let known = Known { reader: &reader, at_work: false };
+    let form = recipe.form(&Spot::of(&screen(&picture)), known);
     assert_eq!(
         form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
         expected,

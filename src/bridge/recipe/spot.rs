@@ -100,21 +100,11 @@ impl Spot {
         })
     }
 
-    /// A shell's line editor waits for a line to begin.
-    pub(super) fn is_shell(&self, foreground: Option<bool>) -> bool {
-        if self.at != ' ' || self.before.trim().is_empty() {
-            return false;
-        }
-        // Where the shell itself is in front and asks for marked pastes, it reads a line, whatever
-        // its prompt looks like; `>` at its end may be that of an unfinished command.
-        let reads = foreground == Some(true) && self.bracketed_paste;
-        (reads && !self.before.trim_end().ends_with('>')) || ends_like_a_prompt(&self.before)
-    }
-
-    pub(super) fn is_python(&self) -> bool {
-        let number = self.before.strip_prefix("In [").and_then(|rest| rest.strip_suffix("]: "));
-        let ipython = number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-        self.at == ' ' && (ipython || self.before == ">>> ")
+    /// A shell's line editor waits for a line to begin: it asks for marked pastes while it reads, and `>`
+    /// at the prompt's end may be that of an unfinished command.
+    pub(super) fn is_shell(&self) -> bool {
+        let prompt = self.before.trim_end();
+        self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')
     }
 
     /// A prompt behind which what is typed runs, of some shell.

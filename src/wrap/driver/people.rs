@@ -53,7 +53,7 @@ impl Driver {
         let state = self.bridge.state();
         let told = control::State {
             waiting: state.waiting,
-            why: state.why.map(|why| why.to_string()),
+            why: state.why.map(|why| self.words(why)),
             held: state.held,
             connected: state.connected,
             attached: self.visitors.attached(),

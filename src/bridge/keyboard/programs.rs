@@ -1,0 +1,522 @@
+//! Programs that are known by their executable's name, and how they tell a script from a prompt.
+
+use super::Program;
+
+/// Shells: what is typed at their prompt runs.
+const SHELLS: &[&str] = &[
+    "sh",
+    "bash",
+    "rbash",
+    "zsh",
+    "rzsh",
+    "dash",
+    "ash",
+    "busybox",
+    "toybox",
+    "ksh",
+    "ksh93",
+    "mksh",
+    "lksh",
+    "oksh",
+    "pdksh",
+    "yash",
+    "posh",
+    "csh",
+    "tcsh",
+    "fish",
+    "nu",
+    "elvish",
+    "xonsh",
+    "ion",
+    "rc",
+    "es",
+    "osh",
+    "oil",
+    "ysh",
+    "murex",
+    "pwsh",
+    "powershell",
+    "cmd",
+    "tclsh",
+    "git-shell",
+    "sash",
+    "brush",
+];
+
+/// Interpreters that run a script, or prompt where they are given none.
+const INTERPRETERS: &[Options] = &[
+    Options {
+        name: "python",
+        runs: "c",
+        modules: "m",
+        stays: "i",
+        valued: &["-W", "-X", "--check-hash-based-pycs"],
+    },
+    Options { name: "pypy", runs: "c", modules: "m", stays: "i", valued: &["-W", "-X"] },
+    Options { name: "node", runs: "ep", modules: "", stays: "i", valued: NODE_VALUED },
+    Options { name: "nodejs", runs: "ep", modules: "", stays: "i", valued: NODE_VALUED },
+    Options {
+        name: "bun",
+        runs: "ep",
+        modules: "",
+        stays: "",
+        valued: &["-r", "--preload", "--cwd", "-c"],
+    },
+    Options { name: "deno", runs: "", modules: "", stays: "", valued: &[] },
+    Options { name: "ruby", runs: "e", modules: "", stays: "", valued: &["-r", "-I", "-C"] },
+    Options { name: "perl", runs: "eE", modules: "", stays: "d", valued: &["-I"] },
+    Options { name: "php", runs: "rRB", modules: "", stays: "aS", valued: &["-d", "-c", "-z"] },
+    Options { name: "lua", runs: "e", modules: "", stays: "i", valued: &["-l"] },
+    Options { name: "luajit", runs: "e", modules: "", stays: "i", valued: &["-l", "-j"] },
+    Options {
+        name: "julia",
+        runs: "eE",
+        modules: "",
+        stays: "i",
+        valued: &["-p", "-t", "-L", "-C", "-J"],
+    },
+    Options { name: "Rscript", runs: "e", modules: "", stays: "", valued: &[] },
+];
+
+const NODE_VALUED: &[&str] = &[
+    "-r",
+    "--require",
+    "--import",
+    "--loader",
+    "--experimental-loader",
+    "-C",
+    "--conditions",
+    "--env-file",
+];
+
+/// Words in an interpreter's own place for a script, after which it prompts or debugs.
+const PROMPTING_WORDS: &[&str] = &["inspect", "repl", "debug"];
+
+/// Words behind which an interpreter's script stands.
+const RUNNING_WORDS: &[&str] = &["run", "x", "exec", "task"];
+
+/// How an interpreter, or a shell, reads its command line.
+struct Options {
+    name: &'static str,
+    /// Letters of options after which it runs what its arguments say.
+    runs: &'static str,
+    /// Letters of options that name a module to run.
+    modules: &'static str,
+    /// Letters of options after which it prompts all the same.
+    stays: &'static str,
+    /// Options whose value is an argument of its own.
+    valued: &'static [&'static str],
+}
+
+const SHELL_OPTIONS: Options = Options {
+    name: "",
+    runs: "c",
+    modules: "",
+    stays: "s",
+    valued: &["--rcfile", "--init-file", "-o", "+o", "-O", "+O"],
+};
+
+/// Programs that read commands of a language of their own: interpreters without scripts, debuggers,
+/// databases, and editors of lines.
+const COMMAND_READERS: &[&str] = &[
+    "ipython",
+    "bpython",
+    "ptpython",
+    "jupyter",
+    "irb",
+    "pry",
+    "ghci",
+    "ghc",
+    "erl",
+    "iex",
+    "scala",
+    "jshell",
+    "kotlinc",
+    "groovysh",
+    "clojure",
+    "clj",
+    "lein",
+    "sbcl",
+    "guile",
+    "racket",
+    "csi",
+    "gsi",
+    "ocaml",
+    "utop",
+    "fsi",
+    "csharp",
+    "r",
+    "octave",
+    "gnuplot",
+    "maxima",
+    "sage",
+    "gp",
+    "swipl",
+    "expect",
+    "wish",
+    "gdb",
+    "lldb",
+    "rust-gdb",
+    "rust-lldb",
+    "dlv",
+    "pdb",
+    "cgdb",
+    "jdb",
+    "kdb",
+    "windbg",
+    "cdb",
+    "radare",
+    "r2",
+    "sqlite",
+    "sqlite3",
+    "psql",
+    "mysql",
+    "mariadb",
+    "mongosh",
+    "mongo",
+    "redis-cli",
+    "valkey-cli",
+    "cqlsh",
+    "clickhouse",
+    "clickhouse-client",
+    "duckdb",
+    "influx",
+    "sqlplus",
+    "sqlcmd",
+    "osql",
+    "isql",
+    "usql",
+    "pgcli",
+    "mycli",
+    "litecli",
+    "bc",
+    "dc",
+    "ed",
+    "ex",
+    "ftp",
+    "sftp",
+    "lftp",
+    "telnet",
+    "nc",
+    "ncat",
+    "netcat",
+    "socat",
+    "rlwrap",
+    "rlfe",
+    "ledit",
+    "vim",
+    "vi",
+    "nvim",
+    "view",
+    "emacs",
+    "nano",
+    "micro",
+    "helix",
+    "hx",
+    "kak",
+    "less",
+    "more",
+    "most",
+    "man",
+    "mc",
+    "ranger",
+    "nnn",
+    "lf",
+    "tig",
+    "lazygit",
+    "w3m",
+    "lynx",
+];
+
+/// Programs that hand what is typed to a program elsewhere: terminals within this one, other machines,
+/// containers, other users.
+const SESSIONS: &[&str] = &[
+    "tmux",
+    "tmate",
+    "screen",
+    "zellij",
+    "byobu",
+    "dvtm",
+    "dtach",
+    "abduco",
+    "script",
+    "scriptreplay",
+    "asciinema",
+    "ttyrec",
+    "ttyd",
+    "unbuffer",
+    "ssh",
+    "autossh",
+    "mosh",
+    "mosh-client",
+    "et",
+    "rsh",
+    "rlogin",
+    "plink",
+    "winpty",
+    "wsl",
+    "docker",
+    "podman",
+    "nerdctl",
+    "ctr",
+    "crictl",
+    "kubectl",
+    "oc",
+    "lxc",
+    "lxc-attach",
+    "incus",
+    "machinectl",
+    "nsenter",
+    "systemd-nspawn",
+    "systemd-run",
+    "vagrant",
+    "multipass",
+    "limactl",
+    "distrobox",
+    "toolbox",
+    "su",
+    "sudo",
+    "sudoedit",
+    "doas",
+    "run0",
+    "pkexec",
+    "runuser",
+    "sg",
+    "newgrp",
+    "login",
+    "minicom",
+    "picocom",
+    "cu",
+    "tio",
+    "qemu-system-x86_64",
+    "adb",
+];
+
+/// Programs that start another one and wait for it.
+const LAUNCHERS: &[&str] = &[
+    "npx",
+    "npx-cli",
+    "npm",
+    "npm-cli",
+    "pnpm",
+    "pnpx",
+    "yarn",
+    "yarnpkg",
+    "corepack",
+    "bunx",
+    "uv",
+    "uvx",
+    "pipx",
+    "poetry",
+    "pdm",
+    "hatch",
+    "rye",
+    "pixi",
+    "conda",
+    "mamba",
+    "mise",
+    "asdf",
+    "direnv",
+    "nix",
+    "nix-shell",
+    "env",
+    "nice",
+    "ionice",
+    "nohup",
+    "timeout",
+    "time",
+    "setsid",
+    "stdbuf",
+    "taskset",
+    "chrt",
+    "setpriv",
+    "caffeinate",
+];
+
+/// What kind of program a process runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Agent Relay itself.
+    Relay,
+    /// A shell at its prompt, as far as its command line says.
+    Shell,
+    /// A shell that runs a script, or a text of its command line.
+    ShellScript(Option<String>),
+    /// An interpreter with a script or a module.
+    Script(String),
+    /// An interpreter with a program in its command line.
+    Inline,
+    /// What is typed runs, in a language of its own.
+    Interpreter,
+    /// What is typed goes on to another program.
+    Session,
+    /// It starts another program.
+    Launcher,
+    /// Anything else; the executable's path.
+    Other(String),
+}
+
+impl Kind {
+    pub(super) fn of(program: &Program) -> Self {
+        let name = base(program);
+        let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(&name));
+        if program.is_relay {
+            Self::Relay
+        } else if listed(SHELLS) {
+            Self::of_shell(&name, program)
+        } else if let Some(options) = options_of(&name) {
+            Self::of_interpreter(options, program)
+        } else if listed(COMMAND_READERS) {
+            Self::Interpreter
+        } else if listed(SESSIONS) {
+            Self::Session
+        } else if listed(LAUNCHERS) {
+            Self::Launcher
+        } else {
+            Self::Other(program.path.clone())
+        }
+    }
+
+    /// One whose command line is not known counts as one that prompts.
+    fn of_shell(name: &str, program: &Program) -> Self {
+        let arguments = program.arguments.as_deref().unwrap_or_default();
+        match operand(name, arguments.get(1..).unwrap_or_default()) {
+            None | Some(Operand::Prompt) => Self::Shell,
+            Some(Operand::Script(script)) => Self::ShellScript(Some(script)),
+            Some(Operand::Module(_) | Operand::Inline) => Self::ShellScript(None),
+        }
+    }
+
+    fn of_interpreter(options: &Options, program: &Program) -> Self {
+        let arguments = program.arguments.as_deref().unwrap_or_default();
+        match options.operand(arguments.get(1..).unwrap_or_default()) {
+            Operand::Prompt => Self::Interpreter,
+            Operand::Script(script) => {
+                let is_launcher = LAUNCHERS.contains(&&*name_of(&script));
+                if is_launcher { Self::Launcher } else { Self::Script(script) }
+            }
+            Operand::Module(module) => Self::Script(module),
+            Operand::Inline => Self::Inline,
+        }
+    }
+
+    /// It may do nothing but wait for a program that it has started.
+    pub(super) fn launches(&self) -> bool {
+        matches!(self, Self::ShellScript(_) | Self::Launcher)
+    }
+
+    /// How a person knows the program.
+    pub(super) fn name(&self, program: &Program) -> String {
+        match self {
+            Self::Script(script) | Self::ShellScript(Some(script)) => name_of(script),
+            _ => base(program),
+        }
+    }
+}
+
+fn base(program: &Program) -> String {
+    program.copy_of.clone().unwrap_or_else(|| name_of(&program.path))
+}
+
+/// What a shell or an interpreter does with its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// It prompts.
+    Prompt,
+    /// It runs this file.
+    Script(String),
+    /// It runs this module.
+    Module(String),
+    /// It runs a text of its command line.
+    Inline,
+}
+
+/// What a program does with its command line, if it is a shell or an interpreter.
+#[must_use]
+pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
+    let name = name_of(path);
+    let runs =
+        |words: &[&str]| arguments.iter().any(|it| words.contains(&&*it.to_ascii_lowercase()));
+    match &*name {
+        // Whatever they are called as, they can be a shell.
+        "busybox" | "toybox" => Some(Operand::Prompt),
+        "cmd" => Some(if runs(&["/c"]) { Operand::Inline } else { Operand::Prompt }),
+        "powershell" | "pwsh" => {
+            let runs = !runs(&["-noexit"]) && runs(&["-command", "-c", "-file", "-f"]);
+            Some(if runs { Operand::Inline } else { Operand::Prompt })
+        }
+        name if SHELLS.contains(&name) => Some(SHELL_OPTIONS.operand(arguments)),
+        name => options_of(name).map(|options| options.operand(arguments)),
+    }
+}
+
+fn options_of(name: &str) -> Option<&'static Options> {
+    INTERPRETERS.iter().find(|options| options.name.eq_ignore_ascii_case(name))
+}
+
+/// The names of all shells and interpreters: a copy of one under another name is one as well.
+pub fn interpreters() -> impl Iterator<Item = &'static str> {
+    let interpreters = INTERPRETERS.iter().map(|options| options.name);
+    SHELLS.iter().copied().chain(interpreters)
+}
+
+impl Options {
+    fn operand(&self, arguments: &[String]) -> Operand {
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            if self.valued.contains(&argument.as_str()) {
+                arguments.next();
+                continue;
+            }
+            if matches!(argument.as_str(), "--eval" | "--print") {
+                return Operand::Inline;
+            }
+            if argument == "--interactive" {
+                return Operand::Prompt;
+            }
+            let Some(option) = argument.strip_prefix(['-', '+']).filter(|it| !it.is_empty()) else {
+                if PROMPTING_WORDS.contains(&argument.as_str()) {
+                    return Operand::Prompt;
+                }
+                if !self.name.is_empty() && RUNNING_WORDS.contains(&argument.as_str()) {
+                    continue;
+                }
+                return if argument == "-" {
+                    Operand::Prompt
+                } else {
+                    Operand::Script(argument.clone())
+                };
+            };
+            let letters = if option.starts_with('-') { "" } else { option };
+            let has = |all: &str| letters.contains(|letter| all.contains(letter));
+            if has(self.stays) {
+                return Operand::Prompt;
+            }
+            if has(self.modules) {
+                return Operand::Module(arguments.next().cloned().unwrap_or_default());
+            }
+            if has(self.runs) {
+                return Operand::Inline;
+            }
+        }
+        Operand::Prompt
+    }
+}
+
+/// A program's name: its file's, without extension and version, as `python` for `/usr/bin/python3.11`.
+#[must_use]
+pub fn name_of(path: &str) -> String {
+    const ENDINGS: [&str; 9] =
+        [".exe", ".cmd", ".ps1", ".bat", ".com", ".js", ".mjs", ".cjs", ".py"];
+    let name = path.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    let bare = ENDINGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let bare = bare.trim_start_matches('-');
+    let short = bare.trim_end_matches(|c: char| c.is_ascii_digit() || ".-".contains(c));
+    if short.is_empty() || is_exact(bare) { bare.to_owned() } else { short.to_owned() }
+}
+
+/// Names that end in a digit which is no version.
+fn is_exact(name: &str) -> bool {
+    matches!(name, "sqlite3" | "r2" | "run0" | "ksh93" | "qemu-system-x86_64" | "w3m")
+}

@@ -1,0 +1,220 @@
+use super::*;
+use crate::bridge::recipe::Book;
+
+const COMMAND: u32 = 10;
+
+fn program(line: &str) -> Program {
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    Program { path: words[0].clone(), arguments: Some(words), ..Program::default() }
+}
+
+/// A process with the terminal as its input.
+fn member(pid: u32, parent: u32, line: &str) -> Member {
+    Member {
+        pid,
+        parent: Some(parent),
+        program: Some(program(line)),
+        is_stopped: false,
+        reads_terminal: Some(true),
+    }
+}
+
+fn reader_of(members: &[Member], accepts: bool) -> Reader {
+    let book = Book::default();
+    let recognise = |path: &str| book.recognise(path, "linux");
+    Judge { command: COMMAND, accepts, recognise: &recognise }.reader(members)
+}
+
+fn alone(line: &str) -> Reader {
+    reader_of(&[member(COMMAND, 1, line)], false)
+}
+
+fn agent(name: &str) -> Reader {
+    Reader::Agent(name.to_owned())
+}
+
+fn barred(why: Obstacle, name: &str) -> Reader {
+    Reader::Barred(why, Some(name.to_owned()))
+}
+
+#[test]
+fn agent_cli_is_known_by_what_runs() {
+    for (line, name) in [
+        ("/x/@anthropic-ai/claude-code/bin/claude.exe --model x", "claude"),
+        ("/home/ann/.local/share/claude/versions/2.1.330", "claude"),
+        ("/usr/bin/node /x/@anthropic-ai/claude-code/cli.js", "claude"),
+        ("/usr/bin/node /x/.bin/codex", "codex"),
+        ("/x/@openai/codex-linux-x64/vendor/x86_64/bin/codex", "codex"),
+        ("/usr/bin/node --max-old-space-size=12052 /x/.bin/gemini", "gemini"),
+        ("/usr/bin/node /x/@google/gemini-cli/bundle/gemini.js", "gemini"),
+        ("/x/opencode-linux-x64-baseline/bin/opencode", "opencode"),
+        ("/usr/bin/python3.11 /home/ann/.local/bin/aider", "aider"),
+        ("/usr/bin/python3.11 -m aider", "aider"),
+        (
+            "C:\\Program Files\\nodejs\\node.exe C:\\npm\\node_modules\\@openai\\codex\\bin\\codex.js",
+            "codex",
+        ),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        // The directory of programs has a blank in its name.
+        let words = match words[..] {
+            ["C:\\Program", "Files\\nodejs\\node.exe", script] => {
+                vec!["C:\\Program Files\\nodejs\\node.exe", script]
+            }
+            _ => words,
+        };
+        let arguments = Some(words.iter().map(|word| (*word).to_owned()).collect());
+        let program = Program { path: words[0].to_owned(), arguments, ..Program::default() };
+        let found =
+            reader_of(&[Member { program: Some(program), ..member(COMMAND, 1, "") }], false);
+        assert_eq!(found, agent(name), "{line}");
+    }
+}
+
+#[test]
+fn name_in_the_command_line_makes_no_agent() {
+    let as_claude = |path: &str| {
+        let arguments = Some(vec!["claude".to_owned()]);
+        Program { path: path.to_owned(), arguments, ..Program::default() }
+    };
+    let read_by =
+        |program| reader_of(&[Member { program: Some(program), ..member(COMMAND, 1, "") }], true);
+    assert_eq!(read_by(as_claude("/usr/bin/bash")), Reader::Shell);
+    let copy = Program { copy_of: Some("bash".to_owned()), ..as_claude("/x/claude") };
+    assert_eq!(read_by(copy), Reader::Shell);
+    let copy = Program { copy_of: Some("busybox".to_owned()), ..as_claude("/x/claude") };
+    assert_eq!(read_by(copy), barred(Obstacle::Shell, "busybox"));
+    let copy = Program { copy_of: Some("python".to_owned()), ..as_claude("/x/claude") };
+    assert_eq!(read_by(copy), barred(Obstacle::Interpreter, "python"));
+}
+
+#[test]
+fn shell_has_a_harmless_form_only_if_it_was_wrapped_itself() {
+    for line in ["/usr/bin/bash --norc", "/bin/zsh -l", "/bin/bash", "/usr/bin/dash -i"] {
+        assert_eq!(alone(line), Reader::Shell, "{line}");
+        let other = reader_of(&[member(COMMAND + 1, COMMAND, line)], true);
+        assert!(matches!(other, Reader::Barred(Obstacle::Shell, _)), "{line}: {other:?}");
+    }
+    for line in
+        ["/usr/bin/fish", "/bin/busybox sh", "/usr/bin/tcsh", "C:\\Windows\\System32\\cmd.exe /k x"]
+    {
+        assert!(matches!(alone(line), Reader::Barred(Obstacle::Shell, _)), "{line}");
+    }
+}
+
+#[test]
+fn commands_and_sessions_are_barred_whatever_was_said() {
+    for (line, why) in [
+        ("/usr/bin/python3 -i agent.py", Obstacle::Interpreter),
+        ("/usr/bin/python3.11", Obstacle::Interpreter),
+        ("/usr/bin/node", Obstacle::Interpreter),
+        ("/usr/bin/node inspect agent.js", Obstacle::Interpreter),
+        ("/usr/bin/perl -d -e 1", Obstacle::Interpreter),
+        ("/usr/bin/gdb", Obstacle::Interpreter),
+        ("/usr/bin/sqlite3", Obstacle::Interpreter),
+        ("/usr/bin/rlwrap bash", Obstacle::Interpreter),
+        ("/usr/bin/tmux new", Obstacle::Session),
+        ("/usr/bin/screen", Obstacle::Session),
+        ("/usr/bin/ssh host", Obstacle::Session),
+        ("/usr/bin/script -qc bash", Obstacle::Session),
+        ("/usr/bin/docker run -it x", Obstacle::Session),
+        ("/usr/bin/sudo claude", Obstacle::Session),
+    ] {
+        let mut own = member(COMMAND, 1, line);
+        own.program.as_mut().unwrap().is_wrapped = true;
+        let found = reader_of(&[own], true);
+        assert!(matches!(found, Reader::Barred(it, _) if it == why), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn unknown_program_is_typed_into_only_if_it_was_wrapped_and_said_to_read_text() {
+    for line in
+        ["/x/agent", "/bin/sh /x/agent.sh", "/usr/bin/python3 /x/agent.py", "/usr/bin/node -- a.js"]
+    {
+        let own = |is_wrapped, accepts| {
+            let mut own = member(COMMAND, 1, line);
+            own.program.as_mut().unwrap().is_wrapped = is_wrapped;
+            reader_of(&[own], accepts)
+        };
+        assert_eq!(own(true, true), Reader::Accepted, "{line}");
+        assert!(matches!(own(true, false), Reader::Barred(Obstacle::Unaccepted, _)), "{line}");
+        assert!(matches!(own(false, true), Reader::Barred(Obstacle::OtherProgram, _)), "{line}");
+    }
+    let inline = reader_of(&[member(COMMAND, 1, "/bin/sh -c cat")], true);
+    assert_eq!(inline, barred(Obstacle::OtherProgram, "sh"));
+}
+
+#[test]
+fn launcher_counts_as_the_program_that_it_waits_for() {
+    let launched = |launcher: &str, program: &str| {
+        reader_of(&[member(COMMAND, 1, launcher), member(11, COMMAND, program)], false)
+    };
+    assert_eq!(launched("/bin/sh /x/work.sh", "/x/claude"), agent("claude"));
+    assert_eq!(launched("/bin/sh -c claude", "/x/claude"), agent("claude"));
+    assert_eq!(launched("/usr/bin/node /x/.bin/codex", "/x/codex"), agent("codex"));
+    assert_eq!(launched("/usr/bin/node /usr/bin/npx x", "/x/gemini"), agent("gemini"));
+    assert_eq!(launched("/bin/sh /x/claude", "/bin/bash"), barred(Obstacle::Shell, "bash"));
+    assert_eq!(launched("/bin/sh /x/work.sh", "/x/other"), barred(Obstacle::OtherProgram, "other"));
+    let doubtful = Reader::Barred(Obstacle::Unidentified, None);
+    assert_eq!(launched("/bin/bash", "/x/claude"), doubtful, "a shell at its prompt may read, too");
+    let through_two = [
+        member(COMMAND, 1, "/bin/sh /x/work.sh"),
+        member(11, COMMAND, "/usr/bin/node /usr/bin/npx x"),
+        member(12, 11, "/x/claude"),
+    ];
+    assert_eq!(reader_of(&through_two, false), agent("claude"));
+}
+
+#[test]
+fn anything_else_that_reads_in_front_of_an_agent_bars_it() {
+    let beside = |line: &str, reads| {
+        let other = Member { reads_terminal: reads, ..member(11, COMMAND, line) };
+        reader_of(&[member(COMMAND, 1, "/x/claude"), other], true)
+    };
+    assert_eq!(beside("/usr/bin/vim x", Some(true)), barred(Obstacle::Interpreter, "vim"));
+    assert_eq!(beside("/bin/bash", Some(true)), barred(Obstacle::Shell, "bash"));
+    assert_eq!(beside("/x/server", Some(true)), barred(Obstacle::OtherProgram, "server"));
+    assert_eq!(beside("/x/codex", Some(true)), Reader::Barred(Obstacle::Unidentified, None));
+    // Tool servers have a pipe as input; where the system does not say, they are known by their parent.
+    assert_eq!(beside("/usr/bin/bash", Some(false)), agent("claude"));
+    assert_eq!(beside("/usr/bin/node server.js", Some(false)), agent("claude"));
+    assert_eq!(beside("/usr/bin/node server.js", None), agent("claude"));
+    assert_eq!(beside("/bin/bash", None), barred(Obstacle::Shell, "bash"));
+}
+
+#[test]
+fn another_wrapper_is_known_whatever_else_reads() {
+    let wrapper = Program { is_relay: true, ..program("/x/agent-relay run") };
+    let members = [
+        member(COMMAND, 1, "/bin/sh /x/work.sh"),
+        Member { program: Some(wrapper), ..member(11, COMMAND, "") },
+    ];
+    assert!(reader_of(&members, true).is_relay());
+}
+
+#[test]
+fn suspended_unreadable_and_absent_programs_are_barred() {
+    let stopped = Member { is_stopped: true, ..member(COMMAND, 1, "/x/claude") };
+    assert_eq!(reader_of(&[stopped], true), barred(Obstacle::Suspended, "claude"));
+    let unreadable = Member { program: None, ..member(COMMAND, 1, "") };
+    let unidentified = Reader::Barred(Obstacle::Unidentified, None);
+    assert_eq!(reader_of(&[unreadable.clone()], true), unidentified);
+    assert_eq!(reader_of(&[member(COMMAND, 1, "/x/claude"), unreadable], true), unidentified);
+    assert_eq!(reader_of(&[], true), unidentified);
+}
+
+#[test]
+fn shell_with_an_erased_command_line_counts_as_one_that_prompts() {
+    for arguments in [None, Some(Vec::new()), Some(vec!["bash".to_owned()])] {
+        let program = Program { path: "/bin/bash".to_owned(), arguments, ..Program::default() };
+        let found = reader_of(&[Member { program: Some(program), ..member(11, 1, "") }], true);
+        assert_eq!(found, barred(Obstacle::Shell, "bash"));
+    }
+}
+
+#[test]
+fn circle_of_parents_ends() {
+    let members = [member(1, 2, "/bin/sh /x/a.sh"), member(2, 1, "/bin/sh /x/b.sh")];
+    assert_eq!(reader_of(&members, true), Reader::Barred(Obstacle::Unidentified, None));
+}
