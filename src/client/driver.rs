@@ -5,8 +5,8 @@
 //! told so by its [`Account`].
 
 use super::{
-    ClientError,
-    message::{Answer, Delivery, Ended, Event, SendId},
+    ClientError, WhenAbsent,
+    message::{Answer, Delivery, Ended, Event, SendId, State},
     session::{Input, Output, Session},
 };
 use crate::{
@@ -93,9 +93,15 @@ impl Account {
     }
 }
 
+/// The way to the daemon, and who hears that it has gone.
+pub(super) struct Server {
+    pub(super) connect: Connect,
+    pub(super) when_absent: Option<WhenAbsent>,
+}
+
 pub(super) struct Driver {
     session: Session,
-    connect: Connect,
+    server: Server,
     connection: Option<Connection>,
     /// Frames that the connection didn't take yet.
     unwritten: Vec<u8>,
@@ -120,14 +126,14 @@ enum Ready {
 impl Driver {
     pub(super) fn new(
         session: Session,
-        connect: Connect,
+        server: Server,
         commands: Receiver<Command>,
         events: Sender<Event>,
         account: Arc<Account>,
     ) -> Self {
         Self {
             session,
-            connect,
+            server,
             connection: None,
             unwritten: Vec::new(),
             commands,
@@ -255,7 +261,7 @@ impl Driver {
     }
 
     fn connect(&mut self) {
-        match (self.connect)() {
+        match (self.server.connect)() {
             Ok(connection) => {
                 self.connection = Some(connection);
                 self.handle(Input::Connected);
@@ -268,6 +274,12 @@ impl Driver {
                         | io::ErrorKind::ConnectionRefused
                         | io::ErrorKind::TimedOut
                 );
+                if let Some(WhenAbsent(tell)) = &self.server.when_absent
+                    && absent
+                    && self.session.has_joined()
+                {
+                    tell();
+                }
                 self.handle(Input::NotConnected { why: error.to_string(), absent });
             }
         }
@@ -378,6 +390,14 @@ impl Driver {
     }
 
     fn keep(&mut self, event: Event) {
+        // An application that does not listen for hours hears of the last attempt to reconnect, not of all.
+        if self.events.is_full()
+            && is_of_attempt(&event)
+            && let Some(last) = self.unheard.back_mut().filter(|last| is_of_attempt(last))
+        {
+            *last = event;
+            return;
+        }
         self.unheard_bytes += weight(&event);
         self.unheard.push_back(event);
     }
@@ -401,6 +421,11 @@ impl Driver {
             }
         }
     }
+}
+
+/// Whether an event tells only how an attempt to connect goes.
+const fn is_of_attempt(event: &Event) -> bool {
+    matches!(event, Event::State(State::Connecting | State::Handshaking | State::Backoff { .. }))
 }
 
 /// What an event takes while it is kept.
