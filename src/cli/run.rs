@@ -8,6 +8,7 @@ use super::{
     log,
     place::{Asked, Place, refused},
     print::{Out, foreign_line, say},
+    restart::Starter,
     wrapped::check_name,
 };
 use crate::{
@@ -101,6 +102,7 @@ impl Run {
             ),
         };
         let endpoint = endpoint(&mut place)?;
+        let starter = Starter::begin(&place, &self.name)?;
         let recipes = recipes::load(&place.home);
         let settings = wrap::Settings {
             recipes: recipes.map_err(|error| Failure::failed(error.to_string()))?,
@@ -109,6 +111,7 @@ impl Run {
             command,
             directory: self.cwd.as_ref().map(PathBuf::from),
             server: place.server(&endpoint),
+            when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
             run_directory: place.home.join(RUN),
             record: self.record.as_ref().map(PathBuf::from),

@@ -42,6 +42,9 @@ use uuid::Uuid;
 /// The daemon's own session, as DELIVERs of `@relay` name it.
 const SESSION: &str = "s-relay";
 
+/// How long after the start an agent of the last daemon counts as on its way.
+const RECONNECTING_MS: u64 = 30_000;
+
 /// Rows of a page that states no limit, and at most.
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1_000;
@@ -310,6 +313,7 @@ impl Router {
         AgentRow {
             name: agent.name.as_str().into(),
             here: seat.is_some(),
+            reconnecting: agent.is_expected && agent.session.is_some() && self.is_young(),
             session: seat.map(|seat| (&*seat.speaker.session).into()),
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
@@ -317,6 +321,11 @@ impl Router {
             in_flight: agent.outbox.in_flight,
             subscriptions: session.map_or(0, |session| session.subscriptions.len() as u64),
         }
+    }
+
+    /// Whether agents of the last daemon may still be on their way to this one.
+    fn is_young(&self) -> bool {
+        self.now.monotonic.since(self.started.unwrap_or_default()) < RECONNECTING_MS
     }
 
     /// Answers a request. A response is an answer: it goes out however full the queue is.
