@@ -313,7 +313,7 @@ impl Router {
         AgentRow {
             name: agent.name.as_str().into(),
             here: seat.is_some(),
-            reconnecting: agent.is_expected && agent.session.is_some() && self.is_young(),
+            reconnecting: self.is_reconnecting(agent),
             session: seat.map(|seat| (&*seat.speaker.session).into()),
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
@@ -323,9 +323,12 @@ impl Router {
         }
     }
 
-    /// Whether agents of the last daemon may still be on their way to this one.
-    fn is_young(&self) -> bool {
-        self.now.monotonic.since(self.started.unwrap_or_default()) < RECONNECTING_MS
+    /// Whether an agent that is away may still be on its way from the last daemon to this one.
+    fn is_reconnecting(&self, agent: &Agent) -> bool {
+        let now = self.now.monotonic;
+        let is_young = now.since(self.started.unwrap_or_default()) < RECONNECTING_MS;
+        let session = agent.session.as_deref();
+        is_young && agent.is_expected && session.is_some_and(|session| session.is_good_at(now))
     }
 
     /// Answers a request. A response is an answer: it goes out however full the queue is.
