@@ -47,7 +47,7 @@ impl Down {
         let place = asked.place()?;
         let identity = Identity::of_process(&place)?;
         let is_person = matches!(identity, Identity::Person(_));
-        let _turn = if is_person { restart::hold_off(&place.home)? } else { None };
+        let _start_lock = if is_person { restart::hold_off(&place.home)? } else { None };
         let stopped = stop(&place, &identity)?.is_some();
         // The daemon has done so itself, but for one that is older, and one that was not there.
         if is_person {

@@ -1,7 +1,7 @@
 //! Automatic starts: what a wrapper, a listener or a command of a wrapped agent does about a daemon that has died.
 //!
-//! They are made under one lock of the home, its turn. A command that puts another daemon in place of one, or stops
-//! it, holds the turn meanwhile, so that nothing starts a daemon in between. Under it, in this order: is a daemon up,
+//! They are made under one lock of the home. A command that puts another daemon in place of one, or stops it, holds
+//! that lock meanwhile, so that nothing starts a daemon in between. Under it, in this order: is a daemon up,
 //! does one hold the home, was it stopped on purpose, were there too many starts.
 
 mod starts;
@@ -24,13 +24,13 @@ use std::{
     time::Duration,
 };
 
-/// The lock in the home directory that a turn holds.
+/// The lock in the home directory under which automatic starts are made.
 const LOCK_FILE: &str = "start.lock";
 
-/// How long a person's command, or an agent's, waits for its turn: as long as a start may take.
-const TURN_MS: u64 = 15_000;
+/// How long a person's command, or an agent's, waits for the start lock: as long as a start may take.
+const LOCK_WAIT_MS: u64 = 15_000;
 
-/// Between two looks whether the turn is free.
+/// Between two looks whether it is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What came of an automatic start.
@@ -40,7 +40,7 @@ enum Outcome {
     Started,
     /// One is up.
     IsUp,
-    /// One starts or stops, or listens elsewhere; or somebody else has the turn.
+    /// One starts or stops, or listens elsewhere; or somebody else has the start lock.
     Busy,
     /// None was started: the last one was stopped on purpose.
     Stopped,
@@ -66,17 +66,17 @@ impl fmt::Display for Outcome {
 }
 
 /// Keeps automatic starts off a home until the result is dropped, for a person's command that stops a daemon or
-/// replaces it. `None` where there is no home, or where somebody holds the turn for longer than a start takes: a
+/// replaces it. `None` where there is no home, or where somebody holds the start lock for longer than a start takes: a
 /// process that stands still must not shut a person out.
 pub(super) fn hold_off(home: &Path) -> Result<Option<Lock>, Failure> {
     if !home.is_dir() {
         return Ok(None);
     }
-    let deadline = clock::monotonic_ms() + TURN_MS;
+    let deadline = clock::monotonic_ms() + LOCK_WAIT_MS;
     loop {
-        let turn = Lock::take(&home.join(LOCK_FILE)).map_err(Failure::because)?;
-        if turn.is_some() || clock::monotonic_ms() > deadline {
-            return Ok(turn);
+        let start_lock = Lock::take(&home.join(LOCK_FILE)).map_err(Failure::because)?;
+        if start_lock.is_some() || clock::monotonic_ms() > deadline {
+            return Ok(start_lock);
         }
         thread::sleep(LOOK_AGAIN);
     }
@@ -103,7 +103,7 @@ pub(super) fn check_not_stopped(home: &Path) -> Result<(), Failure> {
 /// Starts a daemon for a command of a wrapped agent's, which waits for it; false where one was up.
 pub(super) fn start_for_agent(place: &mut Place) -> Result<bool, Failure> {
     launch::make_home(&place.home)?;
-    let deadline = clock::monotonic_ms() + TURN_MS;
+    let deadline = clock::monotonic_ms() + LOCK_WAIT_MS;
     loop {
         match start(place, &|| false)? {
             Outcome::Started => return Ok(true),
@@ -120,7 +120,7 @@ pub(super) fn start_for_agent(place: &mut Place) -> Result<bool, Failure> {
 /// Starts a daemon if none is up and nothing speaks against it.
 fn start(place: &mut Place, is_over: &dyn Fn() -> bool) -> Result<Outcome, Failure> {
     let lock = Lock::take(&place.home.join(LOCK_FILE)).map_err(Failure::because)?;
-    let Some(_turn) = lock else { return Ok(Outcome::Busy) };
+    let Some(_start_lock) = lock else { return Ok(Outcome::Busy) };
     match place.try_join(&|endpoint| Settings::guest(endpoint)) {
         Ok(_) => return Ok(Outcome::IsUp),
         Err(ClientError::NoDaemon { .. }) => {}

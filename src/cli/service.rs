@@ -206,13 +206,13 @@ impl Install {
         let owners = paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
-        let _turn = if User::me().is_ok_and(|me| me == site.owner) {
+        let _start_lock = if User::me().is_ok_and(|me| me == site.owner) {
             let mut place = Asked { home: own_home()?, endpoint: None }.place()?;
             // What this terminal leads to otherwise is none of the service's business.
             place.sources.environment = None;
-            let turn = restart::hold_off(&place.home)?;
+            let start_lock = restart::hold_off(&place.home)?;
             make_room(&place)?;
-            turn
+            start_lock
         } else {
             None
         };
@@ -238,7 +238,7 @@ impl Install {
         let program = Program { file: own_program()?, arguments };
         service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
-        let _turn = restart::hold_off(&place.home)?;
+        let _start_lock = restart::hold_off(&place.home)?;
         make_room(&place)?;
         let heard = log_length(&place.home);
         service::install(&program, None).map_err(|error| match service::installed() {
@@ -304,7 +304,7 @@ impl Start {
         if agent_around().is_some() {
             restart::check_not_stopped(&place.home)?;
         }
-        let _turn = restart::hold_off(&place.home)?;
+        let _start_lock = restart::hold_off(&place.home)?;
         // Where the system doesn't say what it runs, what runs is taken for it; a second one would find no room.
         let is_unsaid = installed.state == State::Unsaid;
         if !is_unsaid && is_mine(&installed) {
@@ -322,7 +322,7 @@ impl Stop {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let before = installed()?;
         let mut place = place_of(asked, &before)?;
-        let _turn = restart::hold_off(&place.home)?;
+        let _start_lock = restart::hold_off(&place.home)?;
         match before.state {
             State::Unsaid => stop_unsaid(&place)?,
             _ => service::stop().map_err(Failure::because)?,

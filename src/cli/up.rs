@@ -79,7 +79,7 @@ impl Up {
         let is_to_restart = self.replace && !self.foreground;
         let service = if is_to_restart { service::of(&place) } else { None };
         service.as_ref().map_or(Ok(()), service::check_program)?;
-        let turn = self.turn(&place)?;
+        let start_lock = self.start_lock(&place)?;
         let old = if self.replace { down::make_room(&place)? } else { None };
         // The system's has an endpoint of its own.
         if let (Some(old), None) = (&old, &service) {
@@ -91,7 +91,7 @@ impl Up {
                 say(format_args!("version {} was stopped", foreign_line(&old.version)));
             }
             log::begin(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
-            return foreground(place, turn);
+            return foreground(place, start_lock);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => Ok(false),
@@ -103,7 +103,7 @@ impl Up {
     }
 
     /// No wrapper starts a daemon before the new one has the old one's place.
-    fn turn(&self, place: &Place) -> Result<Option<Lock>, Failure> {
+    fn start_lock(&self, place: &Place) -> Result<Option<Lock>, Failure> {
         if agent_around().is_none() {
             return if self.replace { restart::hold_off(&place.home) } else { Ok(None) };
         }
@@ -168,8 +168,8 @@ fn serve(asked: &Asked) -> Result<i32, Failure> {
     })
 }
 
-/// Runs the daemon here; until clients can connect, `turn` is held.
-fn foreground(place: Place, turn: Option<Lock>) -> Result<i32, Failure> {
+/// Runs the daemon here; until clients can connect, `start_lock` is held.
+fn foreground(place: Place, start_lock: Option<Lock>) -> Result<i32, Failure> {
     if let Some(service) = place.sources.service_used() {
         return Err(Failure::failed(format!(
             "the daemon is a service's (at {}), and `agent-relay service start` starts it: one beside it \
@@ -177,7 +177,7 @@ fn foreground(place: Place, turn: Option<Lock>) -> Result<i32, Failure> {
             foreign_line(&service.endpoint)
         )));
     }
-    run(place, User::me().map_err(Failure::because)?, |_| drop(turn))
+    run(place, User::me().map_err(Failure::because)?, |_| drop(start_lock))
 }
 
 /// Runs the daemon of a place, for its owner.

@@ -134,7 +134,7 @@ fn down_without_a_daemon_forbids_automatic_starts() {
     let _ann = reading(&sandbox, "Ann", &[]);
     sandbox.kill();
     assert!(!is_marked(&sandbox));
-    // The command waits for its turn, which ends here.
+    // The command waits for the start lock, which is free from here on.
     let mut down = sandbox.command(["down"]);
     let mut down = down.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sandbox.let_others_start();

@@ -37,7 +37,7 @@ pub(crate) struct Sandbox {
     directory: PathBuf,
     daemon: Option<Daemon>,
     /// Keeps wrappers and listeners from starting the next daemon.
-    turn: Option<Lock>,
+    start_lock: Option<Lock>,
 }
 
 impl Sandbox {
@@ -48,7 +48,7 @@ impl Sandbox {
         let name = format!("ar-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         platform::paths::make_private_dir(&directory).unwrap();
-        Self { directory, daemon: None, turn: None }
+        Self { directory, daemon: None, start_lock: None }
     }
 
     /// A sandbox with a daemon that clients can connect to.
@@ -81,28 +81,28 @@ impl Sandbox {
     pub(crate) fn start(&mut self) {
         assert!(self.daemon.is_none(), "one daemon at a time");
         self.daemon = Some(Daemon::start(self.command(["up", "--foreground"])));
-        self.turn = None;
+        self.start_lock = None;
     }
 
     /// Kills the daemon, as a crash would. Only the test starts the next one.
     pub(crate) fn kill(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             // Without a home there is none to start.
-            self.turn = Lock::take(&self.home().join("start.lock")).ok().flatten();
+            self.start_lock = Lock::take(&self.home().join("start.lock")).ok().flatten();
             drop(daemon);
         }
     }
 
     /// From now on others may start the next daemon, too.
     pub(crate) fn let_others_start(&mut self) {
-        self.turn = None;
+        self.start_lock = None;
     }
 
     /// Stops what others have started.
     fn stop_others(&mut self) {
         let home = self.home();
         std::fs::write(home.join("daemon.stopped"), "").ok();
-        self.turn = None;
+        self.start_lock = None;
         let is_held = |lock: &str| Lock::is_held(&home.join(lock)).unwrap_or(false);
         if is_held("start.lock") || is_held("daemon.lock") {
             let stopped = self.run(["down"]);

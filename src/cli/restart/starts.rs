@@ -1,5 +1,5 @@
 //! The file that counts a home's automatic starts: a line for each of the last minute, its time in milliseconds since
-//! 1970. Whoever reads or writes it has the home's turn.
+//! 1970. Whoever reads or writes it has the home's start lock.
 
 use crate::config::is_absent;
 use platform::paths;
