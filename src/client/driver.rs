@@ -447,3 +447,38 @@ fn weight(event: &Event) -> usize {
 fn now() -> Now {
     Now { monotonic: Moment(clock::monotonic_ms()), unix_ms: clock::unix_ms() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Settings;
+
+    #[test]
+    fn attempts_that_nobody_hears_of_are_kept_as_one() {
+        let settings = Settings::guest("nowhere");
+        let session = Session::new(settings.identity([1; 32]));
+        let connect: Connect = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+        let (events, heard) = bounded(1);
+        let server = Server { connect, when_absent: None };
+        let mut driver =
+            Driver::new(session, server, bounded(1).1, events, Arc::new(Account::default()));
+        let attempt = |wait_ms| State::Backoff { wait_ms, why: "nobody".to_owned() };
+        for wait_ms in 0..100 {
+            driver.keep(Event::State(attempt(wait_ms)));
+            driver.tell();
+        }
+        driver.keep(Event::Missed { why: "some".to_owned() });
+        driver.keep(Event::State(State::Connecting));
+        let mut all = Vec::new();
+        while let Ok(event) = heard.try_recv() {
+            all.push(event);
+            driver.tell();
+        }
+        let [Event::State(first), Event::State(last), Event::Missed { .. }, Event::State(then)] =
+            &all[..]
+        else {
+            panic!("{all:?}")
+        };
+        assert_eq!((first, last, then), (&attempt(0), &attempt(99), &State::Connecting));
+    }
+}
