@@ -27,6 +27,7 @@ mod question;
 mod read;
 mod redeliver;
 mod release;
+mod restart;
 mod run;
 mod send;
 mod service;

@@ -21,12 +21,12 @@ use crate::{
     },
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use driver::{Account, Command, Driver};
+use driver::{Account, Command, Driver, Server};
 use platform::{endpoint::Endpoint, peer::User, transport::Stream};
 use serde_json::value::{RawValue, to_raw_value};
 use session::{Identity, Input, Session};
 use std::{
-    fmt,
+    fmt, marker,
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -67,6 +67,21 @@ pub struct Settings {
     pub first_attempts: u32,
     /// After section 10's ten attempts, begin anew after this time rather than end.
     pub again_after_ms: Option<u64>,
+    /// For a daemon on this machine: once joined, reconnect at least once a second without an end. What the
+    /// daemon answers with an ERROR still waits as section 15 says.
+    pub local: bool,
+    /// Called after each attempt to come back that finds nobody listening.
+    pub when_absent: Option<WhenAbsent>,
+}
+
+/// What a client calls when nobody listens any more where its daemon was. It must return at once.
+#[derive(Clone)]
+pub struct WhenAbsent(pub Arc<dyn Fn() + Send + marker::Sync>);
+
+impl fmt::Debug for WhenAbsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WhenAbsent")
+    }
 }
 
 /// As whom a client joins.
@@ -121,6 +136,8 @@ impl Settings {
             companion_key: None,
             first_attempts: 1,
             again_after_ms: None,
+            local: false,
+            when_absent: None,
         }
     }
 
@@ -140,6 +157,7 @@ impl Settings {
             companion_key: self.companion_key,
             first_attempts: self.first_attempts,
             again_after_ms: self.again_after_ms,
+            local: self.local,
             seed,
         }
     }
@@ -175,12 +193,14 @@ impl Client {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| system(&error))?;
         let endpoint = settings.endpoint.clone();
+        let when_absent = settings.when_absent.clone();
         let session = Session::new(settings.identity(seed));
         let (events_sender, events) = bounded(EVENTS_MAX);
         let (commands, commands_receiver) = bounded(COMMANDS_MAX);
         let account = Arc::new(Account::default());
+        let server = Server { connect, when_absent };
         let driver =
-            Driver::new(session, connect, commands_receiver, events_sender, Arc::clone(&account));
+            Driver::new(session, server, commands_receiver, events_sender, Arc::clone(&account));
         let thread = thread::Builder::new()
             .name("client".to_owned())
             .spawn(move || driver.run())

@@ -18,6 +18,7 @@ mod hands;
 pub mod operator_key;
 mod reloading;
 mod spin;
+pub mod stopped;
 mod storing;
 
 use crate::{
@@ -156,6 +157,9 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let listener = Listener::bind_for(&claim.endpoint, &settings.owner)?;
     // Before anybody is let in: whom the daemon has welcomed doesn't see it fail to start.
     claim.announce()?;
+    if let Err(error) = stopped::clear(&claim.home) {
+        tracing::warn!("no daemon starts by itself once this one has died: {error}");
+    }
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
     let held = Held::default();
@@ -190,7 +194,13 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     acceptor.stop();
     // The router's thread ends with the last way into its inbox.
     drop((signals, all));
-    core.join().map_err(|_| DaemonError::Panicked("router"))?;
+    let reason = core.join().map_err(|_| DaemonError::Panicked("router"))?;
+    // Before the home's lock is free: whoever finds that free then looks for the mark.
+    if reason == Some(stopped::ON_PURPOSE)
+        && let Err(error) = stopped::mark(&claim.home)
+    {
+        tracing::error!("a wrapper may start the next daemon by itself: {error}");
+    }
     store.join().map_err(|_| DaemonError::Panicked("store"))?;
     policy_thread.join().map_err(|_| DaemonError::Panicked("policy's thread"))?;
     readers.join();
@@ -262,7 +272,7 @@ fn tell_signals(
 ) -> io::Result<platform::stop::Listening> {
     platform::stop::listen(move |signal| match signal {
         // Without an inbox the daemon is at its end already.
-        Signal::Stop => drop(inbox.send(Event::Stop("stop"))),
+        Signal::Stop => drop(inbox.send(Event::Stop(stopped::ON_PURPOSE))),
         Signal::HangUp => reloading.begin(None),
         Signal::Resize | Signal::Break => {}
     })

@@ -217,6 +217,7 @@ pub struct Router {
     memory: Memory,
     counts: Counts,
     stopping: Stopping,
+    stop_reason: Option<&'static str>,
     about_daemon: Option<Box<RawValue>>,
     /// Of what proves an operator; without it there is none.
     operator_key: Option<Hash>,
@@ -288,6 +289,7 @@ impl Router {
             memory: Memory::default(),
             counts: Counts::default(),
             stopping: Stopping::No,
+            stop_reason: None,
             about_daemon: None,
             operator_key: None,
             policy: Arc::default(),
@@ -307,6 +309,12 @@ impl Router {
     /// What the driver wants `status` to say about the daemon around the machine: a JSON object.
     pub fn describe_daemon(&mut self, about: Box<RawValue>) {
         self.about_daemon = Some(about);
+    }
+
+    /// Why the daemon goes down, once it was told to.
+    #[must_use]
+    pub const fn stop_reason(&self) -> Option<&'static str> {
+        self.stop_reason
     }
 
     /// What operators prove themselves with.

@@ -27,7 +27,7 @@ use crate::{
         keyboard::Reader,
         recipe::{Obstacle, Recipe},
     },
-    client::{self, Client, ClientError},
+    client::{self, Client, ClientError, WhenAbsent},
     protocol::{
         control::Ended,
         name::{Name, NameError},
@@ -66,7 +66,8 @@ const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
 /// outlives this process; but what is urgent can go first only among those that are here.
 const INFLIGHT_MAX: u64 = 256;
 
-/// After ten attempts to reach the daemon, the next ten begin after this time.
+/// After ten attempts that the daemon answers with an ERROR, and after one that it answers with
+/// NAME_IN_USE, the next ones begin after this time.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
 /// The word by which an executable of ours is an agent, for the demonstration, and nothing that wraps one.
@@ -86,6 +87,8 @@ pub struct Settings {
     pub endpoint: String,
     /// Who may run it beside this user, the system and administrators.
     pub server: Option<User>,
+    /// Called when nobody listens there any more.
+    pub when_absent: Option<WhenAbsent>,
     /// Where the key lies meanwhile with which the agent's own commands speak in its name.
     pub run_directory: PathBuf,
     /// Where the command's output is written to as well.
@@ -194,6 +197,8 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
         companion_key: Some(companion_key),
         capabilities: Capabilities { max_inflight: INFLIGHT_MAX, ..agent.capabilities },
         again_after_ms: Some(NEXT_CYCLE_MS),
+        local: true,
+        when_absent: settings.when_absent.clone(),
         ..agent
     };
     Client::join(settings).map_err(|why| WrapError::Join { name: name.to_string(), why })

@@ -113,7 +113,11 @@ impl Wrappers {
 }
 
 fn row(agent: &AgentRow<'_>, source: Option<&Source>, held: bool) -> Vec<String> {
-    let state = if agent.here { "here" } else { "away" };
+    let state = match (agent.here, agent.reconnecting) {
+        (true, _) => "here",
+        (false, true) => "reconnecting",
+        (false, false) => "away",
+    };
     let held = if held { ", held" } else { "" };
     let since = clock::unix_ms().saturating_sub(agent.since);
     vec![

@@ -6,6 +6,7 @@ use super::{
     identity::Identity,
     place::{Asked, Place},
     print::{Out, foreign_line},
+    restart,
 };
 use crate::{
     client::{Client, ClientError, Event, Settings, State},
@@ -26,7 +27,7 @@ const STOP_MS: u64 = 15_000;
 /// Between two looks at whether it is gone: nothing tells a stranger when a lock is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Stop the daemon. Clients are told; nothing running is success.
+/// Stop the daemon, until your next command that wants one. Clients are told; nothing running is success.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "down", help_triggers("--help"), example = "agent-relay down")]
 pub(super) struct Down {
@@ -44,7 +45,14 @@ struct Report<'a> {
 impl Down {
     pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let place = asked.place()?;
-        let stopped = stop(&place, &Identity::of_process(&place)?)?.is_some();
+        let identity = Identity::of_process(&place)?;
+        let is_person = matches!(identity, Identity::Person(_));
+        let _start_lock = if is_person { restart::hold_off(&place.home)? } else { None };
+        let stopped = stop(&place, &identity)?.is_some();
+        // The daemon has done so itself, but for one that is older, and one that was not there.
+        if is_person {
+            restart::mark_stopped(&place.home)?;
+        }
         let mut out = Out::new();
         if self.json {
             out.json("down", &Report { home: &place.home, stopped })?;

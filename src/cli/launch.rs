@@ -3,9 +3,11 @@
 use super::{
     AS_AGENT_RELAY, Failure, TIMED_OUT,
     ask::about,
+    identity::agent_around,
     log,
     place::{Place, judged},
     print::foreign_line,
+    restart,
     service::start_of,
 };
 use crate::{
@@ -19,6 +21,7 @@ use std::{
     fs,
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    sync::OnceLock,
     thread,
     time::Duration,
 };
@@ -39,16 +42,28 @@ pub(super) fn join_or_start(
 ) -> Result<Client, Failure> {
     match place.try_join(make) {
         Err(ClientError::NoDaemon { .. }) => {
-            start(place)?;
+            start_as_asked(place)?;
             place.join(make)
         }
         joined => judged(joined, make),
     }
 }
 
+/// Starts a daemon for this command: a person's is always obeyed, an agent's within the bounds of automatic starts.
+pub(super) fn start_as_asked(place: &mut Place) -> Result<bool, Failure> {
+    if agent_around().is_some() { restart::start_for_agent(place) } else { start(place) }
+}
+
 /// Starts a daemon on its own, and returns once it can be reached; false where somebody else's was
-/// faster.
+/// faster. From then on automatic starts are allowed.
 pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
+    let is_ours = start_unless(place, &|| false)?;
+    restart::allow(&place.home)?;
+    Ok(is_ours)
+}
+
+/// Starts a daemon on its own. Stops waiting for it, but not the daemon, once `is_over` says so.
+pub(super) fn start_unless(place: &mut Place, is_over: &dyn Fn() -> bool) -> Result<bool, Failure> {
     if let Some(service) = place.sources.service_used() {
         return start_service(place, service).map(|()| true);
     }
@@ -82,6 +97,9 @@ pub(super) fn start(place: &mut Place) -> Result<bool, Failure> {
         if has_ended && !is_yet_to_listen(place)? {
             let why = last_line(&log, log_end).unwrap_or_else(|| "it said nothing".to_owned());
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
+        }
+        if is_over() {
+            return Ok(true);
         }
         if clock::monotonic_ms() > deadline {
             return Err(Failure::new(
@@ -133,11 +151,17 @@ fn start_service(place: &Place, service: &Service) -> Result<(), Failure> {
     }
 }
 
-/// This program, to be run again.
+/// This program's file, to be run again: where it was when this process asked first. What is installed there later
+/// is what runs next.
 pub(super) fn own_program() -> Result<PathBuf, Failure> {
-    env::current_exe().map_err(|error| {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(file) = FILE.get() {
+        return Ok(file.clone());
+    }
+    let file = env::current_exe().map_err(|error| {
         Failure::failed(format!("this program doesn't find itself ({error}): start it by its path"))
-    })
+    })?;
+    Ok(FILE.get_or_init(|| file).clone())
 }
 
 pub(super) fn make_home(home: &Path) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use super::{
     launch::join_or_start,
     place::Asked,
     print::{Colour, Out, foreign_line, indented},
+    restart::Starter,
 };
 use crate::{
     client::{Client, Delivery, Event, Settings},
@@ -53,7 +54,11 @@ impl Listen {
         }
         let mut place = asked.place()?;
         let key = key_of(&place.home, &self.name, self.key_file.as_deref())?;
-        let client = join_or_start(&mut place, &|endpoint| self.settings(endpoint, key.clone()))?;
+        let starter = Starter::begin(&place, &self.name)?;
+        let client = join_or_start(&mut place, &|endpoint| {
+            let when_absent = Some(starter.when_absent(endpoint));
+            Settings { when_absent, ..self.settings(endpoint, key.clone()) }
+        })?;
         for pattern in &self.topic {
             client.subscribe(pattern)?;
         }

@@ -57,6 +57,16 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes one line into the daemon's log, as a process beside the daemon. What can't be written is lost: there is
+/// nobody else to tell.
+pub(super) fn note(home: &Path, line: &str) {
+    let path = home.join(FILE);
+    let Ok(log) = paths::open_private_file(&path).and_then(|_| Log::open(&path)) else { return };
+    let format = tracing_subscriber::fmt().with_target(false).log_internal_errors(false);
+    let subscriber = format.with_ansi(false).with_writer(Mutex::new(log)).finish();
+    tracing::subscriber::with_default(subscriber, || tracing::warn!("{line}"));
+}
+
 /// The log of a daemon that the system starts: the home's, made where there is none, for its owner to read.
 /// Nobody reads where errors go, so that panics are said there, too.
 pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use super::{
     log,
     place::{Asked, Place, refused},
     print::{Out, foreign_line, say},
+    restart::Starter,
     wrapped::check_name,
 };
 use crate::{
@@ -109,6 +110,7 @@ impl Run {
             ),
         };
         let endpoint = endpoint(&mut place)?;
+        let starter = Starter::begin(&place, &self.name)?;
         let recipes = recipes::load(&place.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
@@ -125,6 +127,7 @@ impl Run {
             command,
             directory,
             server: place.server(&endpoint),
+            when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
             run_directory: place.home.join(RUN),
             record: self.record.as_ref().map(PathBuf::from),

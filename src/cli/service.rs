@@ -10,10 +10,11 @@ use super::{
     DONE, FAILED, Failure, TIMED_OUT, argv,
     ask::{ask, read},
     down,
-    identity::Identity,
+    identity::{Identity, agent_around},
     launch::{self, own_program},
     place::{Asked, Place},
     print::{Out, duration, foreign_line, say},
+    restart,
 };
 use crate::{
     client::{ClientError, Settings},
@@ -28,7 +29,7 @@ use platform::{
     service::{self, Installed, Kind, Program, Site, State},
 };
 use serde::Serialize;
-use std::{fs, path::Path, thread, time::Duration};
+use std::{fs, path::Path, slice, thread, time::Duration};
 
 /// How long the system may take until clients can connect, or until nobody can.
 const WAIT_MS: u64 = 20_000;
@@ -110,7 +111,7 @@ struct Start {
     json: bool,
 }
 
-/// Stop the service, until the next logon or until a command wants a daemon.
+/// Stop the service, until the next logon or until a command of yours wants a daemon.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "stop", help_triggers("--help"), example = "agent-relay service stop")]
 struct Stop {
@@ -205,12 +206,16 @@ impl Install {
         let owners = paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
-        if User::me().is_ok_and(|me| me == site.owner) {
+        let _start_lock = if User::me().is_ok_and(|me| me == site.owner) {
             let mut place = Asked { home: own_home()?, endpoint: None }.place()?;
             // What this terminal leads to otherwise is none of the service's business.
             place.sources.environment = None;
+            let start_lock = restart::hold_off(&place.home)?;
             make_room(&place)?;
-        }
+            start_lock
+        } else {
+            None
+        };
         paths::make_private_dir_of(&owners, &site.owner).map_err(Failure::because)?;
         let heard = log_length(&site.home);
         service::install(&program, Some(site)).map_err(Failure::because)?;
@@ -233,6 +238,7 @@ impl Install {
         let program = Program { file: own_program()?, arguments };
         service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&place.home)?;
+        let _start_lock = restart::hold_off(&place.home)?;
         make_room(&place)?;
         let heard = log_length(&place.home);
         service::install(&program, None).map_err(|error| match service::installed() {
@@ -295,6 +301,10 @@ impl Start {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let installed = installed()?;
         let mut place = place_of(asked, &installed)?;
+        if agent_around().is_some() {
+            restart::check_not_stopped(&place.home)?;
+        }
+        let _start_lock = restart::hold_off(&place.home)?;
         // Where the system doesn't say what it runs, what runs is taken for it; a second one would find no room.
         let is_unsaid = installed.state == State::Unsaid;
         if !is_unsaid && is_mine(&installed) {
@@ -302,6 +312,7 @@ impl Start {
         }
         let is_up = is_unsaid && who_is_up(&place)?.is_some();
         let installed = if is_up { installed } else { start(&mut place, &installed)? };
+        restart::allow(&place.home)?;
         show(&place, &installed, self.json)?;
         Ok(DONE)
     }
@@ -311,11 +322,13 @@ impl Stop {
     fn run(self, asked: &Asked) -> Result<i32, Failure> {
         let before = installed()?;
         let mut place = place_of(asked, &before)?;
+        let _start_lock = restart::hold_off(&place.home)?;
         match before.state {
             State::Unsaid => stop_unsaid(&place)?,
             _ => service::stop().map_err(Failure::because)?,
         }
         let after = wait_until_down(&mut place)?;
+        restart::mark_stopped(&place.home)?;
         show(&place, &after, self.json)?;
         Ok(DONE)
     }
@@ -343,7 +356,13 @@ pub(super) fn of(place: &Place) -> Option<Installed> {
     let is_its_home =
         place.home.to_str().is_some_and(|home| installed.after("--home") == Some(home));
     let asked = place.sources.option.as_deref().or(place.sources.environment.as_deref());
-    let is_its_endpoint = asked.is_none_or(|asked| installed.after("--endpoint") == Some(asked));
+    let defaults =
+        place.sources.config.as_ref().map_or(&place.sources.defaults[..], slice::from_ref);
+    let is_its_endpoint = asked.is_none_or(|asked| match installed.after("--endpoint") {
+        Some(own) => own == asked,
+        // It listens where a daemon of this home does that is told nothing.
+        None => defaults.iter().any(|default| default == asked),
+    });
     (is_its_home && is_its_endpoint).then_some(installed)
 }
 

@@ -4,10 +4,12 @@ use super::{
     DONE, Failure, VERSION,
     ask::{about, guest},
     down::{self, Stopped},
-    launch::{make_home, start},
+    identity::agent_around,
+    launch::{make_home, start_as_asked},
     log,
     place::{Asked, Place},
     print::{Out, foreign_line, say},
+    restart,
     service::{self, supervise},
 };
 use crate::{
@@ -15,7 +17,7 @@ use crate::{
     daemon,
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::{endpoint::Endpoint, peer::User};
+use platform::{endpoint::Endpoint, lock::Lock, peer::User};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -77,6 +79,7 @@ impl Up {
         let is_to_restart = self.replace && !self.foreground;
         let service = if is_to_restart { service::of(&place) } else { None };
         service.as_ref().map_or(Ok(()), service::check_program)?;
+        let start_lock = self.start_lock(&place)?;
         let old = if self.replace { down::make_room(&place)? } else { None };
         // The system's has an endpoint of its own.
         if let (Some(old), None) = (&old, &service) {
@@ -88,15 +91,27 @@ impl Up {
                 say(format_args!("version {} was stopped", foreign_line(&old.version)));
             }
             log::begin(self.detached.then(|| place.home.join(log::FILE)).as_deref())?;
-            return foreground(place);
+            return foreground(place, start_lock);
         }
         let started = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(_) => Ok(false),
-            Err(ClientError::NoDaemon { .. }) => start(&mut place),
+            Err(ClientError::NoDaemon { .. }) => start_as_asked(&mut place),
             Err(error) => Err(error.into()),
         };
         let started = started.map_err(|failure| without(old.as_ref(), failure))?;
         self.report(&guest(&place)?, started, old.as_ref())
+    }
+
+    /// No wrapper starts a daemon before the new one has the old one's place.
+    fn start_lock(&self, place: &Place) -> Result<Option<Lock>, Failure> {
+        if agent_around().is_none() {
+            return if self.replace { restart::hold_off(&place.home) } else { Ok(None) };
+        }
+        // What an agent's own command starts comes by here, too: it was judged before.
+        if self.foreground && !self.detached {
+            restart::check_not_stopped(&place.home)?;
+        }
+        Ok(None)
     }
 
     fn report(
@@ -146,14 +161,15 @@ fn serve(asked: &Asked) -> Result<i32, Failure> {
     let home = asked.home()?;
     make_home(&home)?;
     log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
-    asked.place_of_daemon().and_then(foreground).inspect_err(|failure| {
+    asked.place_of_daemon().and_then(|place| foreground(place, None)).inspect_err(|failure| {
         if let Some(words) = &failure.words {
             tracing::error!("{words}");
         }
     })
 }
 
-fn foreground(place: Place) -> Result<i32, Failure> {
+/// Runs the daemon here; until clients can connect, `start_lock` is held.
+fn foreground(place: Place, start_lock: Option<Lock>) -> Result<i32, Failure> {
     if let Some(service) = place.sources.service_used() {
         return Err(Failure::failed(format!(
             "the daemon is a service's (at {}), and `agent-relay service start` starts it: one beside it \
@@ -161,7 +177,7 @@ fn foreground(place: Place) -> Result<i32, Failure> {
             foreign_line(&service.endpoint)
         )));
     }
-    run(place, User::me().map_err(Failure::because)?, |_| {})
+    run(place, User::me().map_err(Failure::because)?, |_| drop(start_lock))
 }
 
 /// Runs the daemon of a place, for its owner.

@@ -5,8 +5,8 @@
 //! told so by its [`Account`].
 
 use super::{
-    ClientError,
-    message::{Answer, Delivery, Ended, Event, SendId},
+    ClientError, WhenAbsent,
+    message::{Answer, Delivery, Ended, Event, SendId, State},
     session::{Input, Output, Session},
 };
 use crate::{
@@ -93,9 +93,15 @@ impl Account {
     }
 }
 
+/// The way to the daemon, and who hears that it has gone.
+pub(super) struct Server {
+    pub(super) connect: Connect,
+    pub(super) when_absent: Option<WhenAbsent>,
+}
+
 pub(super) struct Driver {
     session: Session,
-    connect: Connect,
+    server: Server,
     connection: Option<Connection>,
     /// Frames that the connection didn't take yet.
     unwritten: Vec<u8>,
@@ -120,14 +126,14 @@ enum Ready {
 impl Driver {
     pub(super) fn new(
         session: Session,
-        connect: Connect,
+        server: Server,
         commands: Receiver<Command>,
         events: Sender<Event>,
         account: Arc<Account>,
     ) -> Self {
         Self {
             session,
-            connect,
+            server,
             connection: None,
             unwritten: Vec::new(),
             commands,
@@ -255,7 +261,7 @@ impl Driver {
     }
 
     fn connect(&mut self) {
-        match (self.connect)() {
+        match (self.server.connect)() {
             Ok(connection) => {
                 self.connection = Some(connection);
                 self.handle(Input::Connected);
@@ -268,6 +274,12 @@ impl Driver {
                         | io::ErrorKind::ConnectionRefused
                         | io::ErrorKind::TimedOut
                 );
+                if let Some(WhenAbsent(tell)) = &self.server.when_absent
+                    && absent
+                    && self.session.has_joined()
+                {
+                    tell();
+                }
                 self.handle(Input::NotConnected { why: error.to_string(), absent });
             }
         }
@@ -378,6 +390,14 @@ impl Driver {
     }
 
     fn keep(&mut self, event: Event) {
+        // An application that does not listen for hours hears of the last attempt to reconnect, not of all.
+        if self.events.is_full()
+            && is_of_attempt(&event)
+            && let Some(last) = self.unheard.back_mut().filter(|last| is_of_attempt(last))
+        {
+            *last = event;
+            return;
+        }
         self.unheard_bytes += weight(&event);
         self.unheard.push_back(event);
     }
@@ -403,6 +423,11 @@ impl Driver {
     }
 }
 
+/// Whether an event tells only how an attempt to connect goes.
+const fn is_of_attempt(event: &Event) -> bool {
+    matches!(event, Event::State(State::Connecting | State::Handshaking | State::Backoff { .. }))
+}
+
 /// What an event takes while it is kept.
 fn weight(event: &Event) -> usize {
     match event {
@@ -421,4 +446,39 @@ fn weight(event: &Event) -> usize {
 
 fn now() -> Now {
     Now { monotonic: Moment(clock::monotonic_ms()), unix_ms: clock::unix_ms() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Settings;
+
+    #[test]
+    fn attempts_that_nobody_hears_of_are_kept_as_one() {
+        let settings = Settings::guest("nowhere");
+        let session = Session::new(settings.identity([1; 32]));
+        let connect: Connect = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+        let (events, heard) = bounded(1);
+        let server = Server { connect, when_absent: None };
+        let mut driver =
+            Driver::new(session, server, bounded(1).1, events, Arc::new(Account::default()));
+        let attempt = |wait_ms| State::Backoff { wait_ms, why: "nobody".to_owned() };
+        for wait_ms in 0..100 {
+            driver.keep(Event::State(attempt(wait_ms)));
+            driver.tell();
+        }
+        driver.keep(Event::Missed { why: "some".to_owned() });
+        driver.keep(Event::State(State::Connecting));
+        let mut all = Vec::new();
+        while let Ok(event) = heard.try_recv() {
+            all.push(event);
+            driver.tell();
+        }
+        let [Event::State(first), Event::State(last), Event::Missed { .. }, Event::State(then)] =
+            &all[..]
+        else {
+            panic!("{all:?}")
+        };
+        assert_eq!((first, last, then), (&attempt(0), &attempt(99), &State::Connecting));
+    }
 }

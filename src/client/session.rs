@@ -37,6 +37,13 @@ pub const BACKOFF_MS: u64 = 100;
 /// The longest wait, before jitter.
 pub const BACKOFF_MS_MAX: u64 = 30_000;
 
+/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter: with it, a
+/// second has an attempt.
+pub const LOCAL_WAIT_MS_MAX: u64 = 800;
+
+/// Waits that double before a local client's is the longest.
+const LOCAL_WAITS_MAX: u32 = 3;
+
 /// Tries in one cycle.
 pub const ATTEMPTS_MAX: u32 = 10;
 
@@ -70,6 +77,8 @@ pub struct Identity {
     /// After a cycle of tries, or where somebody else has the name, begin anew after this time rather
     /// than end.
     pub again_after_ms: Option<u64>,
+    /// Once joined, reconnect at least once a second without an end, unless the daemon answers with an ERROR.
+    pub local: bool,
     /// For ids and jitter.
     pub seed: [u8; 32],
 }
@@ -227,6 +236,12 @@ impl Session {
         self.heard = Heard::default();
     }
 
+    /// Whether there ever was a WELCOME.
+    #[must_use]
+    pub const fn has_joined(&self) -> bool {
+        self.joined
+    }
+
     /// When the machine wants [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
@@ -284,14 +299,42 @@ impl Session {
 
     /// A try failed or a connection ended; the next try waits at least `wait_ms_min`.
     fn lost(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
+        if !self.end_connection(now, out) {
+            return;
+        }
+        if !(self.joined && self.identity.local) {
+            return self.try_again(now, why, wait_ms_min, out);
+        }
+        let wait = BACKOFF_MS.saturating_mul(1 << self.waits.min(20)).min(LOCAL_WAIT_MS_MAX);
+        // An ERROR that follows begins a cycle.
+        (self.attempts, self.waits) = (0, (self.waits + 1).min(LOCAL_WAITS_MAX));
+        let wait_ms = self.dice.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
+        self.back_off(now, wait_ms, why, out);
+    }
+
+    /// The daemon is there, and ended the connection with an ERROR that may pass: the cycle goes on, also of a
+    /// local client.
+    fn rejected(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
+        if self.end_connection(now, out) {
+            self.try_again(now, why, 0, out);
+        }
+    }
+
+    /// Ends what there is of a connection; false where there is none.
+    fn end_connection(&mut self, now: Now, out: &mut Vec<Output>) -> bool {
         match self.phase {
-            Phase::Disconnected | Phase::Backoff { .. } => return,
+            Phase::Disconnected | Phase::Backoff { .. } => return false,
             Phase::Ready { since } if now.monotonic.since(since) >= STEADY_MS => {
                 (self.attempts, self.waits) = (0, 0);
             }
             _ => {}
         }
         self.leave(out);
+        true
+    }
+
+    /// Waits for the next attempt of the cycle, or ends the cycle.
+    fn try_again(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
         let limit = if self.joined { ATTEMPTS_MAX } else { self.identity.first_attempts };
         if self.attempts < limit {
             let wait = BACKOFF_MS.saturating_mul(1 << self.waits.min(20)).min(BACKOFF_MS_MAX);
@@ -377,7 +420,7 @@ impl Session {
     /// The daemon broke a rule: a small one is told, any other ends the connection.
     fn violated(&mut self, now: Now, violation: Violation, out: &mut Vec<Output>) {
         if violation.code.is_fatal() {
-            self.lost(now, format!("the daemon broke the protocol: {violation}"), 0, out);
+            self.rejected(now, format!("the daemon broke the protocol: {violation}"), out);
         } else {
             out.push(Output::Event(Event::Complaint(violation.into())));
         }
@@ -396,7 +439,7 @@ impl Session {
             Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
             kind => {
                 let why = format!("the daemon said {} before WELCOME", kind.as_str());
-                self.lost(now, why, 0, out);
+                self.rejected(now, why, out);
             }
         }
         Ok(())
@@ -606,7 +649,7 @@ impl Session {
                 | ErrorCode::TooManyClients
                 | ErrorCode::ShuttingDown
                 | ErrorCode::Internal,
-            ) => self.lost(now, format!("{} ({})", fault.message, fault.code), 0, out),
+            ) => self.rejected(now, format!("{} ({})", fault.message, fault.code), out),
             // Who has the name now may leave.
             Some(ErrorCode::NameInUse) if self.begins_anew_after().is_some() => {
                 out.push(Output::Event(Event::Complaint(fault.clone())));

@@ -72,8 +72,8 @@ impl Core {
     }
 
     /// Runs until the machine says that it has stopped, or the store's thread has died; the end of `news`
-    /// tells so. Then until nobody has a way into the inbox any more.
-    pub(super) fn run(mut self, news: Sender<()>) {
+    /// tells so. Then until nobody has a way into the inbox any more. Returns why it was told to stop, if it was.
+    pub(super) fn run(mut self, news: Sender<()>) -> Option<&'static str> {
         while !self.hands.stopped {
             let event = self.wait();
             let now = self.time.now();
@@ -95,6 +95,7 @@ impl Core {
         }
         self.hands.clients.clear();
         drop(news);
+        let reason = self.router.stop_reason();
         let Self { hands: Hands { storing, reloading, .. }, inbox, time, .. } = self;
         // With them, the threads end that have a way into the inbox.
         drop(reloading);
@@ -113,6 +114,7 @@ impl Core {
         }
         drop(jobs);
         inbox.iter().for_each(turn_away);
+        reason
     }
 
     fn wait(&mut self) -> Option<Event> {

@@ -152,6 +152,9 @@ pub struct AgentRow<'a> {
     pub name: Cow<'a, str>,
     /// Whether it is connected.
     pub here: bool,
+    /// It is away, was connected when the last daemon ended, and this one was started just now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reconnecting: bool,
     /// Its session, while it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,

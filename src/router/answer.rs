@@ -113,11 +113,12 @@ impl Router {
     }
 
     /// The daemon goes down: everybody is told, and has a moment to take it in.
-    pub(super) fn stop(&mut self, reason: &str) {
+    pub(super) fn stop(&mut self, reason: &'static str) {
         if self.stopping != Stopping::No {
             return;
         }
         self.stopping = Stopping::Begun;
+        self.stop_reason = Some(reason);
         self.alarms.set(self.now.monotonic.plus(CLOSE_MS), Alarm::Stop);
         for agent in self.roster.keys() {
             self.drop_once(agent);

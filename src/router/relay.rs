@@ -42,6 +42,9 @@ use uuid::Uuid;
 /// The daemon's own session, as DELIVERs of `@relay` name it.
 const SESSION: &str = "s-relay";
 
+/// How long after the start an agent of the last daemon counts as on its way.
+const RECONNECTING_MS: u64 = 30_000;
+
 /// Rows of a page that states no limit, and at most.
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1_000;
@@ -310,6 +313,7 @@ impl Router {
         AgentRow {
             name: agent.name.as_str().into(),
             here: seat.is_some(),
+            reconnecting: self.is_reconnecting(agent),
             session: seat.map(|seat| (&*seat.speaker.session).into()),
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
@@ -317,6 +321,14 @@ impl Router {
             in_flight: agent.outbox.in_flight,
             subscriptions: session.map_or(0, |session| session.subscriptions.len() as u64),
         }
+    }
+
+    /// Whether an agent that is away may still be on its way from the last daemon to this one.
+    fn is_reconnecting(&self, agent: &Agent) -> bool {
+        let now = self.now.monotonic;
+        let is_young = now.since(self.started.unwrap_or_default()) < RECONNECTING_MS;
+        let session = agent.session.as_deref();
+        is_young && agent.is_expected && session.is_some_and(|session| session.is_good_at(now))
     }
 
     /// Answers a request. A response is an answer: it goes out however full the queue is.

@@ -31,6 +31,10 @@ use std::{
 /// Answers of `@relay` to one agent in a millisecond, at most: its numbers go on over restarts by time.
 const RELAY_SEQS_PER_MS: u64 = 1_024;
 
+/// An agent with a session that left so shortly before the last daemon's end was connected when that was told to
+/// stop.
+const STOP_MS_MAX: u64 = 2_000;
+
 /// Who and what the records' numbers mean now.
 #[derive(Default)]
 struct Places {
@@ -153,6 +157,9 @@ impl Router {
         for hash in [Some(record.token), record.spent].into_iter().flatten() {
             self.tokens.insert(hash, agent);
         }
+        let was_here = places.here.contains(&record.agent);
+        let gone_ms = places.clock.0.unix_ms.saturating_sub(self.roster[agent].since_unix_ms);
+        self.roster[agent].is_expected = was_here || gone_ms <= STOP_MS_MAX;
         self.roster[agent].session = Some(Box::new(Session {
             id: record.id,
             token: record.token,

@@ -26,6 +26,8 @@ pub(super) struct Agent {
     pub(super) session: Option<Box<Session>>,
     /// Since when it is here, or away.
     pub(super) since_unix_ms: u64,
+    /// It was connected when the last daemon ended, and has not come since.
+    pub(super) is_expected: bool,
     /// When its name is to be forgotten, while it is away.
     pub(super) forget_at: Option<Moment>,
     /// What waits for it; its mailbox while it is away.
@@ -79,6 +81,7 @@ impl Roster {
             client: None,
             session: None,
             since_unix_ms: 0,
+            is_expected: false,
             forget_at: None,
             outbox: Outbox::default(),
             hears: BTreeSet::new(),
@@ -109,6 +112,7 @@ impl Roster {
     pub(super) fn arrive(&mut self, agent: AgentKey, client: ClientId, unix_ms: u64) {
         let arrived = &mut self.agents[agent];
         arrived.client = Some(client);
+        arrived.is_expected = false;
         arrived.since_unix_ms = unix_ms;
         if !arrived.name.is_daemons() {
             self.here.push(agent);

@@ -542,7 +542,8 @@ impl Driver {
     /// Lets the command's last messages reach the daemon.
     fn say_last_words(&mut self) {
         let until = now().plus(LAST_WORDS_MS);
-        while !self.sent.is_settled() && self.bridge.state().connected {
+        // Without a daemon, too: one may be about to come.
+        while !self.sent.is_settled() {
             let left = Duration::from_millis(until.since(now()));
             match self.events.recv_timeout(left) {
                 Ok(event) => self.event(event),

@@ -25,6 +25,7 @@ mod killed;
 mod line;
 #[path = "../model/mod.rs"]
 mod model;
+mod outage;
 mod person;
 mod policy;
 mod power;

@@ -1,7 +1,7 @@
 //! A place of its own for each test: a home, an endpoint, a daemon, and a watchdog over all waits.
 
 use crate::raw::Raw;
-use platform::{endpoint::Endpoint, transport::Stream};
+use platform::{endpoint::Endpoint, lock::Lock, transport::Stream};
 use std::{
     ffi::OsStr,
     io::{self, BufRead, BufReader, Read},
@@ -36,6 +36,8 @@ const KEPT_VARIABLES: [&str; 10] = [
 pub(crate) struct Sandbox {
     directory: PathBuf,
     daemon: Option<Daemon>,
+    /// Keeps wrappers and listeners from starting the next daemon.
+    start_lock: Option<Lock>,
 }
 
 impl Sandbox {
@@ -46,7 +48,7 @@ impl Sandbox {
         let name = format!("ar-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         platform::paths::make_private_dir(&directory).unwrap();
-        Self { directory, daemon: None }
+        Self { directory, daemon: None, start_lock: None }
     }
 
     /// A sandbox with a daemon that clients can connect to.
@@ -79,11 +81,35 @@ impl Sandbox {
     pub(crate) fn start(&mut self) {
         assert!(self.daemon.is_none(), "one daemon at a time");
         self.daemon = Some(Daemon::start(self.command(["up", "--foreground"])));
+        self.start_lock = None;
     }
 
-    /// Kills the daemon, as a crash would.
+    /// Kills the daemon, as a crash would. Only the test starts the next one.
     pub(crate) fn kill(&mut self) {
-        drop(self.daemon.take());
+        if let Some(daemon) = self.daemon.take() {
+            // Without a home there is none to start.
+            self.start_lock = Lock::take(&self.home().join("start.lock")).ok().flatten();
+            drop(daemon);
+        }
+    }
+
+    /// From now on others may start the next daemon, too.
+    pub(crate) fn let_others_start(&mut self) {
+        self.start_lock = None;
+    }
+
+    /// Stops what others have started.
+    fn stop_others(&mut self) {
+        let home = self.home();
+        std::fs::write(home.join("daemon.stopped"), "").ok();
+        self.start_lock = None;
+        let is_held = |lock: &str| Lock::is_held(&home.join(lock)).unwrap_or(false);
+        if is_held("start.lock") || is_held("daemon.lock") {
+            let stopped = self.run(["down"]);
+            if !stopped.status.success() {
+                eprintln!("a daemon is left: {stopped:?}");
+            }
+        }
     }
 
     /// Waits for the daemon to end by itself.
@@ -157,6 +183,7 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.kill();
+        self.stop_others();
         if let Err(error) = std::fs::remove_dir_all(&self.directory) {
             eprintln!("{} stays: {error}", self.directory.display());
         }

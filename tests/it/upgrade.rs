@@ -184,6 +184,7 @@ fn a_daemon_that_was_killed_is_followed_by_another_whoever_holds_on_to_it() {
     let mut sandbox = Sandbox::new();
     let held = sandbox.join("Ann");
     sandbox.kill();
+    sandbox.let_others_start();
     let place = Replaced(sandbox);
     place.done(&["up"]);
     let mut cid = place.0.join("Cid");

@@ -3,8 +3,9 @@
 use super::sandbox::{Sandbox, output, until};
 use serde_json::{Value, json};
 use std::{
+    fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// Where `agent-relay service` has a system to install for.
@@ -79,13 +80,36 @@ pub(crate) fn is_removed(managed: &impl Managed, definition: &Path) {
 pub(crate) fn comes_back_if_killed_and_stays_away_if_stopped(managed: &impl Managed) {
     managed.done(&["service", "install"]);
     let before = managed.pid().unwrap();
+    let mut listen = managed.command(&["listen", "--as", "Cid"]);
+    let mut listening = listen.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let is_here = || {
+        let listed = String::from_utf8(managed.run(&["agents", "--json"]).stdout).unwrap();
+        listed.contains(r#""here":true"#)
+    };
+    until("Cid is here", is_here);
     kill(managed.place(), before);
     // launchd waits for ten seconds after a start before it makes the next one.
     until("it comes back", || managed.pid().is_some_and(|pid| pid != before));
     until("it can be reached", || managed.service()["since"].is_u64());
 
+    // Who misses it starts none beside it.
+    until("Cid is here again", is_here);
+    assert_eq!(daemon(managed), managed.pid());
+
     managed.done(&["down"]);
+    let log = managed.place().home().join("daemon.log");
+    until("Cid has looked", || {
+        fs::read_to_string(&log).unwrap().contains("Cid: the daemon was stopped with")
+    });
     until("it has ended", || managed.service()["running"] == false);
+    listening.kill().unwrap();
+    listening.wait().unwrap();
+}
+
+/// The process of the daemon that answers.
+fn daemon(managed: &impl Managed) -> Option<u64> {
+    let status: Value = serde_json::from_slice(&managed.run(&["status", "--json"]).stdout).ok()?;
+    status["status"]["daemon"]["pid"].as_u64()
 }
 
 /// As a crash would.

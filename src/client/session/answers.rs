@@ -33,6 +33,8 @@ struct Kept {
     frame: Vec<u8>,
     /// By then, nobody waits for it.
     until: Moment,
+    /// It was written to a connection once.
+    is_said: bool,
 }
 
 impl Answers {
@@ -43,6 +45,8 @@ impl Answers {
             self.bytes -= kept.frame.len();
             if kept.until > now {
                 self.say(kept, out);
+            } else {
+                unsaid(kept, NackCode::Stale, "nobody waits for the answer any more", out);
             }
         }
     }
@@ -61,7 +65,7 @@ impl Answers {
         out: &mut Vec<Output>,
     ) -> bool {
         let until = now.plus(timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
-        self.say(Kept { delivery_id, frame, until }, out)
+        self.say(Kept { delivery_id, frame, until, is_said: false }, out)
     }
 
     /// The daemon doesn't want it.
@@ -70,7 +74,7 @@ impl Answers {
         self.bytes = self.kept.iter().map(|kept| kept.frame.len()).sum();
     }
 
-    fn say(&mut self, kept: Kept, out: &mut Vec<Output>) -> bool {
+    fn say(&mut self, mut kept: Kept, out: &mut Vec<Output>) -> bool {
         let bytes = kept.frame.len();
         match self.open {
             Some(most) if bytes - PREFIX > most => {
@@ -83,7 +87,10 @@ impl Answers {
                 out.push(Output::Event(Event::Refused { send_id, nack }));
                 return false;
             }
-            Some(_) => out.push(Output::Frame(kept.frame.clone())),
+            Some(_) => {
+                kept.is_said = true;
+                out.push(Output::Frame(kept.frame.clone()));
+            }
             None => {}
         }
         self.bytes += bytes;
@@ -91,7 +98,18 @@ impl Answers {
         while self.kept.len() > KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
             let oldest = self.kept.pop_front().expect("something is over the bound");
             self.bytes -= oldest.frame.len();
+            let why = "the relay is away, and too many answers wait for it";
+            unsaid(oldest, NackCode::Limit, why, out);
         }
         true
+    }
+}
+
+/// Tells the application that an answer will never be said, unless it was.
+fn unsaid(kept: Kept, code: NackCode, why: &str, out: &mut Vec<Output>) {
+    if !kept.is_said {
+        let send_id = SendId(kept.delivery_id.clone());
+        let nack = Nack::new(kept.delivery_id, code, why);
+        out.push(Output::Event(Event::Refused { send_id, nack }));
     }
 }

@@ -43,6 +43,7 @@ impl Script {
             companion_key: None,
             first_attempts: 1,
             again_after_ms: None,
+            local: false,
             seed: [3; 32],
         }
     }

@@ -70,6 +70,7 @@ impl Person {
             companion_key: None,
             first_attempts: 1_000,
             again_after_ms: Some(1_000),
+            local: false,
             seed,
         };
         Self {

@@ -515,3 +515,94 @@ fn an_answer_is_never_over_a_frame_and_what_is_too_long_comes_in_pieces() {
     assert!(!answers[3].contains("next_offset"), "{transcript}");
     assert_eq!((answers.len(), transcript.matches("INVALID").count()), (4, 1), "{transcript}");
 }
+
+#[test]
+fn agents_that_a_crash_cut_off_are_reconnecting_for_30_s() {
+    check(
+        r#"here: ann bob cid dan op
+           bob goes
+           dan says BYE {"reason":"done"}
+           wait 2001
+           ann>> Cid: hello
+           crash
+           op joins
+           op asks agents
+           ann joins
+           ann goes
+           wait 29999
+           op2 joins
+           op2 asks agents
+           wait 1
+           op2 asks agents"#,
+        expect![[r#"
+            here: ann bob cid dan op
+            bob goes
+            dan says BYE {"reason":"done"}
+                dan close Bye
+            wait 2001
+                dan hang up
+            ann>> Cid: hello
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"hello"}
+            crash
+            op joins
+                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            op asks agents
+                op < DELIVER d2 @relay -> @operator seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0}]},"kind":"response"}
+            ann joins
+                ann < WELCOME {"agent":"Ann"}
+            ann goes
+            wait 29999
+                op < PING {}
+                op < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                op close Fault(HeartbeatTimeout)
+                op hang up
+            op2 joins
+                op2 < WELCOME {"agent":"Op"}
+            op2 asks agents
+                op2 < DELIVER d3 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-b6728bfdb9e29391","since":1033000,"subscriptions":0}]},"kind":"response"}
+            wait 1
+            op2 asks agents
+                op2 < DELIVER d4 @relay -> Op seq 3073026 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-b6728bfdb9e29391","since":1033000,"subscriptions":0}]},"kind":"response"}
+        "#]],
+    );
+}
+
+#[test]
+fn agents_that_a_stop_cut_off_are_reconnecting_unless_their_session_is_over() {
+    check_with(
+        Limits { resume_window_ms: 20_000, ..Limits::default() },
+        r#"here: ann bob
+           bob goes
+           wait 2001
+           stop upgrade
+           crash
+           op joins
+           op asks agents
+           wait 20001
+           op2 joins
+           op2 asks agents"#,
+        expect![[r#"
+            here: ann bob
+            bob goes
+            wait 2001
+            stop upgrade
+                ann < BYE {"reason":"upgrade"}
+                ann close Stopping
+            crash
+            op joins
+                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+            op asks agents
+                op < DELIVER d1 @relay -> @operator seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0}]},"kind":"response"}
+            wait 20001
+                op < PING {}
+                op < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+                op close Fault(HeartbeatTimeout)
+                op hang up
+            op2 joins
+                op2 < WELCOME {"agent":"Op"}
+            op2 asks agents
+                op2 < DELIVER d2 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-327ad600fa6774de","since":1023002,"subscriptions":0}]},"kind":"response"}
+        "#]],
+    );
+}

@@ -60,6 +60,7 @@ fn the_times_of_our_client_are_those_it_has() {
     let real = [
         ("first wait", "BACKOFF_MS"),
         ("longest wait", "BACKOFF_MS_MAX"),
+        ("longest local wait", "LOCAL_WAIT_MS_MAX"),
         ("attempts", "ATTEMPTS_MAX"),
         ("steady", "STEADY_MS"),
         ("wait for WELCOME", "WELCOME_MS"),

@@ -79,6 +79,57 @@ fn an_answer_that_is_given_while_away_is_said_on_the_return() {
 }
 
 #[test]
+fn answer_given_while_away_is_refused_once_nobody_waits_for_it() {
+    check(
+        "deliver d1 {\"seq\":1,\"requires_ack\":true}\ngone\nanswer d1\nwait\npass 5000\nconnected\n\
+         welcome",
+        expect![[r#"
+            deliver d1 {"seq":1,"requires_ack":true}
+              hear d1 from Bob: hi
+            gone
+              HangUp
+              State(Backoff { wait_ms: 88, why: "the stream ended" })
+            answer d1
+              Released(10)
+            wait
+              State(Connecting)
+              Connect
+            pass 5000
+            connected
+              State(Handshaking)
+              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+            welcome
+              ready s-1
+              Refused { send_id: SendId("d1"), nack: Nack { ack_id: "d1", code: "STALE", message: "nobody waits for the answer any more", to: None, correlation_id: None, retry_after_ms: None } }
+        "#]],
+    );
+}
+
+#[test]
+fn answers_over_the_bound_are_refused_while_away_and_dropped_once_said() {
+    let mut script = Script::joined();
+    let answer = |script: &mut Script, number: usize| {
+        let id = format!("d{number}");
+        script.run(&format!("deliver {id} {{\"seq\":{number},\"requires_ack\":true}}"));
+        script.input(Input::Answer(reply(&id, 3), 10));
+    };
+    for number in 1..=300 {
+        answer(&mut script, number);
+    }
+    assert!(!script.text.contains("Refused"), "{}", script.text);
+    script.run("gone");
+    for number in 1..=256 {
+        script.input(Input::Answer(reply(&format!("e{number}"), 3), 10));
+    }
+    assert!(!script.text.contains("Refused"), "{}", script.text);
+    script.input(Input::Answer(reply("e257", 3), 10));
+    let refused: Vec<_> = script.text.lines().filter(|line| line.contains("Refused")).collect();
+    let [refused] = refused[..] else { panic!("{refused:?}") };
+    assert!(refused.contains(r#"send_id: SendId("e1")"#), "{refused}");
+    assert!(refused.contains(r#"code: "LIMIT""#), "{refused}");
+}
+
+#[test]
 fn an_answer_that_no_frame_can_hold_is_refused_and_the_delivery_acknowledged() {
     let mut script = Script::joined();
     script.run("deliver d1 {\"seq\":1,\"requires_ack\":true}");

@@ -562,3 +562,54 @@ fn a_message_that_could_not_be_stored_ends_with_the_daemons_sentence() {
         "#]],
     );
 }
+
+/// Has joined a daemon on its own machine.
+fn local() -> Script {
+    let identity = Identity { local: true, again_after_ms: Some(30_000), ..Script::identity() };
+    let mut script = Script::of(identity);
+    script.run("start\nconnected");
+    script.say(WELCOME);
+    script
+}
+
+/// How long the machine waits before its next attempt.
+fn wait_ms(script: &Script) -> u64 {
+    script.session.deadline().expect("it waits").since(script.now.monotonic)
+}
+
+#[test]
+fn local_client_tries_at_least_once_a_second_without_end() {
+    let mut script = local();
+    script.run("gone");
+    for _ in 0..1000 {
+        assert!(wait_ms(&script) <= 1000, "{}", script.text);
+        script.run("wait\nnot-connected");
+    }
+    script.run("wait\nconnected\nwelcome");
+    assert!(!script.text.contains("Ended"), "{}", script.text);
+}
+
+#[test]
+fn local_client_waits_longer_for_a_taken_name_and_for_a_daemon_that_turns_it_away() {
+    let error =
+        |code: &str| format!(r#"daemon> ERROR {{"code":"{code}","fatal":true,"message":"no"}}"#);
+    let mut script = local();
+    script.run("gone\nwait\nconnected");
+    script.run(&error("NAME_IN_USE"));
+    assert!(wait_ms(&script) >= 25_000, "{}", script.text);
+    let mut longest = 0;
+    for _ in 0..20 {
+        script.run("wait\nconnected");
+        script.run(&error("TOO_MANY_CLIENTS"));
+        longest = longest.max(wait_ms(&script));
+    }
+    assert!(longest >= 25_000, "{}", script.text);
+}
+
+#[test]
+fn local_client_ends_at_a_refusal_for_good() {
+    let mut script = local();
+    script.run("gone\nwait\nconnected");
+    script.run(r#"daemon> ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"no"}"#);
+    assert_eq!(script.session.deadline(), None, "{}", script.text);
+}
