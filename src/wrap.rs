@@ -124,29 +124,42 @@ pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
 }
 
-/// What is to be known before a command is wrapped: whether others' messages can be typed into it.
+/// Whether others' messages can be typed into a command that is about to be wrapped, as far as its file
+/// says; and if not, why.
 pub enum Prospect {
-    /// They can, or may.
+    /// They are.
     Typed,
-    /// They can, without being told so.
-    NeedsNoFlag,
-    /// Nothing is typed into it, for a reason that no option changes.
+    /// They are not, whatever is said of it.
     Barred(String),
-    /// Nothing is typed into it, unless it is said to read text.
+    /// They are not, unless it is said to read text.
     Unknown(String),
+    /// Its file is not found.
+    NoFile,
 }
 
-/// What becomes of others' messages in front of this command; its name and why.
+impl Prospect {
+    /// What its person is told before it starts.
+    #[must_use]
+    pub fn notice(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Barred(why) | Self::Unknown(why) => {
+                Some(format!("messages to {name} will wait, since {why}"))
+            }
+            Self::Typed | Self::NoFile => None,
+        }
+    }
+}
+
+/// What becomes of others' messages in front of this command.
 #[must_use]
 pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
-    let Some(wrapped) = Wrapped::of(command, directory) else { return Prospect::Typed };
-    match wrapped.reader(recipes, false) {
-        Reader::Agent(_) | Reader::Shell => Prospect::NeedsNoFlag,
+    let Some(wrapped) = Wrapped::of(command, directory) else { return Prospect::NoFile };
+    match wrapped.reader(recipes) {
+        Reader::Agent(_) | Reader::Shell | Reader::Accepted | Reader::Unseen => Prospect::Typed,
         Reader::Barred(why @ Obstacle::Unaccepted, name) => {
             Prospect::Unknown(why.words("", name.as_deref()))
         }
         Reader::Barred(why, name) => Prospect::Barred(why.words("", name.as_deref())),
-        Reader::Accepted | Reader::Unseen => Prospect::Typed,
     }
 }
 
@@ -232,6 +245,13 @@ fn run_joined(
         brief: settings.brief.then(|| brief::first_words(client.name())),
         seed,
     };
+    let directory = settings.directory.as_deref();
+    if !settings.accepts_text
+        && let Some(line) =
+            prospect(&settings.command, directory, &settings.recipes).notice(client.name())
+    {
+        (settings.say)(&line);
+    }
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let own = own_variables(client.name(), &settings.endpoint, key_file.path());

@@ -5,7 +5,8 @@
 use agent_relay::bridge::{
     Bridge, Cause, File, Input, Mail, Number, Output, Progress, Refusal, Settings,
     inject::{PASTE_BEGINS, PASTE_ENDS},
-    recipe::{Book, Known, Obstacle, Recipe, Spot},
+    keyboard::Reader,
+    recipe::{Book, Known, Obstacle, Reads, Recipe, Spot},
     transcript::Record,
 };
 use agent_relay::protocol::{
@@ -25,7 +26,7 @@ const TICKS_MAX: usize = 2_000;
 const PRESSES_MAX: usize = 4;
 
 /// What is wrapped, and what its empty line to type into begins with.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 7] = [
     ("claude", "❯\u{a0}"),
     ("codex", "› "),
     ("gemini", " > "),
@@ -33,8 +34,6 @@ const COMMANDS: [(&str, &str); 9] = [
     ("agent", ""),
     ("opencode", ""),
     ("bash", "$ "),
-    ("python3 -i", ">>> "),
-    ("fish", "> "),
 ];
 
 /// What programs print.
@@ -166,7 +165,9 @@ struct World {
     prompt: &'static str,
     attached: bool,
     now: Moment,
-    foreground: Option<bool>,
+    /// The program that reads while the command has the terminal, and the one that reads now.
+    own: Reader,
+    reader: Reader,
     /// The terminal takes nothing until it is said to.
     stalls: bool,
     handed: u64,
@@ -191,7 +192,12 @@ impl World {
         let recipe = Book::default().choose(&command, "linux", None);
         let has = |bit: u8| settings & bit != 0;
         let attached = has(1);
-        let bridge = Bridge::new(&Settings {
+        let own = match recipe.reads {
+            Reads::Shell => Reader::Shell,
+            Reads::Text if recipe.shows_composer() => Reader::Agent(recipe.name.clone()),
+            Reads::Text => Reader::Accepted,
+        };
+        let mut bridge = Bridge::new(&Settings {
             recipe: recipe.clone(),
             attached,
             columns: if has(2) { 60 } else { 30 },
@@ -202,13 +208,15 @@ impl World {
             brief: has(32).then(|| "Print:\n```\n->relay:Bob <<<hello>>>\n```".to_owned()),
             seed: [7; 32],
         });
+        bridge.handle(Moment(0), Input::Reads(own.clone()), &mut Vec::new());
         Self {
             bridge,
             recipe,
             prompt,
             attached,
             now: Moment(0),
-            foreground: None,
+            reader: own.clone(),
+            own,
             stalls: false,
             handed: 0,
             written: 0,
@@ -239,8 +247,13 @@ impl World {
             19 => self.hears(operations),
             20 => self.input(Input::Held(operations.byte() % 2 == 1)),
             21 => {
-                self.foreground =
-                    [None, Some(true), Some(false)][usize::from(operations.byte() % 3)];
+                let barred = |why| Reader::Barred(why, None);
+                self.reader = match operations.byte() % 4 {
+                    0 => barred(Obstacle::Shell),
+                    1 => barred(Obstacle::Nested),
+                    _ => self.own.clone(),
+                };
+                self.input(Input::Reads(self.reader.clone()));
             }
             22 => self.stalls = !self.stalls,
             _ => self.takes(u64::from(operations.byte())),
@@ -253,7 +266,7 @@ impl World {
         let mut ticks = 0;
         while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
             self.now = self.now.max(due);
-            self.input(Input::Tick { foreground: self.foreground });
+            self.input(Input::Tick);
             ticks += 1;
             assert!(ticks < TICKS_MAX, "the deadline {due:?} does not move at {:?}", self.now);
         }
@@ -385,7 +398,7 @@ impl World {
     }
 
     fn input(&mut self, input: Input<'_>) {
-        let is_tick = matches!(input, Input::Tick { .. });
+        let is_tick = matches!(input, Input::Tick);
         let again = match &input {
             Input::Delivered(mail) => Some(mail.id.clone()),
             _ => None,
@@ -459,6 +472,7 @@ impl World {
         }
         let text = String::from_utf8(bytes).expect("what is typed is text");
         assert!(is_tick, "nothing is typed at once: {text:?}");
+        assert_eq!(self.reader, self.own, "another program reads it");
         if let Some(open) = &mut self.open {
             assert_eq!(text, self.recipe.submit, "one at a time");
             open.presses += 1;
@@ -475,7 +489,7 @@ impl World {
     fn begins(&mut self, text: &str) {
         assert!(!self.bridge.state().held, "its person holds it");
         let spot = Spot::of(self.bridge.screen());
-        let known = Known { foreground: self.foreground, at_work: false };
+        let known = Known { reader: &self.reader, at_work: false };
         assert!(self.recipe.form(&spot, known).is_ok(), "{text:?} at {spot:?}");
         let inner = text.strip_prefix(PASTE_BEGINS).and_then(|text| text.strip_suffix(PASTE_ENDS));
         assert_eq!(inner.is_some(), spot.bracketed_paste, "{text:?}");
@@ -485,8 +499,8 @@ impl World {
             (inner.find("[relay "), inner.lines().find(|it| it.contains("[relay ")));
         let (Some(start), Some(header)) = (start, header) else { panic!("no frame: {text:?}") };
         let before = &inner[..start];
-        assert!(["", "# "].contains(&before) || before.starts_with(": <<'relay-"), "{text:?}");
-        header.trim_start_matches("# ").clone_into(&mut self.header);
+        assert!(before.is_empty() || before.starts_with(": <<'relay-"), "{text:?}");
+        header.clone_into(&mut self.header);
         let is_own = [" from @relay] ", " from \\@relay] "].iter().any(|it| header.contains(it));
         let id = (!is_own).then(|| {
             let next = self.urgent.pop_front().or_else(|| self.usual.pop_front());
@@ -515,7 +529,7 @@ impl World {
         let expected = match progress {
             Progress::Waiting(why) => {
                 let holds_up = match why {
-                    Obstacle::Dialog => true,
+                    Obstacle::Dialog | Obstacle::Shell | Obstacle::Nested => true,
                     Obstacle::NoEnterTaken => presses == PRESSES_MAX,
                     _ => !is_open,
                 };

@@ -2,7 +2,11 @@
 //! presses anything but Enter, or waits for ever.
 
 use agent_relay::{
-    bridge::recipe::{Book, Known, Reads, Recipe, Spot, Version},
+    bridge::{
+        inject::Form,
+        keyboard::Reader,
+        recipe::{Book, Known, Obstacle, Recipe, Spot, Version},
+    },
     config::recipes::parse,
 };
 use std::path::Path;
@@ -48,12 +52,18 @@ fn judge(recipe: &Recipe, text: &str) {
         let spot = Spot { before: line.to_owned(), at: ' ', rows, ..Spot::default() };
         for alternate in [false, true] {
             let spot = Spot { alternate, bracketed_paste: alternate, ..spot.clone() };
-            let known = Known { foreground: None, at_work: alternate };
-            let form = recipe.form(&spot, known);
-            assert!(form.is_err() || recipe.reads != Reads::OtherShell, "{recipe:?} {spot:?}");
-            assert!(form.is_ok() || !recipe.looks_idle(&spot, known), "{recipe:?} {spot:?}");
-            let asking = Spot { asking: true, ..spot };
-            assert!(recipe.form(&asking, known).is_err() && !recipe.holds_text(&asking));
+            let asking = Spot { asking: true, ..spot.clone() };
+            let agent = Reader::Agent(recipe.name.clone());
+            for reader in [agent, Reader::Shell, Reader::Accepted] {
+                let known = Known { reader: &reader, at_work: alternate };
+                let form = recipe.form(&spot, known);
+                assert!(form.is_ok() || !recipe.looks_idle(&spot, known), "{recipe:?} {spot:?}");
+                assert!(form != Ok(Form::Plain) || reader != Reader::Shell, "{recipe:?} {spot:?}");
+                assert!(recipe.form(&asking, known).is_err() && !recipe.holds_text(&asking));
+            }
+            let barred = Reader::Barred(Obstacle::Shell, None);
+            let known = Known { reader: &barred, at_work: false };
+            assert_eq!(recipe.form(&spot, known), Err(Obstacle::Shell));
         }
     }
 }

@@ -119,6 +119,7 @@ impl Recipe {
         match known.reader {
             Reader::Barred(why, _) => Err(*why),
             Reader::Unseen => Err(Obstacle::Unidentified),
+            _ if self.is_asking(spot) => Err(Obstacle::Dialog),
             Reader::Agent(name) if *name == self.name && self.shows_composer() => {
                 self.at_composer(spot, known)
             }
@@ -133,7 +134,6 @@ impl Recipe {
     /// from a command that prompts.
     fn at_shell_prompt(&self, spot: &Spot) -> Result<Form, Obstacle> {
         match () {
-            () if self.is_asking(spot) => Err(Obstacle::Dialog),
             () if spot.alternate => Err(Obstacle::OtherScreen),
             () if spot.is_shell() => Ok(Form::HereDocument),
             () => Err(Obstacle::NoPrompt),
@@ -142,7 +142,6 @@ impl Recipe {
 
     fn by_general_signs(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match () {
-            () if self.is_asking(spot) => Err(Obstacle::Dialog),
             () if self.is_busy(spot, known) => Err(Obstacle::Busy),
             // One that doesn't want pastes marked takes keys as commands: a pager, an editor.
             () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),

@@ -140,10 +140,10 @@ impl Stage {
                 let barred = |why, name: &str| Reader::Barred(why, Some(name.to_owned()));
                 self.input(Input::Reads(match rest.as_str() {
                     "self" => self.own.clone(),
-                    "shell" => barred(recipe::Obstacle::Shell, "bash"),
-                    "relay" => barred(recipe::Obstacle::Nested, "agent-relay"),
-                    "suspended" => barred(recipe::Obstacle::Suspended, "claude"),
-                    name => barred(recipe::Obstacle::OtherProgram, name),
+                    "shell" => barred(Obstacle::Shell, "bash"),
+                    "relay" => barred(Obstacle::Nested, "agent-relay"),
+                    "suspended" => barred(Obstacle::Suspended, "claude"),
+                    name => barred(Obstacle::OtherProgram, name),
                 }));
             }
             "stalls" => self.stalled = Some(0),
@@ -173,7 +173,7 @@ impl Stage {
             "gone" => self.input(Input::ChildGone),
             "why" => {
                 let State { waiting, why, typed, .. } = self.bridge.state();
-                let words = |why: recipe::Obstacle| why.words("Ann", self.bridge.reader.name());
+                let words = |why: Obstacle| why.words("Ann", self.bridge.reader.name());
                 let why = why.map_or_else(|| "nothing in the way".to_owned(), words);
                 self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
             }

@@ -114,10 +114,7 @@ impl Run {
         let recipes = recipes::load(&place.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
-        // `spawn` has said so already.
-        if !self.detached {
-            foresee(&self.name, &command, directory.as_deref(), &recipes, self.accepts_text)?;
-        }
+        check_accepts_text(self.accepts_text, &command, directory.as_deref(), &recipes)?;
         let settings = wrap::Settings {
             recipes,
             console_helper: console_helper()?,
@@ -157,33 +154,25 @@ impl Run {
     }
 }
 
-/// Says before a command is wrapped where nothing will be typed into it; and that what it was said to
-/// read it doesn't.
-pub(super) fn foresee(
-    name: &str,
+/// `--accepts-text` is for programs of which nothing is known.
+pub(super) fn check_accepts_text(
+    is_given: bool,
     command: &[OsString],
     directory: Option<&Path>,
     recipes: &Book,
-    accepts_text: bool,
 ) -> Result<(), Failure> {
     let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let word = foreign_line(&word);
     match wrap::prospect(command, directory, recipes) {
-        Prospect::Typed => {}
-        Prospect::NeedsNoFlag if accepts_text => {
-            return Err(Failure::usage(format!(
-                "--accepts-text is for programs of which nothing is known: run {word} without it"
-            )));
-        }
-        Prospect::NeedsNoFlag => {}
-        Prospect::Barred(why) if accepts_text => {
-            return Err(Failure::usage(format!("--accepts-text can't be given for {word}: {why}")));
-        }
-        Prospect::Barred(why) | Prospect::Unknown(why) => {
-            say(format_args!("messages to {name} will wait, since {}", foreign_line(&why)));
-        }
+        Prospect::Typed if is_given => Err(Failure::usage(format!(
+            "--accepts-text is for programs of which nothing is known: run {word} without it"
+        ))),
+        Prospect::Barred(why) if is_given => Err(Failure::usage(format!(
+            "--accepts-text can't be given for {word}: {}",
+            foreign_line(&why)
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What looks at a console from inside, where a system wants that.

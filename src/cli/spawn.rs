@@ -5,15 +5,15 @@ use super::{
     launch::{join_or_start, make_home, own_program, said_since},
     log,
     place::{Asked, Place},
-    print::{Out, foreign_line},
-    run::{LAST_LINE, RUN, foresee},
+    print::{Out, foreign_line, say},
+    run::{LAST_LINE, RUN, check_accepts_text},
     wrapped::{ANSWER, check_name},
 };
 use crate::{
     client,
     config::recipes,
     protocol::control::{Answer, Request, State},
-    wrap::visit::Visit,
+    wrap::{self, visit::Visit},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{
@@ -109,9 +109,14 @@ impl Spawn {
         }
         let recipes = recipes::load(&place.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
-        foresee(name, &command, Some(&directory), &recipes, self.accepts_text)?;
+        check_accepts_text(self.accepts_text, &command, Some(&directory), &recipes)?;
         let guest = |endpoint: &str| client::Settings::guest(endpoint);
         let endpoint = join_or_start(&mut place, &guest)?.endpoint().to_owned();
+        if !self.accepts_text
+            && let Some(line) = wrap::prospect(&command, Some(&directory), &recipes).notice(name)
+        {
+            say(foreign_line(&line));
+        }
         let (log, log_end) = log_for(&place.home, name)?;
         let arguments = self.arguments(&place, &endpoint, directory, command)?;
         let mut wrapper =

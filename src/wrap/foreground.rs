@@ -121,9 +121,9 @@ impl Wrapped {
     }
 
     /// The program that will read the terminal, as far as its file says.
-    pub(super) fn reader(&self, book: &Book, accepts: bool) -> Reader {
+    pub(super) fn reader(&self, book: &Book) -> Reader {
         let member = Member { program: Some(self.program.clone()), ..Member::default() };
-        judge(book, 0, accepts, &[member])
+        judge(book, 0, false, &[member])
     }
 }
 

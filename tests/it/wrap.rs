@@ -149,44 +149,22 @@ fn a_size_passes_through() {
 fn a_message_never_runs_in_a_shell() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    for shell in [&BASH[..], &["sh", "-i"]] {
-        let ann = Terminal::wrap(&sandbox, "Ann", shell);
-        ann.wait_for_row("$");
-        for body in [
-            "touch pwned",
-            "$(touch pwned) `touch pwned`",
-            "\u{1b}[201~\rtouch pwned\r",
-            "\u{1b}[20\u{1b}[201~1~\ntouch pwned\n",
-            "x\u{3}touch pwned\r\u{4}",
-            "x\u{16}\rtouch pwned\r\n!touch\n!!",
-            "relay-000000\ntouch pwned\n[/relay 000000]",
-            "\u{9b}201~\ntouch pwned\t\t\n",
-        ] {
-            send(&mut bob, "Ann", body);
-        }
-        all_is_typed(&sandbox);
-        ann.wait_for_row("$");
-        assert!(!sandbox.directory().join("pwned").exists(), "{shell:?}:\n{}", ann.text());
-        drop(ann);
-        ann_is_here(&sandbox, false);
+    let ann = shell(&sandbox, "Ann");
+    for body in [
+        "touch pwned",
+        "$(touch pwned) `touch pwned`",
+        "\u{1b}[201~\rtouch pwned\r",
+        "\u{1b}[20\u{1b}[201~1~\ntouch pwned\n",
+        "x\u{3}touch pwned\r\u{4}",
+        "x\u{16}\rtouch pwned\r\n!touch\n!!",
+        "relay-000000\ntouch pwned\n[/relay 000000]",
+        "\u{9b}201~\ntouch pwned\t\t\n",
+    ] {
+        send(&mut bob, "Ann", body);
     }
-}
-
-#[test]
-fn python_gets_comments() {
-    let sandbox = Sandbox::new();
-    let mut bob = sandbox.join("Bob");
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &["python3", "-i"]);
-    ann.wait_for_row(">>>");
-    send(&mut bob, "Ann", "open('pwned', 'w')\n\topen('pwned', 'w')");
     all_is_typed(&sandbox);
-    ann.press("print('->' + 'relay:Bob <<<\\nhello from\\nPython>>>')\r");
-    hears(&mut bob, "Ann", "hello from\nPython");
-    assert!(ann.text().contains("# open('pwned', 'w')"), "{}", ann.text());
-    assert!(!ann.text().contains("Error"), "{}", ann.text());
-    assert!(!sandbox.directory().join("pwned").exists());
-    ann.press("exit(3)\r");
-    assert_eq!(ann.finish(), 3);
+    ann.wait_for_row("$");
+    assert!(!sandbox.directory().join("pwned").exists(), "{}", ann.text());
 }
 
 #[test]
@@ -415,7 +393,7 @@ fn without_a_terminal_it_works_all_the_same() {
     command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
     command.env("AGENT_RELAY_HOME", sandbox.home());
     let first = ["size", "say Bob ready", "print Now."];
-    command.args(["-n", "Ann", "--", &lines(), "--keys"]).args(first);
+    command.args(["-n", "Ann", "--accepts-text", "--", &lines(), "--keys"]).args(first);
     let running = thread::spawn(|| sandbox::output(command));
     hears(&mut bob, "Ann", "ready");
     send(&mut bob, "Ann", "hello\nexit 5");
@@ -584,7 +562,9 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let body = "a line that nobody reads\n".repeat(20_000);
-    let ann = running(&sandbox, "stty -icanon; echo ready; sleep 1000");
+    let ann =
+        Terminal::wrap(&sandbox, "Ann", &[&lines(), "--keys", "print busy", "run sleep 1000"]);
+    ann.wait_for_row("busy");
     send(&mut bob, "Ann", &body);
     ann.wait_for("a line that nobody reads");
     signal(&sandbox, "-TERM", &ann);
