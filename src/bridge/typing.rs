@@ -50,7 +50,7 @@ impl Bridge {
         match self.free_form(now, spot, foreground) {
             Ok(form) => {
                 self.obstacle = None;
-                self.waits_since = Some(now);
+                self.mail.outdate();
                 if !self.inject(form, spot, out) {
                     self.retry_at = Some(now.plus(RETRY_MS));
                 }
@@ -87,21 +87,21 @@ impl Bridge {
         waits
     }
 
-    /// When what waits has done so for long enough to be worth a word, if there was none.
+    /// When a message that waits is to be reported as waiting: at once.
     pub(super) fn report_at(&self) -> Option<Moment> {
         let is_due = self.injection.is_none() && self.mail.has_unreported();
-        self.waits_since.filter(|_| is_due).map(|since| since.plus(LASTING_MS))
+        self.started.filter(|_| is_due)
     }
 
-    /// Nothing can be typed for this reason. It is reported where nothing was typed for long, and after
-    /// that where it is another one that lasts.
+    /// Nothing can be typed for this reason. It is reported of messages that have just come, and of all of them
+    /// where it is another one that lasts, or their person's wish.
     fn stand_before(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         let since = self.obstacle.filter(|(before, _)| *before == why).map_or(now, |it| it.1);
         self.obstacle = Some((why, since));
-        let lasts = |since| now.since(since) >= LASTING_MS;
-        if lasts(since) || (self.mail.has_unreported() && self.waits_since.is_some_and(lasts)) {
-            let news = self.mail.report(why).map(str::to_owned);
-            out.extend(news.map(|id| Output::Report(id, Progress::Waiting(why))));
+        let lasts = now.since(since) >= LASTING_MS || why == Obstacle::Held;
+        if lasts || self.mail.has_unreported() {
+            let (why, unreported) = self.mail.report(why, lasts);
+            out.extend(unreported.into_iter().map(|id| Output::Report(id, Progress::Waiting(why))));
         }
     }
 
@@ -431,6 +431,14 @@ impl Bridge {
         self.drawn.push_back((hex, id));
     }
 
+    /// Reports once more why what is being typed is not submitted.
+    pub(super) fn report_held_up(&self, out: &mut Vec<Output>) {
+        if let Some(Injection { item: Item::Mail(mail), held_up: Some(why), .. }) = &self.injection
+        {
+            out.push(Output::Report(mail.id.clone(), Progress::Waiting(*why)));
+        }
+    }
+
     /// The person's keys are not held until what is being typed is submitted.
     fn let_keys_through(&mut self, out: &mut Vec<Output>) {
         if let Some(injection) = &mut self.injection {
@@ -691,7 +699,8 @@ mod tests {
             1160 types \r
             1220 reports 11111111-2222 Injected
             1220 acknowledges 11111111-2222
-            3000 reports 22222222-3333 Waiting(Busy)
+            1220 reports 22222222-3333 Waiting(Printing)
+            3320 reports 22222222-3333 Waiting(Busy)
             8000 reports 11111111-2222 Confirmed
             9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
             29700 gives back 22222222-3333
@@ -702,7 +711,8 @@ mod tests {
             1160 types \r
             1220 reports 11111111-2222 Injected
             1220 acknowledges 11111111-2222
-            3000 reports 22222222-3333 Waiting(Busy)
+            1220 reports 22222222-3333 Waiting(Printing)
+            3320 reports 22222222-3333 Waiting(Busy)
             21220 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
             41320 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script("")));
@@ -810,7 +820,7 @@ mod tests {
             "claude",
             &script,
             expect![[r#"
-                3500 reports 11111111-2222 Waiting(Busy)
+                1500 reports 11111111-2222 Waiting(Busy)
                 6100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             "#]],
         );
@@ -832,7 +842,8 @@ mod tests {
             12000 ends
             ",
             expect![[r#"
-                2000 reports 11111111-2222 Waiting(Dialog)
+                0 reports 11111111-2222 Waiting(Starting)
+                3250 reports 11111111-2222 Waiting(Dialog)
                 5000 types 1
                 7100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             "#]],

@@ -98,10 +98,13 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     // As its frame shows it.
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("reported  waiting: a dialog is open"), "{status}");
-    assert!(status.contains("now       waiting at Bob; it expires"), "{status}");
+    assert!(status.contains("now       waiting: a dialog is open; it expires"), "{status}");
     bob.ask("report", &json!({"id": id, "state": "injected"}));
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
-    assert!(status.contains("handed to Bob, who has not acknowledged it; it expires"), "{status}");
+    assert!(
+        status.contains("injected: typed into Bob, who has not acknowledged it; it expires"),
+        "{status}"
+    );
     bob.acknowledge(&deliver);
     await_state(&sandbox, id, "acknowledged");
     let status = out(&run(&sandbox, &["status", id], DONE));

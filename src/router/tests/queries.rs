@@ -48,19 +48,19 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
             bob asks report {"id":"d1","state":"injected","why":"typed"}
                 bob < DELIVER d5 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
             ann asks message {"id":"d1"}
-                ann < DELIVER d6 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"delivered","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d6 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"injected","to":"Bob","topic":"t"}]},"kind":"response"}
             ann asks report {"id":"d1","state":"confirmed"}
                 ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"only its recipient reports about a delivery"}
             bob asks report {"id":"d1","state":"eaten"}
                 bob < NACK {"ack_id":"q","code":"INVALID","message":"the state of a report is one of waiting, injected, confirmed"}
             bob nacks d1 100
             ann asks message {"id":"a1"}
-                ann < DELIVER d7 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","until":1001100,"waits_for":"rest"}]},"kind":"response"}
+                ann < DELIVER d7 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","until":1001100,"waits_for":"rest"}]},"kind":"response"}
             wait 100
                 bob < DELIVER d1 Ann -> Bob #t seq 1 attempt 2 requires_ack true {"body":"hello"}
             bob acks d1
             ann asks message {"id":"a1"}
-                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
             bob asks report {"id":"d1","state":"confirmed"}
                 bob < DELIVER d9 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
             ann asks message {"id":"a1"}
@@ -487,7 +487,7 @@ fn what_was_found_and_overtaken_is_looked_up_once_more() {
             ann asks agents {"limit":1}
             disk errs
                 ann < NACK {"ack_id":"q","code":"STORE_FAILED","message":"the store could not look it up: disk I/O error"}
-                ann < DELIVER d5 @relay -> Ann seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0}],"next_cursor":"Ann"},"kind":"response"}
+                ann < DELIVER d5 @relay -> Ann seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}],"next_cursor":"Ann"},"kind":"response"}
             disk keeps
         "#]],
     );
