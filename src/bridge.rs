@@ -216,6 +216,8 @@ pub enum Output {
 pub enum Progress {
     /// It is not typed yet, for this reason.
     Waiting(Obstacle),
+    /// It is not typed yet, and the reason that was reported is over.
+    Unhindered,
     /// It was typed and submitted.
     Injected,
     /// The agent's own program has written down that it got it, from the frame's beginning to its end.

@@ -75,6 +75,26 @@ impl Mailbag {
         self.is_outdated = true;
     }
 
+    /// Whether a reason to wait was reported of the one that is typed next.
+    pub(super) fn next_is_reported(&self) -> bool {
+        self.why.is_some() && self.all().next().is_some_and(|waiting| waiting.is_reported)
+    }
+
+    /// Whether this reason was reported of all that wait.
+    pub(super) fn waits_for(&self, why: Obstacle) -> bool {
+        self.why == Some(why)
+    }
+
+    /// Takes the reason back. Returns the messages of which it was reported.
+    pub(super) fn withdraw(&mut self) -> Vec<String> {
+        match self.why.take() {
+            Some(_) => {
+                self.all().filter(|it| it.is_reported).map(|it| it.mail.id.clone()).collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
     /// The messages to be reported as waiting, and the reason. Another reason than the last one counts if it
     /// `lasts`, or where something was typed since; until then, what has just come waits for the last one.
     pub(super) fn report(&mut self, why: Obstacle, lasts: bool) -> (Obstacle, Vec<String>) {

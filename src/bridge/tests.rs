@@ -216,6 +216,7 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
             5150 acknowledges 11111111-2222
             5150 reports 22222222 Waiting(Held)
             90000 1 waiting, 1 typed: its person holds its messages
+            90000 reports 22222222 Unhindered
             90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
             90150 types \r
             90150 reports 22222222 Injected

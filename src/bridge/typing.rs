@@ -51,8 +51,12 @@ impl Bridge {
             Ok(form) => {
                 self.obstacle = None;
                 self.mail.outdate();
+                let was_held = self.mail.waits_for(Obstacle::Held);
                 if !self.inject(form, spot, out) {
                     self.retry_at = Some(now.plus(RETRY_MS));
+                }
+                if was_held {
+                    self.withdraw_reason(out);
                 }
             }
             Err(why) => {
@@ -100,9 +104,13 @@ impl Bridge {
         self.obstacle = Some((why, since));
         let lasts = now.since(since) >= LASTING_MS || why == Obstacle::Held;
         if lasts || self.mail.has_unreported() {
-            let (why, unreported) = self.mail.report(why, lasts);
-            out.extend(unreported.into_iter().map(|id| Output::Report(id, Progress::Waiting(why))));
+            self.report_waiting(why, lasts, out);
         }
+    }
+
+    fn report_waiting(&mut self, why: Obstacle, lasts: bool, out: &mut Vec<Output>) {
+        let (why, unreported) = self.mail.report(why, lasts);
+        out.extend(unreported.into_iter().map(|id| Output::Report(id, Progress::Waiting(why))));
     }
 
     fn free_form(
@@ -176,7 +184,13 @@ impl Bridge {
 
     /// Types what is next; false where nothing is to be typed in this form.
     fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) -> bool {
+        let is_reported = self.mail.next_is_reported();
         let Some((item, body)) = self.next_item(form) else { return false };
+        if let Item::Mail(mail) = &item
+            && is_reported
+        {
+            out.push(Output::Report(mail.id.clone(), Progress::Unhindered));
+        }
         let origin = match &item {
             Item::Mail(mail) => {
                 let auth = shown_auth(&mut self.senders, mail);
@@ -362,13 +376,30 @@ impl Bridge {
         self.hold_up(asks.then_some(Obstacle::Dialog).or(ignored), out);
     }
 
-    /// Why what is being typed is not submitted, which is told once.
+    /// Reports once why what is being typed is not submitted, of that and of what waits behind it.
     fn hold_up(&mut self, why: Option<Obstacle>, out: &mut Vec<Output>) {
         let Some(injection) = &mut self.injection else { return };
         let before = std::mem::replace(&mut injection.held_up, why);
-        if let (Item::Mail(mail), Some(why)) = (&injection.item, why.filter(|_| why != before)) {
-            out.push(Output::Report(mail.id.clone(), Progress::Waiting(why)));
+        let is_new = before != why;
+        if let Item::Mail(mail) = &injection.item
+            && is_new
+        {
+            let progress = why.map_or(Progress::Unhindered, Progress::Waiting);
+            out.push(Output::Report(mail.id.clone(), progress));
         }
+        // Of what waits behind it, nothing was typed.
+        match why.filter(|why| *why != Obstacle::NoEnterTaken) {
+            Some(why) if is_new || self.mail.has_unreported() => {
+                self.report_waiting(why, true, out);
+            }
+            None if is_new => self.withdraw_reason(out),
+            _ => {}
+        }
+    }
+
+    fn withdraw_reason(&mut self, out: &mut Vec<Output>) {
+        let reported = self.mail.withdraw();
+        out.extend(reported.into_iter().map(|id| Output::Report(id, Progress::Unhindered)));
     }
 
     /// Whether the line to type into is empty again, or after a while is not seen with the text in it: a program
@@ -702,6 +733,7 @@ mod tests {
             1220 reports 22222222-3333 Waiting(Printing)
             3320 reports 22222222-3333 Waiting(Busy)
             8000 reports 11111111-2222 Confirmed
+            9600 reports 22222222-3333 Unhindered
             9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
             29700 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script(&written)));
@@ -713,6 +745,7 @@ mod tests {
             1220 acknowledges 11111111-2222
             1220 reports 22222222-3333 Waiting(Printing)
             3320 reports 22222222-3333 Waiting(Busy)
+            21220 reports 22222222-3333 Unhindered
             21220 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
             41320 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script("")));
@@ -821,7 +854,86 @@ mod tests {
             &script,
             expect![[r#"
                 1500 reports 11111111-2222 Waiting(Busy)
+                6100 reports 11111111-2222 Unhindered
                 6100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    /// Another reason counts once it lasts, for what came before and since.
+    #[test]
+    fn messages_that_wait_are_reported_with_one_reason() {
+        check(
+            "gemini",
+            r"
+            0 settles
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            1000 reports
+            5000 holds
+            5000 mail Bob first: one
+            5100 mail Bob second: two
+            6000 releases
+            6010 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
+            7000 mail Bob third: three
+            9000 keys 1\r
+            9100 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            9150 keys x
+            9200 prints \e[2K\r\s>\s\sx
+            20000 ends
+            ",
+            expect![[r#"
+                5000 reports first Waiting(Held)
+                5100 reports second Waiting(Held)
+                6000 reports first Unhindered
+                6000 types \e[200~[relay 789200 from Bob, id first] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+                6000 reports second Unhindered
+                6160 reports first Waiting(Dialog)
+                6160 reports second Waiting(Dialog)
+                7060 reports third Waiting(Dialog)
+                9000 types 1\r
+                9150 types x
+                9350 reports first Unhindered
+                9350 reports second Unhindered
+                9350 reports third Unhindered
+            "#]],
+        );
+    }
+
+    /// The daemon forgets what was reported with the connection to which it delivered.
+    #[test]
+    fn message_that_is_delivered_again_is_reported_again() {
+        check(
+            "gemini",
+            r"
+            0 settles
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            1000 reports
+            5000 holds
+            5000 mail Bob first: one
+            5100 mail Bob second: two
+            9000 mail Bob first s-1 2: one
+            9100 releases
+            9200 prints \e[2K\r\s>\s\s[/relay 789200]
+            12900 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            13000 holds
+            14000 mail Bob first s-1 3: one
+            15000 ends
+            ",
+            expect![[r#"
+                5000 reports first Waiting(Held)
+                5100 reports second Waiting(Held)
+                9000 reports first Waiting(Held)
+                9100 reports first Unhindered
+                9100 types \e[200~[relay 789200 from Bob, id first] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+                9100 reports second Unhindered
+                9350 types \r
+                12350 types \r
+                12950 reports first Injected
+                12950 acknowledges first
+                12950 reports second Waiting(Printing)
+                13050 reports second Waiting(Held)
+                14000 reports first Injected
+                14000 acknowledges first
             "#]],
         );
     }
@@ -845,6 +957,7 @@ mod tests {
                 0 reports 11111111-2222 Waiting(Starting)
                 3250 reports 11111111-2222 Waiting(Dialog)
                 5000 types 1
+                7100 reports 11111111-2222 Unhindered
                 7100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             "#]],
         );
@@ -870,6 +983,7 @@ mod tests {
                     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                     1200 reports 11111111-2222 Waiting(Dialog)
                     4000 types 1\r
+                    4250 reports 11111111-2222 Unhindered
                     4250 reports 11111111-2222 Injected
                     4250 acknowledges 11111111-2222
                 "#]],
@@ -877,12 +991,14 @@ mod tests {
                     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                     1200 reports 11111111-2222 Waiting(Dialog)
                     4000 types 1
+                    4250 reports 11111111-2222 Unhindered
                     8150 gives back 11111111-2222
                 "#]],
                 _ => expect![[r#"
                     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                     1200 reports 11111111-2222 Waiting(Dialog)
                     4000 types 
+                    4250 reports 11111111-2222 Unhindered
                     8150 gives back 11111111-2222
                 "#]],
             };
@@ -903,6 +1019,7 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 4000 types \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
+                4250 reports 11111111-2222 Unhindered
                 4250 reports 11111111-2222 Injected
                 4250 acknowledges 11111111-2222
             "#]],
@@ -915,6 +1032,7 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 1200 types \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
+                4250 reports 11111111-2222 Unhindered
                 4250 reports 11111111-2222 Injected
                 4250 acknowledges 11111111-2222
             "#]],
@@ -933,6 +1051,7 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 4000 types \e[200~a\rb\e[201~
+                4250 reports 11111111-2222 Unhindered
                 8150 gives back 11111111-2222
             "#]],
         );

@@ -27,7 +27,7 @@ use std::{
 /// How long all wrappers together may take to say where they read what their agents say.
 const ANSWERS_MS: u64 = 2000;
 
-/// List the agents that the daemon knows, here or away.
+/// List the agents that the daemon knows, here or away, with how much waits for each, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,

@@ -4,7 +4,7 @@ use crate::{
     commands::{err, out, run},
     sandbox::{Sandbox, until},
     terminal::Terminal,
-    wrap::fullscreen,
+    wrap::{PARAGRAPH, fullscreen},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
@@ -101,6 +101,10 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("reported  waiting: a dialog is open"), "{status}");
     assert!(status.contains("now       waiting: a dialog is open; it expires"), "{status}");
+    // The daemon's word is enough where there is no wrapper to ask.
+    let agents = out(&run(&sandbox, &["agents"], DONE));
+    assert!(agents.lines().any(|line| line.starts_with("Bob: 1 waits, for ")), "{agents}");
+    assert!(agents.ends_with(" s: a dialog is open\n"), "{agents}");
     bob.ask("report", &json!({"id": id, "state": "injected"}));
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(
@@ -110,7 +114,7 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     bob.acknowledge(&deliver);
     await_state(&sandbox, id, "acknowledged");
     let status = out(&run(&sandbox, &["status", id], DONE));
-    assert!(status.contains("acknowledged, "), "{status}");
+    assert!(status.contains("now       acknowledged (injected), "), "{status}");
     assert_eq!(out(&run(&sandbox, &["read", &id[..8]], DONE)), shown);
     for command in ["status", "read", "redeliver"] {
         let unknown = err(&run(&sandbox, &[command, "nobody's"], FAILED));
@@ -200,6 +204,7 @@ impl<'a> Sent<'a> {
         let waiting = ["waiting", "agent", &why].map(|text| json!(text));
         let inbox = rows(sandbox, &["inbox", "--as", "Ann"]);
         let history = rows(sandbox, &["history", "--with", "Ann"]);
+        let history = history.into_iter().filter(|row| row["to"] == "Ann");
         let status = self.ids.iter().flat_map(|id| rows(sandbox, &["status", id]));
         let all: Vec<_> = inbox.into_iter().chain(history).chain(status).collect();
         assert_eq!(all.len(), 6, "{all:?}");
@@ -277,14 +282,24 @@ fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_shell() {
 }
 
 #[test]
-fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_program_that_asks() {
+fn every_command_shows_the_same_state_and_reason_of_what_waits_for_an_agent() {
     let sandbox = Sandbox::new();
+    let busy =
+        "[[recipe]]\nname = \"painter\"\ncommands = [\"fullscreen\"]\nbusy = [\"still at work\"]\n";
+    fs::write(sandbox.home().join("recipes.toml"), busy).unwrap();
+    let _bob = sandbox.join("Bob");
     let mut ann = Terminal::wrap(&sandbox, "Ann", &[&fullscreen()]);
     ann.wait_for_row(">");
     ann.press("menu\r");
     ann.wait_for("❯ 1. Yes");
     let sent = Sent::to_ann(&sandbox);
     sent.wait_for(&["asks something"]);
-    ann.press("1\r");
+    ann.press("1say Bob I am still at work.\r");
+    ann.wait_for("still at work.>>>");
+    sent.wait_for(&["the agent is at work"]);
+    // It looks at work as long as the words are near its cursor.
+    for _ in 0..4 {
+        ann.press(&format!("say Bob {PARAGRAPH}\r"));
+    }
     sent.are_typed();
 }
