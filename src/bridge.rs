@@ -47,7 +47,7 @@ const SENDERS_MAX: usize = 256;
 const COMPLAINTS_MAX: usize = 3;
 /// Where the recipe sees the end of a turn, it is over after so long without output.
 const IDLE_MS: u64 = 350;
-/// What keeps a message waiting for so long is worth a word to whoever asks.
+/// Another reason why messages wait is reported once it has lasted for so long.
 const LASTING_MS: u64 = 2000;
 /// A key that was pressed so long ago has done what it does.
 const SEEN_MS: u64 = 10_000;
@@ -218,6 +218,8 @@ pub enum Output {
 pub enum Progress {
     /// It is not typed yet, for this reason.
     Waiting(Obstacle),
+    /// It is not typed yet, and the reason that was reported is over.
+    Unhindered,
     /// It was typed and submitted.
     Injected,
     /// The agent's own program has written down that it got it, from the frame's beginning to its end.
@@ -282,8 +284,6 @@ pub struct Bridge {
     mail: Mailbag,
     /// Why nothing is typed, and since when.
     obstacle: Option<(Obstacle, Moment)>,
-    /// Since when something waits and nothing else was typed.
-    waits_since: Option<Moment>,
     injection: Option<Injection>,
     held_keys: Vec<u8>,
     /// One of them sends a line off.
@@ -419,7 +419,6 @@ impl Bridge {
             brief: settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
             mail: Mailbag::default(),
             obstacle: None,
-            waits_since: None,
             injection: None,
             held_keys: Vec::new(),
             holds_submit: false,
@@ -443,7 +442,7 @@ impl Bridge {
             Input::Printed(bytes) => self.printed(now, bytes, out),
             Input::Keys(bytes) => self.keys(now, bytes, out),
             Input::Resized { columns, rows } => self.resized(now, columns, rows, out),
-            Input::Delivered(mail) => self.delivered(now, mail, out),
+            Input::Delivered(mail) => self.delivered(mail, out),
             Input::Accepted { number, away } => self.accepted(number, away),
             Input::Refused(refusal) => self.refused(now, &refusal, out),
             Input::Connected(connected) => self.connected(connected),
@@ -617,19 +616,21 @@ impl Bridge {
         self.shown(now, found, out);
     }
 
-    fn delivered(&mut self, now: Moment, mail: Mail, out: &mut Vec<Output>) {
+    fn delivered(&mut self, mail: Mail, out: &mut Vec<Output>) {
         let current = self.injection.as_ref().is_some_and(|injection| injection.is_of(&mail.id));
         if self.gone {
             return out.push(Output::GiveBack(mail.id));
         }
         if self.typed.contains(&mail.id) {
+            out.push(Output::Report(mail.id.clone(), Progress::Injected));
             return out.push(Output::Acknowledge(mail.id));
         }
-        if current || self.mail.holds(&mail.id) {
+        if current {
+            self.report_held_up(out);
             return;
         }
-        if self.mail.is_empty() {
-            self.waits_since = Some(now);
+        if self.mail.holds(&mail.id) {
+            return self.mail.forget_report(&mail.id);
         }
         self.mail.push(mail);
         self.retry_at = None;

@@ -208,7 +208,11 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
         server: settings.server.clone(),
         key: settings.key.clone(),
         companion_key: Some(companion_key),
-        capabilities: Capabilities { max_inflight: INFLIGHT_MAX, ..agent.capabilities },
+        capabilities: Capabilities {
+            max_inflight: INFLIGHT_MAX,
+            reports: true,
+            ..agent.capabilities
+        },
         again_after_ms: Some(NEXT_CYCLE_MS),
         local: true,
         when_absent: settings.when_absent.clone(),

@@ -418,7 +418,7 @@ impl World {
                     let fate = self.mail.insert(id, Fate::GivenBack);
                     assert_eq!(fate, Some(Fate::Waits), "it is given back once");
                 }
-                Output::Report(id, progress) => self.is_reported(&id, progress),
+                Output::Report(id, progress) => self.is_reported(&id, progress, again.as_deref()),
                 Output::Send(number, said) => {
                     assert!(self.said.is_none_or(|before| before < number));
                     self.said = Some(number);
@@ -523,7 +523,7 @@ impl World {
         assert_eq!(fate, Some(Fate::Waits), "{id} is acknowledged once");
     }
 
-    fn is_reported(&mut self, id: &str, progress: Progress) {
+    fn is_reported(&mut self, id: &str, progress: Progress, again: Option<&str>) {
         let is_open = self.open.as_ref().is_some_and(|open| open.id.as_deref() == Some(id));
         let presses = self.open.as_ref().filter(|_| is_open).map_or(0, |open| open.presses);
         let expected = match progress {
@@ -535,6 +535,8 @@ impl World {
                 };
                 holds_up && self.mail[id] == Fate::Waits
             }
+            Progress::Unhindered => self.mail[id] == Fate::Waits,
+            Progress::Injected if again == Some(id) => self.mail[id] == Fate::Acknowledged,
             Progress::Injected => is_open,
             Progress::Confirmed => self.mail[id] == Fate::Acknowledged,
         };

@@ -16,12 +16,16 @@ pub(super) struct Mailbag {
     urgent: VecDeque<Waiting>,
     rest: VecDeque<Waiting>,
     bytes: usize,
+    /// Why they wait, as it was reported last: the same for all, since one is typed at a time.
+    why: Option<Obstacle>,
+    /// Something was typed since: that reason may be over.
+    is_outdated: bool,
 }
 
 struct Waiting {
     mail: Mail,
-    /// Why it waits, as it was reported last.
-    reported: Option<Obstacle>,
+    /// That reason was reported of it.
+    is_reported: bool,
 }
 
 impl Mailbag {
@@ -44,7 +48,7 @@ impl Mailbag {
     pub(super) fn push(&mut self, mail: Mail) {
         self.bytes += mail.body.len();
         let queue = if mail.urgent { &mut self.urgent } else { &mut self.rest };
-        queue.push_back(Waiting { mail, reported: None });
+        queue.push_back(Waiting { mail, is_reported: false });
     }
 
     pub(super) fn pop(&mut self) -> Option<Mail> {
@@ -53,18 +57,56 @@ impl Mailbag {
         Some(mail)
     }
 
-    /// Whether there are some of which nobody knows that they wait.
+    /// Whether there are messages whose reason to wait was not reported yet, or may be another one by now.
     pub(super) fn has_unreported(&self) -> bool {
-        self.all().any(|waiting| waiting.reported.is_none())
+        self.all().any(|waiting| self.is_outdated || !waiting.is_reported)
     }
 
-    /// Those of which nobody knows yet that they wait for this reason; now they do.
-    pub(super) fn report(&mut self, why: Obstacle) -> impl Iterator<Item = &str> {
+    /// Has the reason of a message reported once more: its daemon has forgotten it.
+    pub(super) fn forget_report(&mut self, id: &str) {
+        let mut all = self.urgent.iter_mut().chain(&mut self.rest);
+        if let Some(waiting) = all.find(|waiting| waiting.mail.id == id) {
+            waiting.is_reported = false;
+        }
+    }
+
+    /// Has the next reason count at once: something was typed.
+    pub(super) fn outdate(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// Whether a reason to wait was reported of the one that is typed next.
+    pub(super) fn next_is_reported(&self) -> bool {
+        self.why.is_some() && self.all().next().is_some_and(|waiting| waiting.is_reported)
+    }
+
+    /// Whether this reason was reported of all that wait.
+    pub(super) fn waits_for(&self, why: Obstacle) -> bool {
+        self.why == Some(why)
+    }
+
+    /// Takes the reason back. Returns the messages of which it was reported.
+    pub(super) fn withdraw(&mut self) -> Vec<String> {
+        match self.why.take() {
+            Some(_) => {
+                self.all().filter(|it| it.is_reported).map(|it| it.mail.id.clone()).collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// The messages to be reported as waiting, and the reason. Another reason than the last one counts if it
+    /// `lasts`, or where something was typed since; until then, what has just come waits for the last one.
+    pub(super) fn report(&mut self, why: Obstacle, lasts: bool) -> (Obstacle, Vec<String>) {
+        let counts = std::mem::take(&mut self.is_outdated) || lasts;
+        let why = self.why.filter(|_| !counts).unwrap_or(why);
+        let is_new = self.why.replace(why) != Some(why);
         let all = self.urgent.iter_mut().chain(&mut self.rest);
-        all.filter_map(move |waiting| {
-            let before = waiting.reported.replace(why);
-            (before != Some(why)).then_some(waiting.mail.id.as_str())
-        })
+        let unreported = all.filter_map(|waiting| {
+            let is_told = std::mem::replace(&mut waiting.is_reported, true);
+            (is_new || !is_told).then(|| waiting.mail.id.clone())
+        });
+        (why, unreported.collect())
     }
 
     fn all(&self) -> impl Iterator<Item = &Waiting> {

@@ -177,14 +177,16 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
             5150 types \r
             5150 reports 11111111-2222 Injected
             5150 acknowledges 11111111-2222
-            7020 reports 22222222 Waiting(Held)
+            5150 reports 22222222 Waiting(Held)
             90000 1 waiting, 1 typed: its person holds its messages: `agent-relay release Ann`
+            90000 reports 22222222 Unhindered
             90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
             90150 types \r
             90150 reports 22222222 Injected
             90150 acknowledges 22222222
             95000 0 waiting, 2 typed: nothing in the way
             95000 0 waiting, 2 typed: nothing in the way
+            96000 reports 33333333 Waiting(Held)
             96000 gives back 33333333
         "#]],
     );
@@ -247,7 +249,7 @@ fn a_program_that_shows_nothing_is_taken_to_be_ready_after_a_while() {
         3000 ends
         ",
         expect![[r#"
-            10 1 waiting, 0 typed: nothing in the way
+            10 1 waiting, 0 typed: the program has not shown its prompt yet
             2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
             2150 types \r
             2150 acknowledges 11111111-2222

@@ -45,9 +45,13 @@ impl Bridge {
         match self.free_form(now, spot) {
             Ok(form) => {
                 self.obstacle = None;
-                self.waits_since = Some(now);
+                self.mail.outdate();
+                let was_held = self.mail.waits_for(Obstacle::Held);
                 if !self.inject(form, spot, out) {
                     self.retry_at = Some(now.plus(RETRY_MS));
+                }
+                if was_held {
+                    self.withdraw_reason(out);
                 }
             }
             Err(why) => {
@@ -82,22 +86,26 @@ impl Bridge {
         waits
     }
 
-    /// When what waits has done so for long enough to be worth a word, if there was none.
+    /// When a message that waits is to be reported as waiting: at once.
     pub(super) fn report_at(&self) -> Option<Moment> {
         let is_due = self.injection.is_none() && self.mail.has_unreported();
-        self.waits_since.filter(|_| is_due).map(|since| since.plus(LASTING_MS))
+        self.started.filter(|_| is_due)
     }
 
-    /// Nothing can be typed for this reason. It is reported where nothing was typed for long, and after
-    /// that where it is another one that lasts.
+    /// Nothing can be typed for this reason. It is reported of messages that have just come, and of all of them
+    /// where it is another one that lasts, or their person's wish.
     fn stand_before(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         let since = self.obstacle.filter(|(before, _)| *before == why).map_or(now, |it| it.1);
         self.obstacle = Some((why, since));
-        let lasts = |since| now.since(since) >= LASTING_MS;
-        if lasts(since) || (self.mail.has_unreported() && self.waits_since.is_some_and(lasts)) {
-            let news = self.mail.report(why).map(str::to_owned);
-            out.extend(news.map(|id| Output::Report(id, Progress::Waiting(why))));
+        let lasts = now.since(since) >= LASTING_MS || why == Obstacle::Held;
+        if lasts || self.mail.has_unreported() {
+            self.report_waiting(why, lasts, out);
         }
+    }
+
+    fn report_waiting(&mut self, why: Obstacle, lasts: bool, out: &mut Vec<Output>) {
+        let (why, unreported) = self.mail.report(why, lasts);
+        out.extend(unreported.into_iter().map(|id| Output::Report(id, Progress::Waiting(why))));
     }
 
     fn free_form(&mut self, now: Moment, spot: &Spot) -> Result<Form, Obstacle> {
@@ -168,7 +176,13 @@ impl Bridge {
 
     /// Types what is next; false where nothing is to be typed in this form.
     fn inject(&mut self, form: Form, spot: &Spot, out: &mut Vec<Output>) -> bool {
+        let is_reported = self.mail.next_is_reported();
         let Some((item, body)) = self.next_item(form) else { return false };
+        if let Item::Mail(mail) = &item
+            && is_reported
+        {
+            out.push(Output::Report(mail.id.clone(), Progress::Unhindered));
+        }
         let origin = match &item {
             Item::Mail(mail) => {
                 let auth = shown_auth(&mut self.senders, mail);
@@ -377,13 +391,30 @@ impl Bridge {
         self.hold_up(asks.then_some(Obstacle::Dialog).or(ignored), out);
     }
 
-    /// Why what is being typed is not submitted, which is told once.
+    /// Reports once why what is being typed is not submitted, of that and of what waits behind it.
     fn hold_up(&mut self, why: Option<Obstacle>, out: &mut Vec<Output>) {
         let Some(injection) = &mut self.injection else { return };
         let before = std::mem::replace(&mut injection.held_up, why);
-        if let (Item::Mail(mail), Some(why)) = (&injection.item, why.filter(|_| why != before)) {
-            out.push(Output::Report(mail.id.clone(), Progress::Waiting(why)));
+        let is_new = before != why;
+        if let Item::Mail(mail) = &injection.item
+            && is_new
+        {
+            let progress = why.map_or(Progress::Unhindered, Progress::Waiting);
+            out.push(Output::Report(mail.id.clone(), progress));
         }
+        // Of what waits behind it, nothing was typed.
+        match why.filter(|why| *why != Obstacle::NoEnterTaken) {
+            Some(why) if is_new || self.mail.has_unreported() => {
+                self.report_waiting(why, true, out);
+            }
+            None if is_new => self.withdraw_reason(out),
+            _ => {}
+        }
+    }
+
+    fn withdraw_reason(&mut self, out: &mut Vec<Output>) {
+        let reported = self.mail.withdraw();
+        out.extend(reported.into_iter().map(|id| Output::Report(id, Progress::Unhindered)));
     }
 
     /// Whether the line to type into is empty again, or after a while is not seen with the text in it: a program
@@ -444,6 +475,14 @@ impl Bridge {
             self.drawn.pop_front();
         }
         self.drawn.push_back((hex, id));
+    }
+
+    /// Reports once more why what is being typed is not submitted.
+    pub(super) fn report_held_up(&self, out: &mut Vec<Output>) {
+        if let Some(Injection { item: Item::Mail(mail), held_up: Some(why), .. }) = &self.injection
+        {
+            out.push(Output::Report(mail.id.clone(), Progress::Waiting(*why)));
+        }
     }
 
     /// The person's keys are not held until what is being typed is submitted.
@@ -706,8 +745,10 @@ mod tests {
             1160 types \r
             1220 reports 11111111-2222 Injected
             1220 acknowledges 11111111-2222
-            3000 reports 22222222-3333 Waiting(Busy)
+            1220 reports 22222222-3333 Waiting(Printing)
+            3320 reports 22222222-3333 Waiting(Busy)
             8000 reports 11111111-2222 Confirmed
+            9600 reports 22222222-3333 Unhindered
             9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
             29700 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script(&written)));
@@ -717,7 +758,9 @@ mod tests {
             1160 types \r
             1220 reports 11111111-2222 Injected
             1220 acknowledges 11111111-2222
-            3000 reports 22222222-3333 Waiting(Busy)
+            1220 reports 22222222-3333 Waiting(Printing)
+            3320 reports 22222222-3333 Waiting(Busy)
+            21220 reports 22222222-3333 Unhindered
             21220 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
             41320 gives back 22222222-3333
         "#]].assert_eq(&play_transcribed("gemini", &script("")));
@@ -825,8 +868,87 @@ mod tests {
             "claude",
             &script,
             expect![[r#"
-                3500 reports 11111111-2222 Waiting(Busy)
+                1500 reports 11111111-2222 Waiting(Busy)
+                6100 reports 11111111-2222 Unhindered
                 6100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            "#]],
+        );
+    }
+
+    /// Another reason counts once it lasts, for what came before and since.
+    #[test]
+    fn messages_that_wait_are_reported_with_one_reason() {
+        check(
+            "gemini",
+            r"
+            0 settles
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            1000 reports
+            5000 holds
+            5000 mail Bob first: one
+            5100 mail Bob second: two
+            6000 releases
+            6010 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
+            7000 mail Bob third: three
+            9000 keys 1\r
+            9100 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            9150 keys x
+            9200 prints \e[2K\r\s>\s\sx
+            20000 ends
+            ",
+            expect![[r#"
+                5000 reports first Waiting(Held)
+                5100 reports second Waiting(Held)
+                6000 reports first Unhindered
+                6000 types \e[200~[relay 789200 from Bob, id first] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+                6000 reports second Unhindered
+                6160 reports first Waiting(Dialog)
+                6160 reports second Waiting(Dialog)
+                7060 reports third Waiting(Dialog)
+                9000 types 1\r
+                9150 types x
+                9350 reports first Unhindered
+                9350 reports second Unhindered
+                9350 reports third Unhindered
+            "#]],
+        );
+    }
+
+    /// The daemon forgets what was reported with the connection to which it delivered.
+    #[test]
+    fn message_that_is_delivered_again_is_reported_again() {
+        check(
+            "gemini",
+            r"
+            0 settles
+            0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            1000 reports
+            5000 holds
+            5000 mail Bob first: one
+            5100 mail Bob second: two
+            9000 mail Bob first s-1 2: one
+            9100 releases
+            9200 prints \e[2K\r\s>\s\s[/relay 789200]
+            12900 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            13000 holds
+            14000 mail Bob first s-1 3: one
+            15000 ends
+            ",
+            expect![[r#"
+                5000 reports first Waiting(Held)
+                5100 reports second Waiting(Held)
+                9000 reports first Waiting(Held)
+                9100 reports first Unhindered
+                9100 types \e[200~[relay 789200 from Bob, id first] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
+                9100 reports second Unhindered
+                9350 types \r
+                12350 types \r
+                12950 reports first Injected
+                12950 acknowledges first
+                12950 reports second Waiting(Printing)
+                13050 reports second Waiting(Held)
+                14000 reports first Injected
+                14000 acknowledges first
             "#]],
         );
     }
@@ -847,8 +969,10 @@ mod tests {
             12000 ends
             ",
             expect![[r#"
-                2000 reports 11111111-2222 Waiting(Dialog)
+                0 reports 11111111-2222 Waiting(Starting)
+                3250 reports 11111111-2222 Waiting(Dialog)
                 5000 types 1
+                7100 reports 11111111-2222 Unhindered
                 7100 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             "#]],
         );
@@ -874,6 +998,7 @@ mod tests {
                     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                     1200 reports 11111111-2222 Waiting(Dialog)
                     4000 types 1\r
+                    4250 reports 11111111-2222 Unhindered
                     4250 reports 11111111-2222 Injected
                     4250 acknowledges 11111111-2222
                 "#]],
@@ -881,12 +1006,14 @@ mod tests {
                     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                     1200 reports 11111111-2222 Waiting(Dialog)
                     4000 types 1
+                    4250 reports 11111111-2222 Unhindered
                     8150 gives back 11111111-2222
                 "#]],
                 _ => expect![[r#"
                     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                     1200 reports 11111111-2222 Waiting(Dialog)
                     4000 types 
+                    4250 reports 11111111-2222 Unhindered
                     8150 gives back 11111111-2222
                 "#]],
             };
@@ -907,6 +1034,7 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 4000 types \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
+                4250 reports 11111111-2222 Unhindered
                 4250 reports 11111111-2222 Injected
                 4250 acknowledges 11111111-2222
             "#]],
@@ -919,6 +1047,7 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 1200 types \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
+                4250 reports 11111111-2222 Unhindered
                 4250 reports 11111111-2222 Injected
                 4250 acknowledges 11111111-2222
             "#]],
@@ -937,6 +1066,7 @@ mod tests {
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 4000 types \e[200~a\rb\e[201~
+                4250 reports 11111111-2222 Unhindered
                 8150 gives back 11111111-2222
             "#]],
         );

@@ -27,7 +27,7 @@ use std::{
 /// How long all wrappers together may take to say where they read what their agents say.
 const ANSWERS_MS: u64 = 2000;
 
-/// List the agents that the daemon knows, here or away.
+/// List the agents that the daemon knows, here or away, with how much waits for each, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -49,13 +49,14 @@ impl Agents {
         let mut out = Out::new();
         let (mut rows, mut remarks) = (Vec::new(), Vec::new());
         each_agent(&client, |agent| {
-            let (source, held) =
-                wrappers.ask(&agent).map_or((None, false), |it| (it.source, it.held));
+            let wrapper = wrappers.ask(&agent);
+            let listed = Listed::new(agent, wrapper);
             if self.json {
-                return out.json("agent", &Listed { agent, source, held });
+                return out.json("agent", &listed);
             }
-            rows.push(row(&agent, source.as_ref(), held));
-            remarks.extend(remark(&agent.name, source.as_ref()));
+            rows.push(row(&listed));
+            remarks.extend(why_it_waits(&listed.agent));
+            remarks.extend(remark(&listed.agent.name, listed.source.as_ref()));
             Ok(())
         })?;
         if !self.json {
@@ -78,6 +79,21 @@ struct Listed<'a> {
     /// Its messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
+}
+
+impl<'a> Listed<'a> {
+    /// The daemon's row, with what the agent's wrapper knows beyond that: where its words are read, and what it
+    /// has that the daemon is done with, as answers and at-most-once messages.
+    fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
+        let Some(State { waiting, why, source, held, .. }) = wrapper else {
+            return Self { agent, source: None, held: false };
+        };
+        agent.waiting = agent.waiting.max(waiting as u64);
+        if agent.waiting > 0 && agent.why.is_none() {
+            agent.why = why.map(Into::into);
+        }
+        Self { agent, source, held }
+    }
 }
 
 /// The wrappers that run here, as far as a person may ask them.
@@ -112,21 +128,22 @@ impl Wrappers {
     }
 }
 
-fn row(agent: &AgentRow<'_>, source: Option<&Source>, held: bool) -> Vec<String> {
+fn row(listed: &Listed<'_>) -> Vec<String> {
+    let Listed { agent, source, held } = listed;
     let state = match (agent.here, agent.reconnecting) {
         (true, _) => "here",
         (false, true) => "reconnecting",
         (false, false) => "away",
     };
-    let held = if held { ", held" } else { "" };
+    let held = if *held { ", held" } else { "" };
     let since = clock::unix_ms().saturating_sub(agent.since);
     vec![
         foreign_line(&agent.name),
         format!("{state} for {}{held}", duration(since)),
-        agent.queued.to_string(),
+        agent.waiting.to_string(),
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),
-        read_from(source),
+        read_from(source.as_ref()),
     ]
 }
 
@@ -142,6 +159,15 @@ fn read_from(source: Option<&Source>) -> String {
     }
 }
 
+/// Why messages wait for an agent, and what a person can do about it.
+fn why_it_waits(agent: &AgentRow<'_>) -> Option<String> {
+    let (name, why) = (foreign_line(&agent.name), foreign_line(agent.why.as_deref()?));
+    let wait = if agent.waiting == 1 { "waits" } else { "wait" };
+    let since = agent.why_since.map(|at| duration(clock::unix_ms().saturating_sub(at)));
+    let since = since.map(|since| format!(", for {since}")).unwrap_or_default();
+    Some(format!("{name}: {} {wait}{since}: {why}", agent.waiting))
+}
+
 /// What a person has to know, and do, where nobody reads what an agent says.
 fn remark(name: &str, source: Option<&Source>) -> Option<String> {
     let Some(Source::Missing { since }) = source else { return None };
@@ -155,6 +181,39 @@ fn remark(name: &str, source: Option<&Source>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ann, of whose messages two wait.
+    fn ann() -> AgentRow<'static> {
+        let json = r#"{"name":"Ann","here":true,"since":1,"queued":2,"queued_bytes":9,"in_flight":0,
+            "subscriptions":0,"waiting":2,"why":"a line is half typed: send it off","why_since":1}"#;
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn reason_to_wait_is_remarked_on() {
+        let since = AgentRow { why_since: Some(clock::unix_ms()), ..ann() };
+        let shown = why_it_waits(&since).unwrap();
+        assert!(shown.starts_with("Ann: 2 wait, for "), "{shown}");
+        assert!(shown.ends_with(" s: a line is half typed: send it off"), "{shown}");
+        let once = AgentRow { waiting: 1, why_since: None, ..ann() };
+        assert_eq!(why_it_waits(&once).unwrap(), "Ann: 1 waits: a line is half typed: send it off");
+        assert_eq!(why_it_waits(&AgentRow { why: None, ..ann() }), None);
+    }
+
+    #[test]
+    fn wrapper_adds_what_the_daemon_is_done_with() {
+        let counted = |row, waiting| {
+            let why = (waiting > 0).then(|| "the agent is printing".to_owned());
+            let listed = Listed::new(row, Some(State { waiting, why, ..State::default() }));
+            (listed.agent.waiting, listed.agent.why.map(|why| why.into_owned()))
+        };
+        let reported = ann().why.map(|why| why.into_owned());
+        assert_eq!(counted(ann(), 1), (2, reported.clone()));
+        assert_eq!(counted(ann(), 3), (3, reported));
+        let none = || AgentRow { waiting: 0, why: None, why_since: None, ..ann() };
+        assert_eq!(counted(none(), 1), (1, Some("the agent is printing".to_owned())));
+        assert_eq!(counted(none(), 0), (0, None));
+    }
 
     #[test]
     fn who_is_read_nowhere_is_remarked_on() {

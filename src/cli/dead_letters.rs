@@ -3,7 +3,7 @@
 use super::{
     DONE, Failure,
     ask::join,
-    messages::{self, ago, beginning, each_row, people},
+    messages::{self, Standing, ago, beginning, each_row, people},
     place::Asked,
     print::{Out, foreign_line},
 };
@@ -51,12 +51,12 @@ impl DeadLetters {
 }
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
-    let code = message.way.code.as_deref().unwrap_or_default();
-    let why = message.way.why.as_deref().unwrap_or_default();
+    let why = Standing::of(message).why.unwrap_or_default();
+    let code = foreign_line(message.way.code.as_deref().unwrap_or_default());
     vec![
         ago(message.way.ended.unwrap_or(message.taken)),
         people(message),
-        foreign_line(&format!("{code}: {why}")),
+        format!("{code}: {why}"),
         foreign_line(&message.id),
         beginning(message),
     ]

@@ -3,7 +3,7 @@
 use super::{
     DONE, Failure, argv,
     ask::{join, whole},
-    messages::{self, ago, beginning, each_row, people, state},
+    messages::{self, Standing, ago, beginning, each_row, people},
     place::Asked,
     print::{Out, foreign_line},
 };
@@ -76,7 +76,7 @@ fn row(message: &MessageRow<'_>) -> Vec<String> {
     vec![
         ago(message.taken),
         people(message),
-        state(&message.way),
+        Standing::of(message).short(),
         foreign_line(&message.id),
         beginning(message),
     ]

@@ -4,14 +4,14 @@ use super::{
     DONE, Failure,
     ask::{agent_name, join},
     identity::agent_around,
-    messages::{self, ago, beginning, each_row, state},
+    messages::{self, Standing, ago, beginning, each_row},
     place::Asked,
     print::{Out, foreign_line},
 };
 use crate::protocol::relay::{InboxRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
 
-/// Show what waits for an agent, and what it has not acknowledged yet; that takes nothing out.
+/// Show what waits for an agent, and why, and what it has not acknowledged yet; that takes nothing out.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -42,22 +42,24 @@ impl Inbox {
             if self.json {
                 return out.json_text(messages::SCHEMA, json);
             }
-            rows.push(row(message));
+            let standing = Standing::of(message);
+            rows.push((row(message, &standing), standing.why.clone()));
             Ok(())
         })?;
         if !self.json {
             let nothing = format!("nothing waits for {}", foreign_line(&of));
-            out.table(&["SENT", "FROM", "STATE", "ID", "TEXT"], rows, &nothing)?;
+            let heading = ["SENT", "FROM", "STATE", "ID", "TEXT"];
+            out.table_with_notes(&heading, rows, &nothing)?;
         }
         Ok(DONE)
     }
 }
 
-fn row(message: &MessageRow<'_>) -> Vec<String> {
+fn row(message: &MessageRow<'_>, standing: &Standing) -> Vec<String> {
     vec![
         ago(message.taken),
         foreign_line(&message.from),
-        state(&message.way),
+        standing.short(),
         foreign_line(&message.id),
         beginning(message),
     ]

@@ -9,12 +9,13 @@ use crate::{
     client::Client,
     protocol::{
         payload::Spoken,
-        relay::{HistoryRequest, MessageRow, Messages, Page, Way},
+        relay::{HistoryRequest, MessageRow, Messages, Page},
     },
 };
 use platform::clock;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use std::fmt;
 
 /// Rows that are asked for at once.
 const ROWS: usize = 200;
@@ -108,13 +109,69 @@ pub(super) fn spoken(payload: &RawValue) -> String {
     }
 }
 
-/// How far it is, in few words.
-pub(super) fn state(way: &Way<'_>) -> String {
-    let what = way.waits_for.as_deref().or(way.code.as_deref());
-    match what {
-        Some(what) => format!("{} ({})", foreign_line(&way.state), foreign_line(what)),
-        None => foreign_line(&way.state),
+/// How far a delivery is, in words. Every command that shows a state shows this one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// `waiting`, `delivered`, `injected`, `confirmed`, `acknowledged`, `dead`, `over`.
+    pub(super) state: String,
+    /// One word more: for what it waits, why it is dead, what is known beyond its ACK.
+    detail: Option<String>,
+    /// A sentence about that, with what to do.
+    pub(super) why: Option<String>,
+}
+
+impl Standing {
+    pub(super) fn of(row: &MessageRow<'_>) -> Self {
+        let way = &row.way;
+        let reported = way.reported.as_ref().filter(|reported| !reported.is_waiting());
+        let detail = match &*way.state {
+            "acknowledged" => reported.map(|reported| foreign_line(&reported.state)),
+            _ => way.waits_for.as_deref().or(way.code.as_deref()).map(foreign_line),
+        };
+        Self { state: foreign_line(&way.state), detail, why: why(row) }
     }
+
+    /// For a column of a table: `waiting (agent)`.
+    pub(super) fn short(&self) -> String {
+        match &self.detail {
+            Some(detail) => format!("{} ({detail})", self.state),
+            None => self.state.clone(),
+        }
+    }
+}
+
+/// In full: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran out`.
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            // The reason says for what.
+            Some(why) if self.state == "waiting" => write!(f, "waiting: {why}"),
+            Some(why) => write!(f, "{}: {why}", self.short()),
+            None => f.write_str(&self.short()),
+        }
+    }
+}
+
+fn why(row: &MessageRow<'_>) -> Option<String> {
+    let (way, to) = (&row.way, foreign_line(&row.to));
+    if let Some(why) = &way.why {
+        return Some(foreign_line(why));
+    }
+    Some(match (&*way.state, way.waits_for.as_deref()) {
+        ("waiting", Some("recipient")) => format!("until {to} is here"),
+        ("waiting", Some("store")) => "until it is stored".to_owned(),
+        ("waiting", Some("turn")) => "others go before it".to_owned(),
+        ("waiting", Some("window")) => format!("until {to} acknowledges others"),
+        ("waiting", Some("agent")) => format!("{to} has it, and has not typed it yet"),
+        ("waiting", Some("rest")) => {
+            let until = way.until.map(ahead).unwrap_or_default();
+            format!("{to} gave it back, and gets it again in {until}")
+        }
+        ("delivered", _) => format!("handed to {to}, who has not acknowledged it"),
+        ("injected", _) => format!("typed into {to}, who has not acknowledged it"),
+        ("confirmed", _) => format!("{to} is seen to have it, and has not acknowledged it"),
+        _ => return None,
+    })
 }
 
 /// How long ago that was.
@@ -132,6 +189,61 @@ mod tests {
     use super::*;
 
     #[test]
+    fn standing_says_the_state_and_its_reason() {
+        let standing = |way: &str| {
+            let json = format!(
+                r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
+                "durability":"disk","attempts":1,"failures":0,{way}}}"#
+            );
+            let standing = Standing::of(&serde_json::from_str(&json).unwrap());
+            (standing.short(), standing.to_string())
+        };
+        let typed = r#""reported":{"state":"confirmed","at":1}"#;
+        let why = r#""why":"a line is half typed: send it off""#;
+        for (way, short, long) in [
+            (
+                r#""state":"waiting","waits_for":"recipient""#,
+                "waiting (recipient)",
+                "waiting: until Bob is here",
+            ),
+            (r#""state":"waiting","waits_for":"later""#, "waiting (later)", "waiting (later)"),
+            (
+                r#""state":"waiting","waits_for":"agent""#,
+                "waiting (agent)",
+                "waiting: Bob has it, and has not typed it yet",
+            ),
+            (
+                &format!(r#""state":"waiting","waits_for":"agent",{why}"#),
+                "waiting (agent)",
+                "waiting: a line is half typed: send it off",
+            ),
+            (
+                r#""state":"delivered""#,
+                "delivered",
+                "delivered: handed to Bob, who has not acknowledged it",
+            ),
+            (
+                r#""state":"injected""#,
+                "injected",
+                "injected: typed into Bob, who has not acknowledged it",
+            ),
+            (r#""state":"acknowledged""#, "acknowledged", "acknowledged"),
+            (
+                &format!(r#""state":"acknowledged",{typed}"#),
+                "acknowledged (confirmed)",
+                "acknowledged (confirmed)",
+            ),
+            (
+                r#""state":"dead","code":"EXPIRED","why":"it ran out""#,
+                "dead (EXPIRED)",
+                "dead (EXPIRED): it ran out",
+            ),
+        ] {
+            assert_eq!(standing(way), (short.to_owned(), long.to_owned()), "{way}");
+        }
+    }
+
+    #[test]
     fn what_was_said_is_cut_to_a_harmless_line() {
         let row = |payload: &str| {
             let json = format!(
@@ -141,7 +253,9 @@ mod tests {
             );
             let row: MessageRow<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(people(&row), "Ann -> Bob on t");
-            assert_eq!(state(&row.way), "dead (EXPIRED)");
+            let standing = Standing::of(&row);
+            assert_eq!(standing.short(), "dead (EXPIRED)");
+            assert_eq!(standing.to_string(), "dead (EXPIRED): it ran out");
             beginning(&row)
         };
         assert_eq!(row(r#"{"body":"a\u001b[31m\nb"}"#), "a\\u{1b}[31m\\u{a}b");

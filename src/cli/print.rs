@@ -54,17 +54,32 @@ impl Out {
         rows: Vec<Vec<String>>,
         nothing: &str,
     ) -> Result<(), Failure> {
+        self.table_with_notes(heading, rows.into_iter().map(|row| (row, None)).collect(), nothing)
+    }
+
+    /// The same, with a note on a line of its own below each row that has one.
+    pub(super) fn table_with_notes(
+        &mut self,
+        heading: &[&str],
+        rows: Vec<(Vec<String>, Option<String>)>,
+        nothing: &str,
+    ) -> Result<(), Failure> {
         if rows.is_empty() {
             return self.line(nothing);
         }
         let heading = heading.iter().map(|&word| word.to_owned()).collect();
+        let (rows, notes): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         let all: Vec<_> = std::iter::once(heading).chain(rows).collect();
         let mut lines = table(&all).into_iter();
         if let Some(heading) = lines.next() {
             let heading = self.paint(Colour::Bold, heading);
             self.line(heading)?;
         }
-        lines.try_for_each(|line| self.line(line))
+        for (line, note) in lines.zip(notes) {
+            self.line(line)?;
+            note.map_or(Ok(()), |note| self.line(format_args!("    {note}")))?;
+        }
+        Ok(())
     }
 
     pub(super) fn paint<T: Display>(&self, colour: Colour, text: T) -> Painted<T> {

@@ -4,7 +4,7 @@ use super::{
     DONE, FAILED, Failure, argv,
     ask::{ask, join, read},
     identity::{Identity, or_print},
-    messages::{self, ago, ahead, each_row, id_in_full, people},
+    messages::{self, Standing, ago, ahead, each_row, id_in_full, people},
     place::Asked,
     print::{Colour, Out, duration, foreign_line},
 };
@@ -127,35 +127,9 @@ fn accepted(row: &MessageRow<'_>) -> String {
 
 /// The state it is in, in words.
 fn now(row: &MessageRow<'_>) -> String {
-    let (way, to) = (&row.way, foreign_line(&row.to));
-    let ended = way.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
-    let expires = way.expires.map(|at| format!("; it expires in {}", ahead(at)));
-    let expires = expires.unwrap_or_default();
-    let why = match (&*way.state, way.waits_for.as_deref()) {
-        ("waiting", Some("recipient")) => format!("until {to} is here"),
-        ("waiting", Some("store")) => "for the store".to_owned(),
-        ("waiting", Some("turn")) => "others go before it".to_owned(),
-        ("waiting", Some("window")) => format!("until {to} acknowledges others"),
-        ("waiting", Some("rest")) => {
-            let until = way.until.map(ahead).unwrap_or_default();
-            format!("{to} gave it back, and gets it again in {until}")
-        }
-        ("delivered", _) => return format!("{}{expires}", with_recipient(row)),
-        _ => way.why.as_deref().map(foreign_line).unwrap_or_default(),
-    };
-    let colon = if why.is_empty() { "" } else { ": " };
-    let code = way.code.as_deref().map(|code| format!(" ({})", foreign_line(code)));
-    let (state, code) = (foreign_line(&way.state), code.unwrap_or_default());
-    format!("{state}{code}{colon}{why}{ended}{expires}")
-}
-
-/// Its recipient has it, which is not yet to say that an agent has been told.
-fn with_recipient(row: &MessageRow<'_>) -> String {
-    let to = foreign_line(&row.to);
-    match &row.way.reported {
-        Some(reported) if &*reported.state == "waiting" => format!("waiting at {to}"),
-        _ => format!("handed to {to}, who has not acknowledged it"),
-    }
+    let ended = row.way.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
+    let expires = row.way.expires.map(|at| format!("; it expires in {}", ahead(at)));
+    format!("{}{ended}{}", Standing::of(row), expires.unwrap_or_default())
 }
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {

@@ -73,11 +73,14 @@ pub struct Capabilities {
     pub max_inflight: u64,
     /// It may subscribe.
     pub supports_topics: bool,
+    /// It reports how far each delivery is: one of which nothing is reported waits for its agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reports: bool,
 }
 
 impl Default for Capabilities {
     fn default() -> Self {
-        Self { ack: true, resume: false, max_inflight: 256, supports_topics: true }
+        Self { ack: true, resume: false, max_inflight: 256, supports_topics: true, reports: false }
     }
 }
 
@@ -464,8 +467,13 @@ mod tests {
         assert_eq!(hello.capabilities, capabilities);
         assert_eq!(hello.session.unwrap().resume_token.as_deref(), Some("t"));
         let bare: Hello = serde_json::from_str(r#"{"agent":"a"}"#).unwrap();
-        let default =
-            Capabilities { ack: true, resume: false, max_inflight: 256, supports_topics: true };
+        let default = Capabilities {
+            ack: true,
+            resume: false,
+            max_inflight: 256,
+            supports_topics: true,
+            reports: false,
+        };
         assert_eq!(bare.capabilities, default);
     }
 

@@ -164,8 +164,17 @@ pub struct AgentRow<'a> {
     pub queued: u64,
     /// Their bytes.
     pub queued_bytes: u64,
-    /// At-least-once DELIVERs that it has not acknowledged.
+    /// At-least-once DELIVERs that neither wait for its agent nor are acknowledged.
     pub in_flight: u64,
+    /// The rest of its queue: messages that its agent has not been given yet.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Why the oldest of those waits that its recipient gave a reason for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Cow<'a, str>>,
+    /// When that reason was reported; milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_since: Option<u64>,
     /// Patterns that it subscribed to.
     pub subscriptions: u64,
 }
@@ -298,12 +307,13 @@ pub struct MessageRow<'a> {
 /// How far a delivery is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way<'a> {
-    /// `waiting`, `delivered` (and not acknowledged), `acknowledged`, `dead`, or `over` where the end
-    /// isn't kept yet.
+    /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`; `dead`; or
+    /// `over` where the end isn't kept yet.
     #[serde(borrow)]
     pub state: Cow<'a, str>,
     /// For what it waits: `store` (to be kept), `recipient` (who is away), `turn` (others are before it),
-    /// `window` (others are to be acknowledged first), `rest` (it was given back).
+    /// `window` (others are to be acknowledged first), `rest` (it was given back), `agent` (its recipient has
+    /// it, and its agent has not been given it).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
     /// The end of its rest; milliseconds since 1970, as all times here.
@@ -325,7 +335,7 @@ pub struct Way<'a> {
     /// Of a dead one: what its sender was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'a, str>>,
-    /// In words.
+    /// Why it is dead, or waits for its agent, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
 }
@@ -340,6 +350,20 @@ pub struct Reported {
     pub why: Option<Box<str>>,
     /// When.
     pub at: u64,
+}
+
+impl Reported {
+    /// Whether the agent has not been given the message.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        &*self.state == REPORTS[0]
+    }
+
+    /// Whether the agent is seen to have the message.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        &*self.state == REPORTS[2]
+    }
 }
 
 /// The answer to a `message` with an `offset`.

@@ -147,9 +147,13 @@ impl Router {
 
     /// A delivery is over, and how: it leaves every table, and the store hears of it.
     fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
-        let message = self.messages.get(key)?;
-        if message.kept().is_some() {
-            let (delivery, unix_ms) = (message.order, self.now.unix_ms);
+        let message = self.messages.get_mut(key)?;
+        let order = message.order;
+        if let Some(kept) = message.kept_mut() {
+            if ending == Ending::Acknowledged {
+                kept.reported = kept.reported.take().filter(|reported| !reported.is_waiting());
+            }
+            let (delivery, unix_ms) = (order, self.now.unix_ms);
             self.keep(Change::Ended { delivery, ending, unix_ms });
         }
         self.settle(key)
@@ -167,8 +171,9 @@ impl Router {
         }
         if let Body::Kept(kept) = &message.body {
             self.deliveries.remove(&kept.id);
-            if let Some(reported) = &kept.reported {
-                self.reports.keep(kept.id, message.to, (**reported).clone());
+            if kept.reported.is_some() || self.reports_on_deliveries(message.to) {
+                let reported = kept.reported.as_deref().cloned();
+                self.reports.close(kept.id, message.to, reported);
             }
             if matches!(kept.state, State::OnWay { .. }) {
                 self.roster[message.to].outbox.in_flight -= 1;
@@ -244,7 +249,7 @@ impl Router {
             }
             Some(ms) => {
                 let until = self.now.monotonic.plus(ms.max(REST_MS_MIN));
-                kept.state = State::Resting(until);
+                kept.take_back(State::Resting(until));
                 self.roster[agent].outbox.in_flight -= 1;
                 let stream_of_it = &mut self.streams[stream];
                 stream_of_it.on_way.remove(&seq);

@@ -26,8 +26,13 @@ const NOT_GOOD: &str =
 
 /// What a connection can do that only speaks and hears answers: it has no mailbox, so that nothing that
 /// needs one can be meant for it.
-const SPEAKS_ONLY: Capabilities =
-    Capabilities { ack: false, resume: false, max_inflight: 0, supports_topics: false };
+const SPEAKS_ONLY: Capabilities = Capabilities {
+    ack: false,
+    resume: false,
+    max_inflight: 0,
+    supports_topics: false,
+    reports: false,
+};
 
 /// Why a connection gets no name.
 pub(super) type Refusal = (ErrorCode, String);

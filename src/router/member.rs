@@ -360,7 +360,7 @@ impl Router {
                 {
                     blamed = Some((order, message_key));
                 }
-                kept.state = State::Waiting;
+                kept.take_back(State::Waiting);
             }
             self.refresh_turn(key);
         }

@@ -93,6 +93,14 @@ pub(super) struct Kept {
     pub(super) reported: Option<Box<Reported>>,
 }
 
+impl Kept {
+    /// Takes the delivery back from its recipient. What that said about it no longer counts.
+    pub(super) fn take_back(&mut self, state: State) {
+        self.state = state;
+        self.reported = None;
+    }
+}
+
 /// Where an at-least-once message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

@@ -14,7 +14,7 @@ pub(super) use desk::Desks;
 use super::{
     AgentKey, ClientId, Frame, Router,
     client::{Tap, What},
-    message::{HEAD_BYTES, Message},
+    message::HEAD_BYTES,
     roster::Agent,
     send::Refusal,
 };
@@ -49,11 +49,11 @@ const RECONNECTING_MS: u64 = 30_000;
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1_000;
 
-/// The longest row of a page of agents.
-const ROW_BYTES: usize = 320;
-
 /// The longest reason that a recipient may give with a report.
 const WHY_CHARS_MAX: usize = 200;
+
+/// The longest row of a page of agents: a character of its reason is at most six bytes of JSON.
+const ROW_BYTES: usize = 400 + 6 * WHY_CHARS_MAX;
 
 /// What came of a request: its answer's `data`, or what has to be done before there is one.
 enum Served {
@@ -110,7 +110,7 @@ impl Router {
                 ..self.filter(page.cursor.as_deref(), page.limit)?
             })),
             Asked::Report(it) => {
-                self.report(it)?;
+                self.report(client, it)?;
                 Served::Answer(raw(&Empty {}))
             }
         })
@@ -239,7 +239,7 @@ impl Router {
         })
     }
 
-    fn report(&mut self, asked: &ReportRequest) -> Result<(), Refusal> {
+    fn report(&mut self, client: ClientId, asked: &ReportRequest) -> Result<(), Refusal> {
         if !REPORTS.contains(&&*asked.state) {
             let message = format!("the state of a report is one of {}", REPORTS.join(", "));
             return Err((NackCode::Invalid, message));
@@ -250,16 +250,12 @@ impl Router {
             why: why.map(Into::into),
             at: self.now.unix_ms,
         };
-        let Ok(id) = Uuid::try_parse(&asked.id) else { return Err(not_found(&asked.id)) };
-        let message = self.deliveries.get(&id).and_then(|key| self.messages.get_mut(*key));
-        if let Some(kept) = message.and_then(Message::kept_mut) {
-            kept.reported = Some(Box::new(reported));
-        } else if let Some(to) = self.reports.recipient(id) {
-            self.reports.keep(id, to, reported);
-        } else {
-            return Err(not_found(&asked.id));
+        if let Some(seat) = self.seat_mut(client) {
+            seat.capabilities.reports = true;
         }
-        Ok(())
+        let id = Uuid::try_parse(&asked.id).ok();
+        let is_known = id.is_some_and(|id| self.take_report(id, reported));
+        if is_known { Ok(()) } else { Err(not_found(&asked.id)) }
     }
 
     fn begin_tap(&mut self, client: ClientId, send_id: &str) {
@@ -307,6 +303,7 @@ impl Router {
     }
 
     fn row(&self, agent: AgentKey) -> AgentRow<'_> {
+        let progress = self.progress(agent);
         let agent = &self.roster[agent];
         let seat = agent.client.and_then(|client| self.seat_of(client));
         let session = agent.session.as_deref();
@@ -318,7 +315,10 @@ impl Router {
             since: agent.since_unix_ms,
             queued: agent.outbox.total().messages as u64,
             queued_bytes: agent.outbox.total().bytes as u64,
-            in_flight: agent.outbox.in_flight,
+            in_flight: progress.in_flight,
+            waiting: progress.waiting,
+            why: progress.why.and_then(|reported| reported.why.as_deref()).map(Into::into),
+            why_since: progress.why.map(|reported| reported.at),
             subscriptions: session.map_or(0, |session| session.subscriptions.len() as u64),
         }
     }

@@ -179,7 +179,7 @@ impl Router {
             for key in stream.take_back(*after) {
                 self.roster[agent].outbox.in_flight -= 1;
                 if let Some(kept) = self.messages[key].kept_mut() {
-                    kept.state = State::Waiting;
+                    kept.take_back(State::Waiting);
                 }
             }
         }

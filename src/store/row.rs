@@ -164,6 +164,8 @@ pub(super) fn session(row: &Row<'_>) -> Result<SessionRecord, Trouble> {
             resume: row.get::<_, i64>(6)? == 1,
             max_inflight: number(row, 7)?,
             supports_topics: row.get::<_, i64>(8)? == 1,
+            // Not stored: each connection says it anew.
+            reports: false,
         },
         subscriptions: unpack(blob(row, 9)?)?,
     })

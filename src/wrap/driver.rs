@@ -384,6 +384,7 @@ impl Driver {
     fn report(&self, id: String, progress: Progress) {
         let (state, why) = match progress {
             Progress::Waiting(why) => ("waiting", Some(self.words(why))),
+            Progress::Unhindered => ("waiting", None),
             Progress::Injected => ("injected", None),
             Progress::Confirmed => ("confirmed", None),
         };

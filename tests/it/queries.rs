@@ -2,10 +2,12 @@
 
 use crate::{
     commands::{err, out, run},
-    sandbox::Sandbox,
+    sandbox::{Sandbox, until},
+    terminal::Terminal,
+    wrap::{PARAGRAPH, fullscreen},
 };
 use serde_json::{Value, json};
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
@@ -98,14 +100,21 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
     // As its frame shows it.
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("reported  waiting: a dialog is open"), "{status}");
-    assert!(status.contains("now       waiting at Bob; it expires"), "{status}");
+    assert!(status.contains("now       waiting: a dialog is open; it expires"), "{status}");
+    // The daemon's word is enough where there is no wrapper to ask.
+    let agents = out(&run(&sandbox, &["agents"], DONE));
+    assert!(agents.lines().any(|line| line.starts_with("Bob: 1 waits, for ")), "{agents}");
+    assert!(agents.ends_with(" s: a dialog is open\n"), "{agents}");
     bob.ask("report", &json!({"id": id, "state": "injected"}));
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
-    assert!(status.contains("handed to Bob, who has not acknowledged it; it expires"), "{status}");
+    assert!(
+        status.contains("injected: typed into Bob, who has not acknowledged it; it expires"),
+        "{status}"
+    );
     bob.acknowledge(&deliver);
     await_state(&sandbox, id, "acknowledged");
     let status = out(&run(&sandbox, &["status", id], DONE));
-    assert!(status.contains("acknowledged, "), "{status}");
+    assert!(status.contains("now       acknowledged (injected), "), "{status}");
     assert_eq!(out(&run(&sandbox, &["read", &id[..8]], DONE)), shown);
     for command in ["status", "read", "redeliver"] {
         let unknown = err(&run(&sandbox, &[command, "nobody's"], FAILED));
@@ -162,4 +171,135 @@ fn a_message_as_long_as_a_frame_allows_is_read_whole() {
     let whole = rows(&sandbox, &["read", &sent]);
     assert_eq!(whole[0]["payload"]["body"], body.as_str());
     assert_eq!(whole[0].get("truncated"), None);
+}
+
+/// Two messages to Ann, as each command shows them.
+struct Sent<'a> {
+    sandbox: &'a Sandbox,
+    ids: [String; 2],
+}
+
+impl<'a> Sent<'a> {
+    fn to_ann(sandbox: &'a Sandbox) -> Self {
+        Self { sandbox, ids: ["first", "second"].map(|body| send(sandbox, &["Ann", body])) }
+    }
+
+    fn ann(&self) -> Value {
+        let mut agents = rows(self.sandbox, &["agents"]).into_iter();
+        agents.find(|agent| agent["name"] == "Ann").unwrap()
+    }
+
+    /// Waits until they wait for a reason that has one of these texts, which every command then shows. Returns it.
+    #[track_caller]
+    fn wait_for(&self, reasons: &[&str]) -> String {
+        let sandbox = self.sandbox;
+        let reason = || self.ann()["why"].as_str().unwrap_or_default().to_owned();
+        until(&format!("they wait for {reasons:?}"), || {
+            reasons.iter().any(|text| reason().contains(text))
+        });
+        let why = reason();
+        let ann = self.ann();
+        assert_eq!((&ann["waiting"], &ann["in_flight"]), (&json!(2), &json!(0)), "{ann}");
+        let shown = |row: &Value| ["state", "waits_for", "why"].map(|member| row[member].clone());
+        let waiting = ["waiting", "agent", &why].map(|text| json!(text));
+        let inbox = rows(sandbox, &["inbox", "--as", "Ann"]);
+        let history = rows(sandbox, &["history", "--with", "Ann"]);
+        let history = history.into_iter().filter(|row| row["to"] == "Ann");
+        let status = self.ids.iter().flat_map(|id| rows(sandbox, &["status", id]));
+        let all: Vec<_> = inbox.into_iter().chain(history).chain(status).collect();
+        assert_eq!(all.len(), 6, "{all:?}");
+        for row in &all {
+            assert_eq!(shown(row), waiting, "{row}");
+        }
+        self.is_shown_to_people(&why);
+        why
+    }
+
+    #[track_caller]
+    fn is_shown_to_people(&self, why: &str) {
+        let inbox = out(&run(self.sandbox, &["inbox", "--as", "Ann"], DONE));
+        assert_eq!(inbox.matches(" waiting (agent) ").count(), 2, "{inbox}");
+        assert_eq!(
+            inbox.lines().filter(|line| *line == format!("    {why}")).count(),
+            2,
+            "{inbox}"
+        );
+        let agents = out(&run(self.sandbox, &["agents"], DONE));
+        let remark = |line: &&str| line.starts_with("Ann: 2 wait, for ") && line.ends_with(why);
+        assert_eq!(agents.lines().filter(remark).count(), 1, "{agents}");
+        for id in &self.ids {
+            let status = out(&run(self.sandbox, &["status", id], DONE));
+            assert!(status.contains(&format!("now       waiting: {why}; it expires")), "{status}");
+        }
+    }
+
+    /// Waits until both were typed, which every command then shows.
+    #[track_caller]
+    fn are_typed(&self) {
+        for id in &self.ids {
+            let typed = await_state(self.sandbox, id, "acknowledged");
+            assert_eq!((&typed["reported"]["state"], typed.get("why")), (&json!("injected"), None));
+            let status = out(&run(self.sandbox, &["status", id], DONE));
+            assert!(status.contains("now       acknowledged (injected), "), "{status}");
+        }
+        let ann = self.ann();
+        assert_eq!(
+            (&ann["waiting"], &ann["in_flight"], ann.get("why")),
+            (&json!(0), &json!(0), None)
+        );
+        assert_eq!(rows(self.sandbox, &["inbox", "--as", "Ann"]), Vec::<Value>::new());
+        let agents = out(&run(self.sandbox, &["agents"], DONE));
+        assert!(!agents.contains("Ann: "), "{agents}");
+    }
+}
+
+#[test]
+fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_shell() {
+    let sandbox = Sandbox::new();
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &["bash", "--norc", "--noprofile"]);
+    ann.wait_for_row("$");
+    let change = |command: &str| drop(run(&sandbox, &[command, "Ann"], DONE));
+    change("hold");
+    let sent = Sent::to_ann(&sandbox);
+    let held = sent.wait_for(&["holds"]);
+    ann.press("echo half");
+    ann.wait_for_row("$ echo half");
+    change("release");
+    let half_typed = sent.wait_for(&["half typed", "no prompt"]);
+    change("hold");
+    sent.wait_for(&["holds"]);
+    ann.press("\u{15}printf 'in\\x1b[?1049hfull screen'; read answer; printf '\\x1b[?1049lout\\n'; sleep 1000\r");
+    ann.wait_for("full screen");
+    change("release");
+    let full_screen = sent.wait_for(&["full-screen"]);
+    ann.press("\r");
+    ann.wait_for("out");
+    let other = sent.wait_for(&["another program"]);
+    let all: BTreeSet<_> = [held, half_typed, full_screen, other].into();
+    assert_eq!(all.len(), 4, "{all:?}");
+    ann.press("\u{3}");
+    sent.are_typed();
+}
+
+#[test]
+fn every_command_shows_the_same_state_and_reason_of_what_waits_for_an_agent() {
+    let sandbox = Sandbox::new();
+    let busy =
+        "[[recipe]]\nname = \"painter\"\ncommands = [\"fullscreen\"]\nbusy = [\"still at work\"]\n";
+    fs::write(sandbox.home().join("recipes.toml"), busy).unwrap();
+    let _bob = sandbox.join("Bob");
+    let mut ann = Terminal::wrap(&sandbox, "Ann", &[&fullscreen()]);
+    ann.wait_for_row(">");
+    ann.press("menu\r");
+    ann.wait_for("❯ 1. Yes");
+    let sent = Sent::to_ann(&sandbox);
+    sent.wait_for(&["asks something"]);
+    ann.press("1say Bob I am still at work.\r");
+    ann.wait_for("still at work.>>>");
+    sent.wait_for(&["the agent is at work"]);
+    // It looks at work as long as the words are near its cursor.
+    for _ in 0..4 {
+        ann.press(&format!("say Bob {PARAGRAPH}\r"));
+    }
+    sent.are_typed();
 }

@@ -203,8 +203,13 @@ impl Router {
             State::Storing => ("waiting", Some("store"), None),
             State::Waiting => ("waiting", Some(self.obstacle(message)), None),
             State::Resting(until) => ("waiting", Some("rest"), Some(until)),
-            State::OnWay { .. } => ("delivered", None, None),
+            State::OnWay { .. } => {
+                let (state, waits_for) = self.progress_of(message, kept);
+                (state, waits_for, None)
+            }
         };
+        let reported = kept.reported.as_deref();
+        let waiting = reported.filter(|reported| reported.is_waiting());
         Way {
             state: state.into(),
             waits_for: waits_for.map(Into::into),
@@ -212,7 +217,8 @@ impl Router {
             attempts: kept.attempts,
             failures: kept.failures,
             expires: Some(self.unix_ms_at(message.expires)),
-            reported: kept.reported.as_deref().cloned(),
+            why: waiting.and_then(|reported| reported.why.as_deref()).map(Into::into),
+            reported: reported.cloned(),
             ..Way::default()
         }
     }

@@ -179,6 +179,7 @@ impl World {
             resume: !self.one_in(3),
             max_inflight: [1, 2, 256][self.below(3)],
             supports_topics: true,
+            reports: false,
         };
         let (is_guest, seed) = (self.one_in(10) && !self.is_peace, self.bytes());
         let mut person = Person::new(name, is_guest, capabilities, seed);

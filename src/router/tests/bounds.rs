@@ -574,7 +574,7 @@ fn rows_are_for_when_there_is_memory_for_them() {
                 op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
             outside 0
             op asks agents
-                op < DELIVER d3 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0}]},"kind":"response"}
+                op < DELIVER d3 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             disk keeps
         "#]],
     );

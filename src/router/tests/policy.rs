@@ -224,7 +224,7 @@ fn the_file_is_read_again_for_operators_in_their_turn() {
             op asks agents {"limit":1}
             op reread
                 op < DELIVER d1 @relay -> @operator seq 1 {"body":"reload","data":{},"kind":"response"}
-                op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0}]},"kind":"response"}
+                op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             op asks reload
                 reload for op
             op reread policy.toml:3: not so

@@ -48,19 +48,19 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
             bob asks report {"id":"d1","state":"injected","why":"typed"}
                 bob < DELIVER d5 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
             ann asks message {"id":"d1"}
-                ann < DELIVER d6 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"delivered","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d6 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"injected","to":"Bob","topic":"t"}]},"kind":"response"}
             ann asks report {"id":"d1","state":"confirmed"}
                 ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"only its recipient reports about a delivery"}
             bob asks report {"id":"d1","state":"eaten"}
                 bob < NACK {"ack_id":"q","code":"INVALID","message":"the state of a report is one of waiting, injected, confirmed"}
             bob nacks d1 100
             ann asks message {"id":"a1"}
-                ann < DELIVER d7 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","until":1001100,"waits_for":"rest"}]},"kind":"response"}
+                ann < DELIVER d7 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"hello","expires":87401000,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","topic":"t","until":1001100,"waits_for":"rest"}]},"kind":"response"}
             wait 100
                 bob < DELIVER d1 Ann -> Bob #t seq 1 attempt 2 requires_ack true {"body":"hello"}
             bob acks d1
             ann asks message {"id":"a1"}
-                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"injected","why":"typed"},"send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
+                ann < DELIVER d8 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":2,"body":"hello","ended":1001100,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob","topic":"t"}]},"kind":"response"}
             bob asks report {"id":"d1","state":"confirmed"}
                 bob < DELIVER d9 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
             ann asks message {"id":"a1"}
@@ -69,6 +69,162 @@ fn a_messages_way_is_told_from_its_send_to_its_ack() {
                 ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"only its recipient reports about a delivery"}
             ann asks message {"id":"nobody's"}
                 ann < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"nobody's\" is not a message's id, or that message is no longer kept"}
+        "#]],
+    );
+}
+
+#[test]
+fn delivery_that_its_recipient_has_not_typed_is_waiting_with_the_reported_reason() {
+    check(
+        r#"here: ann op
+           bob joins {"capabilities":{"reports":true}}
+           ann>> Bob: one
+           ann>> Bob: two
+           op asks inbox {"of":"Bob"}
+           bob asks report {"id":"d1","state":"waiting","why":"a line is half typed"}
+           op asks inbox {"of":"Bob"}
+           op asks agents
+           bob asks report {"id":"d1","state":"injected"}
+           op asks agents
+           bob acks d1
+           op asks agents"#,
+        expect![[r#"
+            here: ann op
+            bob joins {"capabilities":{"reports":true}}
+                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"reports":true,"resume":false,"supports_topics":true}}
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            ann>> Bob: two
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+            op asks inbox {"of":"Bob"}
+                op < DELIVER d3 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":1,"body":"one","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"agent"},{"attempts":1,"body":"two","expires":87401000,"failures":0,"from":"Ann","id":"d2","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"agent"}]},"kind":"response"}
+            bob asks report {"id":"d1","state":"waiting","why":"a line is half typed"}
+                bob < DELIVER d4 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
+            op asks inbox {"of":"Bob"}
+                op < DELIVER d5 @relay -> @operator seq 2 {"body":"inbox","data":{"messages":[{"attempts":1,"body":"one","expires":87401000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"waiting","why":"a line is half typed"},"send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"agent","why":"a line is half typed"},{"attempts":1,"body":"two","expires":87401000,"failures":0,"from":"Ann","id":"d2","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"agent"}]},"kind":"response"}
+            op asks agents
+                op < DELIVER d6 @relay -> @operator seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":2,"queued_bytes":1174,"session":"s-3f55abebab4afccc","since":1001000,"subscriptions":0,"waiting":2,"why":"a line is half typed","why_since":1001000}]},"kind":"response"}
+            bob asks report {"id":"d1","state":"injected"}
+                bob < DELIVER d7 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
+            op asks agents
+                op < DELIVER d8 @relay -> @operator seq 4 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":1,"name":"Bob","queued":2,"queued_bytes":1174,"session":"s-3f55abebab4afccc","since":1001000,"subscriptions":0,"waiting":1}]},"kind":"response"}
+            bob acks d1
+            op asks agents
+                op < DELIVER d9 @relay -> @operator seq 5 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":1,"queued_bytes":587,"session":"s-3f55abebab4afccc","since":1001000,"subscriptions":0,"waiting":1}]},"kind":"response"}
+        "#]],
+    );
+}
+
+#[test]
+fn reason_is_forgotten_when_the_delivery_is_returned_or_its_recipient_leaves() {
+    check(
+        r#"here: ann bob op
+           ann>> Bob: one
+           bob asks report {"id":"d1","state":"waiting","why":"held"}
+           bob nacks d1 100
+           bob asks report {"id":"d1","state":"waiting","why":"too late"}
+           ann asks message {"id":"d1"}
+           wait 100
+           ann asks message {"id":"d1"}
+           bob asks report {"id":"d1","state":"waiting","why":"held again"}
+           ann asks message {"id":"d1"}
+           bob goes
+           ann asks message {"id":"d1"}
+           op asks agents
+           bob joins {"capabilities":{"reports":true}}
+           ann asks message {"id":"d1"}"#,
+        expect![[r#"
+            here: ann bob op
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            bob asks report {"id":"d1","state":"waiting","why":"held"}
+                bob < DELIVER d2 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
+            bob nacks d1 100
+            bob asks report {"id":"d1","state":"waiting","why":"too late"}
+                bob < DELIVER d3 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
+            ann asks message {"id":"d1"}
+                ann < DELIVER d4 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":1,"body":"one","expires":87401000,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","until":1001100,"waits_for":"rest"}]},"kind":"response"}
+            wait 100
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"one"}
+            ann asks message {"id":"d1"}
+                ann < DELIVER d5 @relay -> Ann seq 2 {"body":"message","data":{"messages":[{"attempts":2,"body":"one","expires":87401000,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"agent"}]},"kind":"response"}
+            bob asks report {"id":"d1","state":"waiting","why":"held again"}
+                bob < DELIVER d6 @relay -> Bob seq 3 {"body":"report","data":{},"kind":"response"}
+            ann asks message {"id":"d1"}
+                ann < DELIVER d7 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":2,"body":"one","expires":87401000,"failures":1,"from":"Ann","id":"d1","reported":{"at":1001100,"state":"waiting","why":"held again"},"send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"agent","why":"held again"}]},"kind":"response"}
+            bob goes
+            ann asks message {"id":"d1"}
+                ann < DELIVER d8 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":2,"body":"one","expires":87401000,"failures":2,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"recipient"}]},"kind":"response"}
+            op asks agents
+                op < DELIVER d9 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":1,"queued_bytes":587,"since":1001100,"subscriptions":0,"waiting":1}]},"kind":"response"}
+            bob joins {"capabilities":{"reports":true}}
+                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"reports":true,"resume":false,"supports_topics":true}}
+                bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"one"}
+            ann asks message {"id":"d1"}
+                ann < DELIVER d10 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":3,"body":"one","expires":87401000,"failures":2,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Bob","waits_for":"agent"}]},"kind":"response"}
+        "#]],
+    );
+}
+
+#[test]
+fn late_report_does_not_bring_back_the_reason_of_a_delivery_that_is_over() {
+    check(
+        r#"here: ann bob op
+           ann>> Bob: one
+           bob asks report {"id":"d1","state":"waiting","why":"held"}
+           bob acks d1
+           ann asks message {"id":"d1"}
+           bob asks report {"id":"d1","state":"waiting","why":"too late"}
+           ann asks message {"id":"d1"}
+           bob asks report {"id":"d1","state":"confirmed"}
+           bob asks report {"id":"d1","state":"injected"}
+           ann asks message {"id":"d1"}
+           ann>> Bob 50ms: two
+           bob asks report {"id":"d9","state":"waiting","why":"held"}
+           wait 50
+           bob asks report {"id":"d9","state":"waiting","why":"too late"}
+           ann asks message {"id":"a2"}
+           op asks redeliver {"id":"a2"}
+           ann asks message {"id":"a2"}"#,
+        expect![[r#"
+            here: ann bob op
+            ann>> Bob: one
+                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            bob asks report {"id":"d1","state":"waiting","why":"held"}
+                bob < DELIVER d2 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
+            bob acks d1
+            ann asks message {"id":"d1"}
+                ann < DELIVER d3 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":1,"body":"one","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+            bob asks report {"id":"d1","state":"waiting","why":"too late"}
+                bob < DELIVER d4 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
+            ann asks message {"id":"d1"}
+                ann < DELIVER d5 @relay -> Ann seq 2 {"body":"message","data":{"messages":[{"attempts":1,"body":"one","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+            bob asks report {"id":"d1","state":"confirmed"}
+                bob < DELIVER d6 @relay -> Bob seq 3 {"body":"report","data":{},"kind":"response"}
+            bob asks report {"id":"d1","state":"injected"}
+                bob < DELIVER d7 @relay -> Bob seq 4 {"body":"report","data":{},"kind":"response"}
+            ann asks message {"id":"d1"}
+                ann < DELIVER d8 @relay -> Ann seq 3 {"body":"message","data":{"messages":[{"attempts":1,"body":"one","ended":1001000,"failures":0,"from":"Ann","id":"d1","reported":{"at":1001000,"state":"confirmed"},"send_id":"a1","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+            ann>> Bob 50ms: two
+                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+                bob < DELIVER d9 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+            bob asks report {"id":"d9","state":"waiting","why":"held"}
+                bob < DELIVER d10 @relay -> Bob seq 5 {"body":"report","data":{},"kind":"response"}
+            wait 50
+                ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            bob asks report {"id":"d9","state":"waiting","why":"too late"}
+                bob < DELIVER d11 @relay -> Bob seq 6 {"body":"report","data":{},"kind":"response"}
+            ann asks message {"id":"a2"}
+                ann < DELIVER d12 @relay -> Ann seq 4 {"body":"message","data":{"messages":[{"attempts":1,"body":"two","code":"EXPIRED","ended":1001050,"failures":0,"from":"Ann","id":"d9","reported":{"at":1001000,"state":"waiting","why":"held"},"send_id":"a2","seq":2,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
+            op asks redeliver {"id":"a2"}
+                bob < DELIVER d9 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+                op < DELIVER d13 @relay -> @operator seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            ann asks message {"id":"a2"}
+                ann < DELIVER d14 @relay -> Ann seq 5 {"body":"message","data":{"messages":[{"attempts":1,"body":"two","expires":87401050,"failures":0,"from":"Ann","id":"d9","send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"agent"}]},"kind":"response"}
         "#]],
     );
 }
@@ -487,7 +643,7 @@ fn what_was_found_and_overtaken_is_looked_up_once_more() {
             ann asks agents {"limit":1}
             disk errs
                 ann < NACK {"ack_id":"q","code":"STORE_FAILED","message":"the store could not look it up: disk I/O error"}
-                ann < DELIVER d5 @relay -> Ann seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0}],"next_cursor":"Ann"},"kind":"response"}
+                ann < DELIVER d5 @relay -> Ann seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}],"next_cursor":"Ann"},"kind":"response"}
             disk keeps
         "#]],
     );
@@ -548,7 +704,7 @@ fn agents_that_a_crash_cut_off_are_reconnecting_for_30_s() {
             op joins
                 op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
             op asks agents
-                op < DELIVER d2 @relay -> @operator seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0}]},"kind":"response"}
+                op < DELIVER d2 @relay -> @operator seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"reconnecting":true,"since":1003001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"reconnecting":true,"since":1003001,"subscriptions":0,"waiting":1},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             ann joins
                 ann < WELCOME {"agent":"Ann"}
             ann goes
@@ -560,10 +716,10 @@ fn agents_that_a_crash_cut_off_are_reconnecting_for_30_s() {
             op2 joins
                 op2 < WELCOME {"agent":"Op"}
             op2 asks agents
-                op2 < DELIVER d3 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-b6728bfdb9e29391","since":1033000,"subscriptions":0}]},"kind":"response"}
+                op2 < DELIVER d3 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"reconnecting":true,"since":1003001,"subscriptions":0,"waiting":1},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-b6728bfdb9e29391","since":1033000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             wait 1
             op2 asks agents
-                op2 < DELIVER d4 @relay -> Op seq 3073026 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-b6728bfdb9e29391","since":1033000,"subscriptions":0}]},"kind":"response"}
+                op2 < DELIVER d4 @relay -> Op seq 3073026 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Cid","queued":1,"queued_bytes":589,"since":1003001,"subscriptions":0,"waiting":1},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-b6728bfdb9e29391","since":1033000,"subscriptions":0,"waiting":0}]},"kind":"response"}
         "#]],
     );
 }
@@ -593,7 +749,7 @@ fn agents_that_a_stop_cut_off_are_reconnecting_unless_their_session_is_over() {
             op joins
                 op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
             op asks agents
-                op < DELIVER d1 @relay -> @operator seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"reconnecting":true,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0}]},"kind":"response"}
+                op < DELIVER d1 @relay -> @operator seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"reconnecting":true,"since":1003001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             wait 20001
                 op < PING {}
                 op < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
@@ -602,7 +758,7 @@ fn agents_that_a_stop_cut_off_are_reconnecting_unless_their_session_is_over() {
             op2 joins
                 op2 < WELCOME {"agent":"Op"}
             op2 asks agents
-                op2 < DELIVER d2 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-327ad600fa6774de","since":1023002,"subscriptions":0}]},"kind":"response"}
+                op2 < DELIVER d2 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-327ad600fa6774de","since":1023002,"subscriptions":0,"waiting":0}]},"kind":"response"}
         "#]],
     );
 }

@@ -55,9 +55,9 @@ fn relay_lists_agents_in_pages() {
                 ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
                 bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
             gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2}}
-                gus < DELIVER d2 @relay -> @guest-09191889 seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0},{"here":true,"in_flight":1,"name":"Bob","queued":1,"queued_bytes":594,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":1}],"next_cursor":"Bob"},"kind":"response"}
+                gus < DELIVER d2 @relay -> @guest-09191889 seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":1,"name":"Bob","queued":1,"queued_bytes":594,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":1,"waiting":0}],"next_cursor":"Bob"},"kind":"response"}
             gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2,"cursor":"bob"}}
-                gus < DELIVER d3 @relay -> @guest-09191889 seq 2 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Cid","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0}]},"kind":"response"}
+                gus < DELIVER d3 @relay -> @guest-09191889 seq 2 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Cid","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":"x"}}
                 gus < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": `limit` is not a whole number from 0 to 18446744073709551615, in digits"}
         "#]],

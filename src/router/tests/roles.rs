@@ -71,7 +71,7 @@ fn operators_are_many_speak_with_one_name_and_hear_their_own_answers() {
                 op < NACK {"ack_id":"x","code":"FORBIDDEN","message":"only an agent has a session to resume"}
             op says ACK {"ack_id":"m"}
             op asks agents
-                op < DELIVER d4 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":1,"name":"Ann","queued":1,"queued_bytes":607,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0}]},"kind":"response"}
+                op < DELIVER d4 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":1,"name":"Ann","queued":1,"queued_bytes":607,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
             op asks status
                 op < DELIVER d5 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":3,"expired":0,"gave_up":0,"given_back":0,"refused":3,"taken":4},"guests":0,"memory_bytes":607,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
             wait 50

@@ -245,6 +245,7 @@ fn session(agent: u64, pick: u64) -> SessionRecord {
             resume: pick.is_multiple_of(3),
             max_inflight: u64::MAX - pick,
             supports_topics: pick.is_multiple_of(5),
+            reports: false,
         },
         subscriptions: (0..pick % 3).map(|n| format!("ä.{n}.>").into()).collect(),
     }

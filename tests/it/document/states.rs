@@ -9,6 +9,7 @@ use std::{
 };
 
 const ROWS: &str = include_str!("../../../src/router/relay/rows.rs");
+const REPORTS: &str = include_str!("../../../src/router/reports.rs");
 const CLIENT: &str = include_str!("../../../src/router/client.rs");
 const MESSAGE: &str = include_str!("../../../src/client/message.rs");
 const SESSION: &str = include_str!("../../../src/client/session.rs");
@@ -160,7 +161,10 @@ fn ways() -> BTreeSet<String> {
     let quoted = |text: &'static str| text.split('"').skip(1).step_by(2);
     let (mut states, mut waits) = (BTreeSet::new(), BTreeSet::new());
     waits.extend(quoted(obstacle));
-    for line in way.lines() {
+    let (_, at_recipient) =
+        REPORTS.split_once("    pub(super) fn progress_of(").expect("it is there");
+    let (at_recipient, _) = at_recipient.split_once("\n    }\n").expect("it ends");
+    for line in way.lines().chain(at_recipient.lines()) {
         let mut words = quoted(line);
         states.extend(words.next());
         waits.extend(words.next());
