@@ -28,6 +28,8 @@ use crate::{naming, pty::Pty, refusal};
 pub const PROCESSES_MAX: usize = 512;
 /// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
+/// A look begins anew so often if the foreground changes meanwhile.
+const TRIES: usize = 4;
 /// [`same_content`] reads pieces of so many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -180,4 +182,19 @@ impl Observer {
 /// `Unsupported` on systems other than Windows; and if a stream cannot be read or written.
 pub fn serve_console_members() -> io::Result<()> {
     imp::serve_console_members()
+}
+
+fn changing() -> io::Error {
+    refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again")
+}
+
+fn too_many() -> io::Error {
+    let why = format!("it has more than {PROCESSES_MAX} processes");
+    refusal(io::ErrorKind::QuotaExceeded, why)
+}
+
+#[cfg(unix)]
+fn no_helper() -> io::Error {
+    let why = "only Windows asks a console for its members by a helper";
+    refusal(io::ErrorKind::Unsupported, why)
 }

@@ -90,7 +90,7 @@ tests! {
         observer_does_not_keep_the_terminal_open,
         hard_link_is_the_same_file_and_a_copy_has_its_content,
         symbolic_link_is_the_file_it_leads_to, removed_executable_is_known,
-        helper_is_for_windows_alone, look_without_a_helper_fails,
+        helper_is_for_windows_alone, helper_is_not_a_member, look_without_a_helper_fails,
         helper_is_started_anew_but_not_for_ever;
 }
 
@@ -150,6 +150,7 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("windows", "removed_executable_is_known", "a running program's file cannot be removed"),
     ("macos", "removed_executable_is_known", "a removed file has no path"),
     ("windows", "helper_is_for_windows_alone", "it is served here"),
+    ("unix", "helper_is_not_a_member", "only a console is asked by a helper"),
     ("unix", "look_without_a_helper_fails", "only a console is asked by a helper"),
     ("unix", "helper_is_started_anew_but_not_for_ever", "only a console is asked by a helper"),
 ];

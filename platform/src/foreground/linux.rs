@@ -13,16 +13,15 @@ use std::{
 };
 
 use super::{
-    ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX, Process,
+    ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX, Process, TRIES, changing,
     memory::{CommandLine, Memory},
+    too_many,
 };
 use crate::{
     pty::{Pty, WeakPty},
     refusal,
 };
 
-/// A look begins anew so often if the foreground changes meanwhile.
-const TRIES: usize = 4;
 /// A stat file has some fifty numbers and a name of at most 64 bytes.
 const STAT_BYTES_MAX: usize = 2048;
 /// What follows the path of an executable that was removed.
@@ -77,7 +76,7 @@ impl Observer {
                 return Ok(processes);
             }
         }
-        Err(refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again"))
+        Err(changing())
     }
 
     pub(super) fn mark(&self) -> Option<Mark> {
@@ -101,8 +100,7 @@ impl Observer {
         let all = all_processes()?;
         let mut members: Vec<&Stat> = all.values().filter(|it| self.is_member(it, group)).collect();
         if members.len() > PROCESSES_MAX {
-            let why = format!("it has more than {PROCESSES_MAX} processes");
-            return Err(refusal(io::ErrorKind::QuotaExceeded, why));
+            return Err(too_many());
         }
         members.sort_by_key(|stat| stat.pid);
         let mut processes = Vec::with_capacity(members.len());
@@ -333,8 +331,7 @@ fn is_terminal(link: &Path, terminal: u64) -> bool {
 }
 
 pub(super) fn serve_console_members() -> io::Result<()> {
-    let why = "only Windows asks a console for its members by a helper";
-    Err(refusal(io::ErrorKind::Unsupported, why))
+    Err(super::no_helper())
 }
 
 #[cfg(test)]

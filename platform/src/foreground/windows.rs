@@ -9,17 +9,12 @@ mod process;
 use std::{ffi::OsString, io, path::Path};
 
 use super::{
-    Executable, FileId, PROCESSES_MAX, Process,
+    Executable, FileId, PROCESSES_MAX, Process, TRIES, changing,
     memory::{CommandLine, Memory},
+    too_many,
 };
-use crate::{
-    pty::{Pty, WeakPty},
-    refusal,
-};
+use crate::pty::{Pty, WeakPty};
 use helper::Helper;
-
-/// A look begins anew so often if processes come or go meanwhile.
-const TRIES: usize = 4;
 
 /// A program in a process's memory, which is the same one from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +50,7 @@ impl Observer {
                 return Ok(processes);
             }
         }
-        Err(refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again"))
+        Err(changing())
     }
 
     pub(super) fn mark(&self) -> Option<Mark> {
@@ -91,8 +86,7 @@ impl Observer {
         let pty = self.pty.upgrade()?;
         let mut members = self.helper.members(pty.pid())?;
         if members.len() > PROCESSES_MAX {
-            let why = format!("it has more than {PROCESSES_MAX} processes");
-            return Err(refusal(io::ErrorKind::QuotaExceeded, why));
+            return Err(too_many());
         }
         members.sort_unstable();
         Ok(members)

@@ -182,7 +182,10 @@ pub(crate) fn processes_that_end_meanwhile_do_no_harm() {
 }
 
 pub(crate) fn observer_does_not_keep_the_terminal_open() {
-    let (screen, mut observer) = observed("exit", &["0"]);
+    let (mut screen, mut observer) = observed("echo", &[]);
+    screen.wait_for("ready;");
+    player(&observer.look().unwrap(), "echo");
+    screen.type_keys("\r");
     assert_eq!(screen.finish().0, 0);
     assert_eq!(observer.look().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     assert_eq!((observer.mark(), observer.leader()), (None, None));
@@ -238,6 +241,15 @@ pub(crate) fn removed_executable_is_known() {
 
 pub(crate) fn helper_is_for_windows_alone() {
     assert_eq!(serve_console_members().unwrap_err().kind(), io::ErrorKind::Unsupported);
+}
+
+pub(crate) fn helper_is_not_a_member() {
+    let (mut screen, mut observer) = observed("wait", &[]);
+    screen.wait_for("pid=");
+    let processes = observer.look().unwrap();
+    let mut other = Observer::new(&screen.pty, Some(role_command("console-members", &[])));
+    assert_eq!(other.look().unwrap(), processes);
+    assert_eq!(observer.look().unwrap(), processes);
 }
 
 pub(crate) fn look_without_a_helper_fails() {
