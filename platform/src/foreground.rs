@@ -20,6 +20,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::{naming, pty::Pty, refusal};
@@ -28,8 +29,13 @@ use crate::{naming, pty::Pty, refusal};
 pub const PROCESSES_MAX: usize = 512;
 /// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
-/// A look begins anew so often if the foreground changes meanwhile.
+/// A look begins anew so often if the foreground changes meanwhile, each time after [`PAUSE`].
 const TRIES: usize = 4;
+/// The command is looked at so often until its exec is over: that may still go on after the spawn.
+#[cfg(unix)]
+const FIRST_TRIES: usize = 100;
+/// What an exec takes, or a process that ends.
+const PAUSE: Duration = Duration::from_millis(1);
 /// [`same_content`] reads pieces of so many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -182,6 +188,19 @@ impl Observer {
 /// `Unsupported` on systems other than Windows; and if a stream cannot be read or written.
 pub fn serve_console_members() -> io::Result<()> {
     imp::serve_console_members()
+}
+
+/// A process that the system does not let this one look at.
+fn unreadable(pid: u32) -> Process {
+    Process {
+        pid,
+        parent: None,
+        executable: None,
+        arguments: None,
+        directory: None,
+        is_stopped: false,
+        reads_terminal: None,
+    }
 }
 
 fn changing() -> io::Error {

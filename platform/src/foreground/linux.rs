@@ -10,12 +10,14 @@ use std::{
         fs::{FileTypeExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
+    thread,
 };
 
 use super::{
-    ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX, Process, TRIES, changing,
+    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process, TRIES,
+    changing,
     memory::{CommandLine, Memory},
-    too_many,
+    too_many, unreadable,
 };
 use crate::{
     pty::{Pty, WeakPty},
@@ -35,8 +37,9 @@ pub(super) struct Image {
     stamp: Stamp,
 }
 
-/// The addresses of code, stack and heap; zeros where they may not be read.
-type Stamp = [u64; 3];
+/// The addresses of code and stack; a zero where they may not be read. The heap's is no part of it: an
+/// exec moves the heap after the command line is there.
+type Stamp = [u64; 2];
 
 /// The foreground group, and its leader's start time and image if the leader lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub(super) struct Observer {
     /// The terminal's device, and the session that the command leads.
     terminal: Option<u64>,
     session: u32,
+    /// This process's own image: a fork of it has not become the command yet.
+    own: Option<Stamp>,
     memory: Memory,
 }
 
@@ -59,12 +64,14 @@ impl Observer {
         let device = |path: PathBuf| path.metadata().ok().map(|file| file.rdev());
         let terminal = pty.terminal_path().and_then(device);
         let session = pty.pid();
+        let own = stat(std::process::id()).ok().map(|stat| stat.stamp);
         let mut observer =
-            Self { pty: pty.downgrade(), terminal, session, memory: Memory::default() };
-        // A command that has ended or changes right now is seen by the next look, or not at all.
-        for _ in 0..TRIES {
-            if let Sight::Steady(_) = observer.sight(session, session) {
-                break;
+            Self { pty: pty.downgrade(), terminal, session, own, memory: Memory::default() };
+        for _ in 0..FIRST_TRIES {
+            match observer.sight(session, session) {
+                Sight::Changing => thread::sleep(PAUSE),
+                // One that has ended is seen by no look.
+                Sight::Steady(_) | Sight::Gone => break,
             }
         }
         observer
@@ -75,6 +82,7 @@ impl Observer {
             if let Some(processes) = self.try_look()? {
                 return Ok(processes);
             }
+            thread::sleep(PAUSE);
         }
         Err(changing())
     }
@@ -97,7 +105,7 @@ impl Observer {
     /// None if the foreground has changed meanwhile.
     fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let group = self.group()?;
-        let all = all_processes()?;
+        let (all, closed) = all_processes()?;
         let mut members: Vec<&Stat> = all.values().filter(|it| self.is_member(it, group)).collect();
         if members.len() > PROCESSES_MAX {
             return Err(too_many());
@@ -114,6 +122,8 @@ impl Observer {
         let lives =
             |pid: u32, image: &Image| all.get(&pid).is_some_and(|it| it.start == image.start);
         self.memory.retain(&processes, lives);
+        let closed = closed.into_iter().filter(|&pid| group_of(pid) == Some(group));
+        processes.extend(closed.map(unreadable).take(PROCESSES_MAX));
         Ok((self.group()? == group).then_some(processes))
     }
 
@@ -123,7 +133,11 @@ impl Observer {
 
     /// Reads all that belongs to one process between two equal answers about its image.
     fn sight(&mut self, pid: u32, group: u32) -> Sight {
-        let Ok(before) = stat(pid) else { return Sight::Gone };
+        let before = match stat(pid) {
+            Ok(before) => before,
+            Err(error) if is_gone(&error) => return Sight::Gone,
+            Err(_) => return Sight::Changing,
+        };
         if before.has_ended() {
             return Sight::Gone;
         }
@@ -133,13 +147,16 @@ impl Observer {
         let executable = executable(pid);
         let file = executable.as_ref().map(|it| it.file);
         let image = Image { start: before.start, file, stamp: before.stamp };
-        // The addresses are zero for a moment within exec, and where they may not be read.
-        if file.is_some() && image.stamp.contains(&0) {
-            return Sight::Changing;
+        match file {
+            Some(_) if before.is_in_exec() || self.own == Some(before.stamp) => {
+                return Sight::Changing;
+            }
+            None if before.has_no_memory() => return Sight::Gone,
+            _ => {}
         }
         let line = self.command_line(&before, &image);
         let reads_terminal = self.reads_terminal(pid);
-        let Ok(after) = stat(pid) else { return Sight::Gone };
+        let Ok(after) = stat(pid) else { return Sight::Changing };
         if (after.start, after.stamp) != (image.start, image.stamp) {
             return Sight::Changing;
         }
@@ -235,8 +252,19 @@ impl Stat {
             session: id(6)?,
             threads: number(20)?,
             start: number(22)?,
-            stamp: [number(26)?, number(28)?, number(47)?],
+            stamp: [number(26)?, number(28)?],
         })
+    }
+
+    /// An address is zero for a moment, or where it may not be read.
+    fn is_in_exec(&self) -> bool {
+        self.stamp.contains(&0)
+    }
+
+    /// A process gives its memory back a moment before its end; an address that may not be read is
+    /// not zero but 1.
+    fn has_no_memory(&self) -> bool {
+        self.stamp[0] == 0 && self.threads <= 1
     }
 
     /// A first thread that has ended looks like a process that has, while others go on.
@@ -257,20 +285,30 @@ fn stat(pid: u32) -> io::Result<Stat> {
     Stat::parse(pid, &text[..read]).ok_or_else(unknown)
 }
 
-/// All processes that this one may see.
-fn all_processes() -> io::Result<HashMap<u32, Stat>> {
-    let mut all = HashMap::new();
+/// All processes, and those that the system shows but does not let this one look at.
+fn all_processes() -> io::Result<(HashMap<u32, Stat>, Vec<u32>)> {
+    let (mut all, mut closed) = (HashMap::new(), Vec::new());
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         match stat(pid) {
             Ok(stat) => drop(all.insert(pid, stat)),
-            // Not as documented is no reason to leave one out; one that has just ended is.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
-            Err(_) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed.push(pid),
+            Err(error) => return Err(error),
         }
     }
-    Ok(all)
+    Ok((all, closed))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// What /proc hides with the option hidepid=1, the system call still tells.
+fn group_of(pid: u32) -> Option<u32> {
+    // SAFETY: no pointers.
+    u32::try_from(unsafe { libc::getpgid(pid as libc::pid_t) }).ok()
 }
 
 pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
@@ -351,7 +389,7 @@ mod tests {
             session: 6,
             threads: 20,
             start: 22,
-            stamp: [26, 28, 47],
+            stamp: [26, 28],
         };
         assert_eq!(stat, expected);
         assert_eq!(Stat::parse(7, b"7 (a) T 1 2"), None);

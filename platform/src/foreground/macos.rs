@@ -7,12 +7,14 @@ use std::{
     os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
     ptr::null_mut,
+    thread,
 };
 
 use super::{
-    ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX, Process, TRIES, changing,
+    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process, TRIES,
+    changing,
     memory::{CommandLine, Memory},
-    too_many,
+    too_many, unreadable,
 };
 use crate::{
     pty::{Pty, WeakPty},
@@ -82,6 +84,8 @@ pub(super) struct Observer {
     pty: WeakPty,
     /// The terminal's device.
     terminal: Option<u32>,
+    /// This process's own: a fork of it has not become the command yet.
+    own: (Option<Executable>, Option<Vec<OsString>>),
     memory: Memory,
 }
 
@@ -89,11 +93,14 @@ impl Observer {
     pub(super) fn new(pty: &Pty, _helper: Option<Vec<OsString>>) -> Self {
         let device = |path: PathBuf| path.metadata().ok().map(|file| file.rdev() as u32);
         let terminal = pty.terminal_path().and_then(device);
-        let mut observer = Self { pty: pty.downgrade(), terminal, memory: Memory::default() };
-        // A command that has ended or changes right now is seen by the next look, or not at all.
-        for _ in 0..TRIES {
-            if let Sight::Steady(_) = observer.sight(pty.pid(), pty.pid()) {
-                break;
+        let own = std::process::id();
+        let own = (executable(own), arguments(own));
+        let mut observer = Self { pty: pty.downgrade(), terminal, own, memory: Memory::default() };
+        for _ in 0..FIRST_TRIES {
+            match observer.sight(pty.pid(), pty.pid()) {
+                Sight::Changing => thread::sleep(PAUSE),
+                // One that has ended is seen by no look.
+                Sight::Steady(_) | Sight::Gone => break,
             }
         }
         observer
@@ -104,6 +111,7 @@ impl Observer {
             if let Some(processes) = self.try_look()? {
                 return Ok(processes);
             }
+            thread::sleep(PAUSE);
         }
         Err(changing())
     }
@@ -144,7 +152,13 @@ impl Observer {
 
     /// Reads all that belongs to one process between two equal answers about its image.
     fn sight(&mut self, pid: u32, group: u32) -> Sight {
-        let Some(before) = basics(pid) else { return Sight::Gone };
+        let Some(before) = basics(pid) else {
+            // Another user's, as a program that is run by sudo, is there all the same.
+            return match io::Error::last_os_error().raw_os_error() {
+                Some(libc::ESRCH) => Sight::Gone,
+                _ => Sight::Steady(Box::new(unreadable(pid))),
+            };
+        };
         if before.pbi_status == libc::SZOMB {
             return Sight::Gone;
         }
@@ -159,8 +173,11 @@ impl Observer {
             arguments: arguments(pid),
             directory: directory(pid),
         });
+        if (&executable, &line.arguments) == (&self.own.0, &self.own.1) {
+            return Sight::Changing;
+        }
         let reads_terminal = self.reads_terminal(pid);
-        let Some(after) = basics(pid) else { return Sight::Gone };
+        let Some(after) = basics(pid) else { return Sight::Changing };
         if (start(&after), self::stamp(pid)) != (image.start, stamp) {
             return Sight::Changing;
         }

@@ -6,12 +6,12 @@ mod helper;
 #[path = "windows/process.rs"]
 mod process;
 
-use std::{ffi::OsString, io, path::Path};
+use std::{ffi::OsString, io, path::Path, thread};
 
 use super::{
-    Executable, FileId, PROCESSES_MAX, Process, TRIES, changing,
+    Executable, FileId, PAUSE, PROCESSES_MAX, Process, TRIES, changing,
     memory::{CommandLine, Memory},
-    too_many,
+    too_many, unreadable,
 };
 use crate::pty::{Pty, WeakPty};
 use helper::Helper;
@@ -49,6 +49,7 @@ impl Observer {
             if let Some(processes) = self.try_look()? {
                 return Ok(processes);
             }
+            thread::sleep(PAUSE);
         }
         Err(changing())
     }
@@ -112,19 +113,6 @@ impl Observer {
             is_stopped: false,
             reads_terminal: None,
         }
-    }
-}
-
-/// A process that this one may not open.
-fn unreadable(pid: u32) -> Process {
-    Process {
-        pid,
-        parent: None,
-        executable: None,
-        arguments: None,
-        directory: None,
-        is_stopped: false,
-        reads_terminal: None,
     }
 }
 
