@@ -147,11 +147,11 @@ impl Observer {
     /// Begins to observe a terminal. To be called directly after [`Pty::spawn`]: the command's
     /// arguments are read now, before the command can erase them.
     ///
-    /// On Windows, `helper` is a program and its arguments which call [`serve_console_members`];
+    /// On Windows, `member_server` is a program and its arguments which call [`serve_console_members`];
     /// without one, [`Observer::look`] fails there. Other systems ignore it.
     #[must_use]
-    pub fn new(pty: &Pty, helper: Option<Vec<OsString>>) -> Self {
-        Self(imp::Observer::new(pty, helper))
+    pub fn new(pty: &Pty, member_server: Option<Vec<OsString>>) -> Self {
+        Self(imp::Observer::new(pty, member_server))
     }
 
     /// All processes of the terminal's foreground: on Unix those of its foreground process group, on
@@ -182,7 +182,7 @@ impl Observer {
 }
 
 /// Serves the members of a console to an [`Observer`] over standard input and output; returns when
-/// standard input ends. The body of the `helper` given to [`Observer::new`].
+/// standard input ends. The body of the `member_server` given to [`Observer::new`].
 ///
 /// # Errors
 /// `Unsupported` on systems other than Windows; and if a stream cannot be read or written.
@@ -213,7 +213,7 @@ fn too_many() -> io::Error {
 }
 
 #[cfg(unix)]
-fn no_helper() -> io::Error {
-    let why = "only Windows asks a console for its members by a helper";
+fn no_member_server() -> io::Error {
+    let why = "only Windows has consoles with members to serve";
     refusal(io::ErrorKind::Unsupported, why)
 }

@@ -90,8 +90,8 @@ tests! {
         observer_does_not_keep_the_terminal_open,
         hard_link_is_the_same_file_and_a_copy_has_its_content,
         symbolic_link_is_the_file_it_leads_to, removed_executable_is_known,
-        helper_is_for_windows_alone, helper_is_not_a_member, look_without_a_helper_fails,
-        helper_is_started_anew_but_not_for_ever;
+        member_server_is_for_windows_alone, member_server_is_not_a_member, look_without_a_member_server_fails,
+        member_server_is_started_anew_but_not_for_ever;
 }
 
 /// What cannot be shown where: the kind of run, the test, the reason.
@@ -149,10 +149,14 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("windows", "symbolic_link_is_the_file_it_leads_to", "making one needs a privilege"),
     ("windows", "removed_executable_is_known", "a running program's file cannot be removed"),
     ("macos", "removed_executable_is_known", "a removed file has no path"),
-    ("windows", "helper_is_for_windows_alone", "it is served here"),
-    ("unix", "helper_is_not_a_member", "only a console is asked by a helper"),
-    ("unix", "look_without_a_helper_fails", "only a console is asked by a helper"),
-    ("unix", "helper_is_started_anew_but_not_for_ever", "only a console is asked by a helper"),
+    ("windows", "member_server_is_for_windows_alone", "it is served here"),
+    ("unix", "member_server_is_not_a_member", "only a console has a member server"),
+    ("unix", "look_without_a_member_server_fails", "only a console has a member server"),
+    (
+        "unix",
+        "member_server_is_started_anew_but_not_for_ever",
+        "only a console has a member server",
+    ),
 ];
 
 /// What is printed of that where CI runs: as root on Linux, as anybody on macOS.

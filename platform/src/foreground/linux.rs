@@ -51,8 +51,7 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,
-    /// The terminal's device, and the session that the command leads.
-    terminal: Option<u64>,
+    /// The session that the command leads.
     session: u32,
     /// This process's own image: a fork of it has not become the command yet.
     own: Option<Stamp>,
@@ -60,13 +59,10 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) fn new(pty: &Pty, _helper: Option<Vec<OsString>>) -> Self {
-        let device = |path: PathBuf| path.metadata().ok().map(|file| file.rdev());
-        let terminal = pty.terminal_path().and_then(device);
+    pub(super) fn new(pty: &Pty, _member_server: Option<Vec<OsString>>) -> Self {
         let session = pty.pid();
         let own = stat(std::process::id()).ok().map(|stat| stat.stamp);
-        let mut observer =
-            Self { pty: pty.downgrade(), terminal, session, own, memory: Memory::default() };
+        let mut observer = Self { pty: pty.downgrade(), session, own, memory: Memory::default() };
         for _ in 0..FIRST_TRIES {
             match observer.sight(session, session) {
                 Sight::Changing => thread::sleep(PAUSE),
@@ -155,7 +151,7 @@ impl Observer {
             _ => {}
         }
         let line = self.command_line(&before, &image);
-        let reads_terminal = self.reads_terminal(pid);
+        let reads_terminal = before.reads_terminal();
         let Ok(after) = stat(pid) else { return Sight::Changing };
         if (after.start, after.stamp) != (image.start, image.stamp) {
             return Sight::Changing;
@@ -197,20 +193,6 @@ impl Observer {
         let is_fork = parent.stamp == image.stamp && now == arguments(parent.pid).as_ref();
         is_fork.then(|| line.clone())
     }
-
-    /// Whether the terminal is standard input, or open to be read beside the three standard streams.
-    /// Standard output and error do not count: whatever a program starts inherits those.
-    fn reads_terminal(&self, pid: u32) -> Option<bool> {
-        let terminal = self.terminal?;
-        for entry in fs::read_dir(proc(pid, "fd")).ok()? {
-            let link = entry.ok()?.path();
-            let number: u32 = link.file_name()?.to_str()?.parse().ok()?;
-            if !matches!(number, 1 | 2) && is_terminal(&link, terminal) && is_read(&link) {
-                return Some(true);
-            }
-        }
-        Some(false)
-    }
 }
 
 /// What came of looking at a process.
@@ -228,6 +210,8 @@ struct Stat {
     parent: u32,
     group: u32,
     session: u32,
+    /// The controlling terminal's device; 0 for none.
+    terminal: u64,
     threads: u64,
     start: u64,
     stamp: Stamp,
@@ -250,10 +234,39 @@ impl Stat {
             parent: id(4)?,
             group: id(5)?,
             session: id(6)?,
+            terminal: id(7)?.into(),
             threads: number(20)?,
             start: number(22)?,
             stamp: [number(26)?, number(28)?],
         })
+    }
+
+    /// Whether the terminal is standard input, or open to be read beside the three standard streams.
+    /// Standard output and error do not count: whatever a program starts inherits those.
+    fn reads_terminal(&self) -> Option<bool> {
+        if self.terminal == 0 {
+            return None;
+        }
+        for entry in fs::read_dir(proc(self.pid, "fd")).ok()? {
+            let link = entry.ok()?.path();
+            let number: u32 = link.file_name()?.to_str()?.parse().ok()?;
+            if !matches!(number, 1 | 2) && self.is_terminal(&link) && is_read(&link) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// Whether a file is the process's terminal, by a name of its own or by that which each process has
+    /// for its own. Only devices are looked at: a file on a server that is away would not answer.
+    fn is_terminal(&self, link: &Path) -> bool {
+        let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
+        let is = |file: Metadata| {
+            let device = file.rdev();
+            let is_named = encoded(device) == self.terminal;
+            file.file_type().is_char_device() && (is_named || device == libc::makedev(5, 0))
+        };
+        is_device && link.metadata().is_ok_and(is)
     }
 
     /// An address is zero for a moment, or where it may not be read.
@@ -354,22 +367,14 @@ fn is_read(link: &Path) -> bool {
     link.symlink_metadata().is_ok_and(|link| link.mode() & 0o400 != 0)
 }
 
-/// Whether it is this terminal, by its name or as the terminal that a process has. Only devices are
-/// asked what they are: a file on a server that is away would not answer.
-fn is_terminal(link: &Path, terminal: u64) -> bool {
-    let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
-    if !is_device {
-        return false;
-    }
-    let own = libc::makedev(5, 0);
-    let is = |file: Metadata| {
-        file.file_type().is_char_device() && (file.rdev() == terminal || file.rdev() == own)
-    };
-    link.metadata().is_ok_and(is)
+/// A device as /proc/PID/stat has it.
+fn encoded(device: u64) -> u64 {
+    let (major, minor) = (u64::from(libc::major(device)), u64::from(libc::minor(device)));
+    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
 }
 
 pub(super) fn serve_console_members() -> io::Result<()> {
-    Err(super::no_helper())
+    Err(super::no_member_server())
 }
 
 #[cfg(test)]
@@ -387,6 +392,7 @@ mod tests {
             parent: 4,
             group: 5,
             session: 6,
+            terminal: 7,
             threads: 20,
             start: 22,
             stamp: [26, 28],

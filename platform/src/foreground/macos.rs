@@ -28,6 +28,8 @@ const PROC_PIDFDVNODEPATHINFO: c_int = 2;
 const PROC_PIDUNIQIDENTIFIERINFO: c_int = 17;
 /// From <sys/fcntl.h>: a file is open to be read.
 const FREAD: u32 = 1;
+/// The device of a process without a controlling terminal: nothing filled in, or NODEV.
+const NO_TERMINAL: [u32; 2] = [0, u32::MAX];
 /// A process with more open files is not asked about the rest.
 const FILES_MAX: usize = 4096;
 /// What the command line and the environment of a process can have.
@@ -82,20 +84,16 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,
-    /// The terminal's device.
-    terminal: Option<u32>,
     /// This process's own: a fork of it has not become the command yet.
     own: (Option<Executable>, Option<Vec<OsString>>),
     memory: Memory,
 }
 
 impl Observer {
-    pub(super) fn new(pty: &Pty, _helper: Option<Vec<OsString>>) -> Self {
-        let device = |path: PathBuf| path.metadata().ok().map(|file| file.rdev() as u32);
-        let terminal = pty.terminal_path().and_then(device);
+    pub(super) fn new(pty: &Pty, _member_server: Option<Vec<OsString>>) -> Self {
         let own = std::process::id();
         let own = (executable(own), arguments(own));
-        let mut observer = Self { pty: pty.downgrade(), terminal, own, memory: Memory::default() };
+        let mut observer = Self { pty: pty.downgrade(), own, memory: Memory::default() };
         for _ in 0..FIRST_TRIES {
             match observer.sight(pty.pid(), pty.pid()) {
                 Sight::Changing => thread::sleep(PAUSE),
@@ -176,7 +174,7 @@ impl Observer {
         if (&executable, &line.arguments) == (&self.own.0, &self.own.1) {
             return Sight::Changing;
         }
-        let reads_terminal = self.reads_terminal(pid);
+        let reads_terminal = reads_terminal(pid, before.e_tdev);
         let Some(after) = basics(pid) else { return Sight::Changing };
         if (start(&after), self::stamp(pid)) != (image.start, stamp) {
             return Sight::Changing;
@@ -191,18 +189,6 @@ impl Observer {
             is_stopped: after.pbi_status == libc::SSTOP,
             reads_terminal,
         }))
-    }
-
-    /// Whether the terminal is standard input, or open to be read beside the three standard streams.
-    /// Standard output and error do not count: whatever a program starts inherits those.
-    fn reads_terminal(&self, pid: u32) -> Option<bool> {
-        let terminal = self.terminal?;
-        let files = files(pid)?;
-        let reads = |file: &libc::proc_fdinfo| {
-            !matches!(file.proc_fd, 1 | 2) && is_read_terminal(pid, file.proc_fd, terminal)
-        };
-        let reads = files.iter().any(reads);
-        (reads || files.len() < FILES_MAX).then_some(reads)
     }
 }
 
@@ -286,6 +272,17 @@ fn files(pid: u32) -> Option<Vec<libc::proc_fdinfo>> {
     (!files.is_empty()).then_some(files)
 }
 
+/// Whether the terminal is standard input, or open to be read beside the three standard streams.
+/// Standard output and error do not count: whatever a program starts inherits those.
+fn reads_terminal(pid: u32, terminal: u32) -> Option<bool> {
+    let files = files(pid).filter(|_| !NO_TERMINAL.contains(&terminal))?;
+    let reads = |file: &libc::proc_fdinfo| {
+        !matches!(file.proc_fd, 1 | 2) && is_read_terminal(pid, file.proc_fd, terminal)
+    };
+    let reads = files.iter().any(reads);
+    (reads || files.len() < FILES_MAX).then_some(reads)
+}
+
 /// Whether a file is open to be read and is this terminal, by its name or as the terminal that a
 /// process has.
 fn is_read_terminal(pid: u32, number: c_int, terminal: u32) -> bool {
@@ -355,7 +352,7 @@ fn parse_arguments(bytes: &[u8]) -> Option<Vec<OsString>> {
 }
 
 pub(super) fn serve_console_members() -> io::Result<()> {
-    Err(super::no_helper())
+    Err(super::no_member_server())
 }
 
 #[cfg(test)]

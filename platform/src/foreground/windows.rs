@@ -1,8 +1,8 @@
 //! Windows: the processes attached to the pseudo console. A console has no foreground, and any of them
 //! may read what is typed. The command's job is not asked: it also has processes without a console.
 
-#[path = "windows/helper.rs"]
-mod helper;
+#[path = "windows/members.rs"]
+mod members;
 #[path = "windows/process.rs"]
 mod process;
 
@@ -14,7 +14,7 @@ use super::{
     too_many, unreadable,
 };
 use crate::pty::{Pty, WeakPty};
-use helper::Helper;
+use members::Server;
 
 /// A program in a process's memory, which is the same one from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,17 @@ pub(super) enum Mark {}
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,
-    helper: Helper,
+    server: Server,
     memory: Memory,
 }
 
 impl Observer {
-    pub(super) fn new(pty: &Pty, helper: Option<Vec<OsString>>) -> Self {
-        let mut observer =
-            Self { pty: pty.downgrade(), helper: Helper::new(helper), memory: Memory::default() };
+    pub(super) fn new(pty: &Pty, member_server: Option<Vec<OsString>>) -> Self {
+        let mut observer = Self {
+            pty: pty.downgrade(),
+            server: Server::new(member_server),
+            memory: Memory::default(),
+        };
         if let process::Found::Open(process) = process::open(pty.pid()) {
             // Only for what it remembers.
             observer.facts(&process);
@@ -85,7 +88,7 @@ impl Observer {
     /// In the order of their numbers.
     fn members(&mut self) -> io::Result<Vec<u32>> {
         let pty = self.pty.upgrade()?;
-        let mut members = self.helper.members(pty.pid())?;
+        let mut members = self.server.members(pty.pid())?;
         if members.len() > PROCESSES_MAX {
             return Err(too_many());
         }
@@ -121,5 +124,5 @@ pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
 }
 
 pub(super) fn serve_console_members() -> io::Result<()> {
-    helper::serve()
+    members::serve()
 }

@@ -239,11 +239,11 @@ pub(crate) fn removed_executable_is_known() {
     assert_eq!(player(&observer.look().unwrap(), "wait").executable, Some(executable));
 }
 
-pub(crate) fn helper_is_for_windows_alone() {
+pub(crate) fn member_server_is_for_windows_alone() {
     assert_eq!(serve_console_members().unwrap_err().kind(), io::ErrorKind::Unsupported);
 }
 
-pub(crate) fn helper_is_not_a_member() {
+pub(crate) fn member_server_is_not_a_member() {
     let (mut screen, mut observer) = observed("wait", &[]);
     screen.wait_for("pid=");
     let processes = observer.look().unwrap();
@@ -252,13 +252,13 @@ pub(crate) fn helper_is_not_a_member() {
     assert_eq!(observer.look().unwrap(), processes);
 }
 
-pub(crate) fn look_without_a_helper_fails() {
+pub(crate) fn look_without_a_member_server_fails() {
     let screen = Screen::play("wait", &[]);
     let error = Observer::new(&screen.pty, None).look().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
 }
 
-pub(crate) fn helper_is_started_anew_but_not_for_ever() {
+pub(crate) fn member_server_is_started_anew_but_not_for_ever() {
     let screen = Screen::play("wait", &[]);
     let mut observer = Observer::new(&screen.pty, Some(role_command("exit", &["1"])));
     let errors: Vec<String> = (0..10).map(|_| observer.look().unwrap_err().to_string()).collect();

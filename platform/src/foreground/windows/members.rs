@@ -1,13 +1,13 @@
-//! The members of a console, by a helper process: a process can only ask the console that it is
+//! The members of a console, by a server process: a process can only ask the console that it is
 //! attached to, and this one keeps its own.
 //!
-//! The helper stays, but is attached for the moment of an answer only. So it is no member that keeps
+//! The server stays, but is attached for the moment of an answer only. So it is no member that keeps
 //! the console open or that programs find in it, and Ctrl-C, Ctrl-Break and a closing console meet it
 //! in that moment at most: it ignores the keys, and if a closing console ends it, the next look starts
 //! another. It has no console of its own, is in no job of the command's, and ends with its input.
 //!
 //! A request is a process of the console, as a u32. The answer is an error's number or 0, the number
-//! of members, and the members without the helper itself. All numbers are little-endian.
+//! of members, and the members without the server itself. All numbers are little-endian.
 
 use std::{
     ffi::OsString,
@@ -43,19 +43,19 @@ use crate::{naming, refusal, security::checked};
 
 /// An answer takes a fraction of a millisecond.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// A first answer comes after the helper's start, which a virus scanner may hold up.
+/// A first answer comes after the server's start, which a virus scanner may hold up.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether an answer has come.
 const LOOK: Duration = Duration::from_millis(1);
-/// The helper is started so often within [`STARTS_WITHIN`].
+/// The server is started so often within [`STARTS_WITHIN`].
 const STARTS_MAX: usize = 4;
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-/// More members than a look lists, which so are noticed, and the helper.
+/// More members than a look lists, which so are noticed, and the server.
 const MEMBERS_MAX: usize = super::PROCESSES_MAX + 2;
 
-/// The helper, while it runs.
+/// The server, while it runs.
 #[derive(Debug)]
-pub(super) struct Helper {
+pub(super) struct Server {
     command: Option<Vec<OsString>>,
     running: Option<Running>,
     starts: Vec<Instant>,
@@ -67,7 +67,7 @@ struct Running {
     has_answered: bool,
 }
 
-impl Helper {
+impl Server {
     pub(super) fn new(command: Option<Vec<OsString>>) -> Self {
         Self { command, running: None, starts: Vec::new() }
     }
@@ -78,33 +78,33 @@ impl Helper {
             Some(running) => running,
             None => self.start()?,
         };
-        let answer = running.ask(pid).map_err(naming("ask the console's helper"))?;
+        let answer = running.ask(pid).map_err(naming("ask the console's member server"))?;
         self.running = Some(running);
         answer.map_err(naming("attach to the console"))
     }
 
     fn start(&mut self) -> io::Result<Running> {
         let Some([program, arguments @ ..]) = self.command.as_deref() else {
-            let why = "there is no helper to ask the console for its processes";
+            let why = "there is no member server to ask the console for its processes";
             return Err(refusal(io::ErrorKind::Unsupported, why));
         };
         let now = Instant::now();
         self.starts.retain(|start| now.duration_since(*start) < STARTS_WITHIN);
         if self.starts.len() >= STARTS_MAX {
-            let why = "the console's helper failed too often: look again in a minute";
+            let why = "the console's member server failed too often: look again in a minute";
             return Err(refusal(io::ErrorKind::WouldBlock, why));
         }
         self.starts.push(now);
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::null()).creation_flags(DETACHED_PROCESS);
-        let started = command.spawn().map_err(naming("start the console's helper"));
+        let started = command.spawn().map_err(naming("start the console's member server"));
         started.map(|process| Running { process, has_answered: false })
     }
 }
 
 impl Running {
-    /// The outer error is the helper's, the inner one the console's.
+    /// The outer error is the server's, the inner one the console's.
     fn ask(&mut self, pid: u32) -> io::Result<io::Result<Vec<u32>>> {
         let within = if self.has_answered { ANSWER_MAX } else { FIRST_ANSWER_MAX };
         let by = Instant::now() + within;
@@ -128,7 +128,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It fails only where the helper has ended by itself.
+        // It fails only where the server has ended by itself.
         let _ = self.process.kill();
     }
 }
@@ -165,7 +165,7 @@ fn garbled() -> io::Error {
     refusal(io::ErrorKind::InvalidData, "its answer cannot be understood")
 }
 
-/// The helper's own part.
+/// The server's own part.
 pub(super) fn serve() -> io::Result<()> {
     // Copies: attaching to a console may replace the standard streams.
     let mut input = File::from(io::stdin().as_handle().try_clone_to_owned()?);
