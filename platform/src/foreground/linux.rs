@@ -29,7 +29,8 @@ const STAT_BYTES_MAX: usize = 2048;
 /// What follows the path of an executable that was removed.
 const DELETED: &str = " (deleted)";
 
-/// A program in a process's memory; another one after each exec, as long as addresses are random.
+/// A program in a process's memory; another one after each exec. Where the system puts nothing at random, one
+/// with a command line of the same length may be taken for the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     start: u64,
@@ -37,9 +38,9 @@ pub(super) struct Image {
     stamp: Stamp,
 }
 
-/// The addresses of code and stack; a zero where they may not be read. The heap's is no part of it: an
-/// exec moves the heap after the command line is there.
-type Stamp = [u64; 2];
+/// The addresses of the code, the stack, and the command line's begin and end; a zero where they may not be
+/// read. The heap's is no part of it: an exec moves the heap after the command line is there.
+type Stamp = [u64; 4];
 
 /// The foreground group, and its leader's start time and image if the leader lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +238,7 @@ impl Stat {
             terminal: id(7)?.into(),
             threads: number(20)?,
             start: number(22)?,
-            stamp: [number(26)?, number(28)?],
+            stamp: [number(26)?, number(28)?, number(48)?, number(49)?],
         })
     }
 
@@ -395,7 +396,7 @@ mod tests {
             terminal: 7,
             threads: 20,
             start: 22,
-            stamp: [26, 28],
+            stamp: [26, 28, 48, 49],
         };
         assert_eq!(stat, expected);
         assert_eq!(Stat::parse(7, b"7 (a) T 1 2"), None);

@@ -264,4 +264,7 @@ pub(crate) fn member_server_is_started_anew_but_not_for_ever() {
     let errors: Vec<String> = (0..10).map(|_| observer.look().unwrap_err().to_string()).collect();
     assert!(errors[0].contains("ended"), "{errors:#?}");
     assert!(errors[9].contains("failed too often"), "{errors:#?}");
+    let mut other = Observer::new(&screen.pty, Some(role_command("wait", &[])));
+    let error = other.look().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
 }
