@@ -27,7 +27,8 @@ use crate::{naming, pty::Pty, refusal};
 
 /// The most processes that [`Observer::look`] lists; it fails where there are more.
 pub const PROCESSES_MAX: usize = 512;
-/// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left out.
+/// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left
+/// out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 /// A look begins anew so often if the foreground changes meanwhile, each time after [`PAUSE`].
 const TRIES: usize = 4;
@@ -108,7 +109,8 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 pub struct Executable {
     /// The path at which the program was started, even if the file is no longer there.
     pub path: PathBuf,
-    /// The file that runs, even if the path now names another one.
+    /// The file that runs, even if the path now names another one. Windows only tells the path:
+    /// there, the file that was found at that path.
     pub file: FileId,
 }
 
@@ -147,16 +149,17 @@ impl Observer {
     /// Begins to observe a terminal. To be called directly after [`Pty::spawn`]: the command's
     /// arguments are read now, before the command can erase them.
     ///
-    /// On Windows, `member_server` is a program and its arguments which call [`serve_console_members`];
-    /// without one, [`Observer::look`] fails there. Other systems ignore it.
+    /// On Windows, `member_server` is a program and its arguments which call
+    /// [`serve_console_members`]; without one, [`Observer::look`] fails there. Other systems ignore
+    /// it.
     #[must_use]
     pub fn new(pty: &Pty, member_server: Option<Vec<OsString>>) -> Self {
         Self(imp::Observer::new(pty, member_server))
     }
 
-    /// All processes of the terminal's foreground: on Unix those of its foreground process group, on
-    /// Windows those attached to its console. An empty list, too, means that the foreground could
-    /// not be determined.
+    /// All processes of the terminal's foreground: on Unix those of its foreground process group,
+    /// on Windows those attached to its console. An empty list, too, means that the foreground
+    /// could not be determined.
     ///
     /// # Errors
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground

@@ -29,8 +29,8 @@ const STAT_BYTES_MAX: usize = 2048;
 /// What follows the path of an executable that was removed.
 const DELETED: &str = " (deleted)";
 
-/// A program in a process's memory; another one after each exec. Where the system puts nothing at random, one
-/// with a command line of the same length may be taken for the same.
+/// A program in a process's memory; another one after each exec. Where the system puts nothing at
+/// random, one with a command line of the same length may be taken for the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     start: u64,
@@ -38,8 +38,9 @@ pub(super) struct Image {
     stamp: Stamp,
 }
 
-/// The addresses of the code, the stack, and the command line's begin and end; a zero where they may not be
-/// read. The heap's is no part of it: an exec moves the heap after the command line is there.
+/// The addresses of the code, the stack, and the command line's begin and end; a zero where they
+/// may not be read. The heap's is no part of it: an exec moves the heap after the command line is
+/// there.
 type Stamp = [u64; 4];
 
 /// The foreground group, and its leader's start time and image if the leader lives.
@@ -180,8 +181,9 @@ impl Observer {
         CommandLine { arguments, directory: fs::read_link(proc(stat.pid, "cwd")).ok() }
     }
 
-    /// The parent's, where the process is a fork of the parent: what the parent has erased is erased in
-    /// the fork as well. Equal addresses could be chance where the system puts nothing at random.
+    /// The parent's, where the process is a fork of the parent: what the parent has erased is
+    /// erased in the fork as well. Equal addresses could be chance where the system puts nothing at
+    /// random.
     fn inherited(
         &self,
         stat: &Stat,
@@ -242,8 +244,8 @@ impl Stat {
         })
     }
 
-    /// Whether the terminal is standard input, or open to be read beside the three standard streams.
-    /// Standard output and error do not count: whatever a program starts inherits those.
+    /// Whether the terminal is standard input, or open to be read beside the three standard
+    /// streams. Standard output and error do not count: whatever a program starts inherits those.
     fn reads_terminal(&self) -> Option<bool> {
         if self.terminal == 0 {
             return None;
@@ -258,8 +260,9 @@ impl Stat {
         Some(false)
     }
 
-    /// Whether a file is the process's terminal, by a name of its own or by that which each process has
-    /// for its own. Only devices are looked at: a file on a server that is away would not answer.
+    /// Whether a file is the process's terminal, by a name of its own or by that which each process
+    /// has for its own. Only devices are looked at: a file on a server that is away would not
+    /// answer.
     fn is_terminal(&self, link: &Path) -> bool {
         let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
         let is = |file: Metadata| {

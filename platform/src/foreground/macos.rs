@@ -58,8 +58,8 @@ struct OpenFile {
     vnode: libc::vnode_info_path,
 }
 
-/// A program in a process's memory: the executable's UUID, the process, and the number of its execs. Zeros
-/// where the system does not say.
+/// A program in a process's memory: the executable's UUID, the process, and the number of its
+/// execs. Zeros where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     uuid: [u8; 16],

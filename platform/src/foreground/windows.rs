@@ -1,5 +1,6 @@
-//! Windows: the processes attached to the pseudo console. A console has no foreground, and any of them
-//! may read what is typed. The command's job is not asked: it also has processes without a console.
+//! Windows: the processes attached to the pseudo console. A console has no foreground, and any of
+//! them may read what is typed. The command's job is not asked: it also has processes without a
+//! console.
 
 #[path = "windows/members.rs"]
 mod members;

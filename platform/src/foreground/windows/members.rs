@@ -1,13 +1,14 @@
 //! The members of a console, by a server process: a process can only ask the console that it is
 //! attached to, and this one keeps its own.
 //!
-//! The server stays, but is attached for the moment of an answer only. So it is no member that keeps
-//! the console open or that programs find in it, and Ctrl-C, Ctrl-Break and a closing console meet it
-//! in that moment at most: it ignores the keys, and if a closing console ends it, the next look starts
-//! another. It has no console of its own, is in no job of the command's, and ends with its input.
+//! The server stays, but is attached for the moment of an answer only. So it is no member that
+//! keeps the console open or that programs find in it, and Ctrl-C, Ctrl-Break and a closing console
+//! meet it in that moment at most: it ignores the keys, and if a closing console ends it, the next
+//! look starts another. It has no console of its own, is in no job of the command's, and ends with
+//! its input.
 //!
-//! A request is a process of the console, as a u32. The answer is an error's number or 0, the number
-//! of members, and the members without the server itself. All numbers are little-endian.
+//! A request is a process of the console, as a u32. The answer is an error's number or 0, the
+//! number of members, and the members without the server itself. All numbers are little-endian.
 
 use std::{
     ffi::OsString,
@@ -149,7 +150,8 @@ fn numbers(output: &mut ChildStdout, count: usize, by: Instant) -> io::Result<Ve
 
 fn available(output: &ChildStdout) -> io::Result<usize> {
     let mut bytes = 0;
-    // SAFETY: the handle is open; the pointer is to a number of ours, and null is for what is not asked.
+    // SAFETY: the handle is open; the pointer is to a number of ours, and null is for what is not
+    // asked.
     let peeked = unsafe {
         PeekNamedPipe(output.as_raw_handle(), null_mut(), 0, null_mut(), &mut bytes, null_mut())
     };

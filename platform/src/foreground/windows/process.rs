@@ -203,8 +203,8 @@ impl Memory {
     unsafe fn read(&self, address: usize, into: *mut c_void, bytes: usize) -> Option<()> {
         let mut filled = 0;
         let from = std::ptr::without_provenance(address);
-        // SAFETY: the handle is open; the caller's pointer is to so many bytes. The address is the other
-        // process's, where the system checks it.
+        // SAFETY: the handle is open; the caller's pointer is to so many bytes. The address is the
+        // other process's, where the system checks it.
         let read =
             unsafe { ReadProcessMemory(self.0.as_raw_handle(), from, into, bytes, &mut filled) };
         (read != 0 && filled == bytes).then_some(())
