@@ -20,14 +20,23 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::{naming, pty::Pty, refusal};
 
 /// The most processes that [`Observer::look`] lists; it fails where there are more.
 pub const PROCESSES_MAX: usize = 512;
-/// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left out.
+/// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left
+/// out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
+/// A look begins anew so often if the foreground changes meanwhile, each time after [`PAUSE`].
+const TRIES: usize = 4;
+/// The command is looked at so often until its exec is over: that may still go on after the spawn.
+#[cfg(unix)]
+const FIRST_TRIES: usize = 100;
+/// What an exec takes, or a process that ends.
+const PAUSE: Duration = Duration::from_millis(1);
 /// [`same_content`] reads pieces of so many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -100,7 +109,8 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 pub struct Executable {
     /// The path at which the program was started, even if the file is no longer there.
     pub path: PathBuf,
-    /// The file that runs, even if the path now names another one.
+    /// The file that runs, even if the path now names another one. Windows only tells the path:
+    /// there, the file that was found at that path.
     pub file: FileId,
 }
 
@@ -139,16 +149,17 @@ impl Observer {
     /// Begins to observe a terminal. To be called directly after [`Pty::spawn`]: the command's
     /// arguments are read now, before the command can erase them.
     ///
-    /// On Windows, `helper` is a program and its arguments which call [`serve_console_members`];
-    /// without one, [`Observer::look`] fails there. Other systems ignore it.
+    /// On Windows, `member_server` is a program and its arguments which call
+    /// [`serve_console_members`]; without one, [`Observer::look`] fails there. Other systems ignore
+    /// it.
     #[must_use]
-    pub fn new(pty: &Pty, helper: Option<Vec<OsString>>) -> Self {
-        Self(imp::Observer::new(pty, helper))
+    pub fn new(pty: &Pty, member_server: Option<Vec<OsString>>) -> Self {
+        Self(imp::Observer::new(pty, member_server))
     }
 
-    /// All processes of the terminal's foreground: on Unix those of its foreground process group, on
-    /// Windows those attached to its console. An empty list, too, means that the foreground could
-    /// not be determined.
+    /// All processes of the terminal's foreground: on Unix those of its foreground process group,
+    /// on Windows those attached to its console. An empty list, too, means that the foreground
+    /// could not be determined.
     ///
     /// # Errors
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
@@ -174,10 +185,38 @@ impl Observer {
 }
 
 /// Serves the members of a console to an [`Observer`] over standard input and output; returns when
-/// standard input ends. The body of the `helper` given to [`Observer::new`].
+/// standard input ends. The body of the `member_server` given to [`Observer::new`].
 ///
 /// # Errors
 /// `Unsupported` on systems other than Windows; and if a stream cannot be read or written.
 pub fn serve_console_members() -> io::Result<()> {
     imp::serve_console_members()
+}
+
+/// A process that the system does not let this one look at.
+fn unreadable(pid: u32) -> Process {
+    Process {
+        pid,
+        parent: None,
+        executable: None,
+        arguments: None,
+        directory: None,
+        is_stopped: false,
+        reads_terminal: None,
+    }
+}
+
+fn changing() -> io::Error {
+    refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again")
+}
+
+fn too_many() -> io::Error {
+    let why = format!("it has more than {PROCESSES_MAX} processes");
+    refusal(io::ErrorKind::QuotaExceeded, why)
+}
+
+#[cfg(unix)]
+fn no_member_server() -> io::Error {
+    let why = "only Windows has consoles with members to serve";
+    refusal(io::ErrorKind::Unsupported, why)
 }

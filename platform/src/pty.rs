@@ -106,7 +106,12 @@ impl Pty {
     /// Whether what is typed goes to the command itself, rather than to something that it has started
     /// and put into the terminal's foreground. `None` where the system does not say.
     pub fn in_foreground(&self) -> Option<bool> {
-        self.0.in_foreground()
+        self.foreground_group().map(|group| group == self.pid())
+    }
+
+    /// The terminal's foreground process group; `None` where there is no such thing.
+    pub(crate) fn foreground_group(&self) -> Option<u32> {
+        self.0.foreground_group()
     }
 
     /// A reference that does not keep the terminal open.
@@ -187,20 +192,6 @@ impl WeakPty {
     pub(crate) fn upgrade(&self) -> io::Result<Pty> {
         let closed = || refusal(io::ErrorKind::BrokenPipe, "the terminal is closed");
         self.0.upgrade().map(Pty).ok_or_else(closed)
-    }
-}
-
-/// The terminal as the system sees it.
-#[cfg(unix)]
-impl Pty {
-    /// The terminal's foreground process group.
-    pub(crate) fn foreground_group(&self) -> Option<u32> {
-        self.0.foreground_group()
-    }
-
-    /// The file that the command has as its terminal.
-    pub(crate) fn terminal_path(&self) -> Option<PathBuf> {
-        self.0.terminal_path()
     }
 }
 

@@ -13,6 +13,8 @@
 mod endings;
 #[path = "contract/files.rs"]
 mod files;
+#[path = "contract/foreground.rs"]
+mod foreground;
 #[path = "contract/listeners.rs"]
 mod listeners;
 #[path = "contract/roles.rs"]
@@ -79,6 +81,17 @@ tests! {
         raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives,
         what_types_nothing_holds_nobody_up, a_torn_character_harms_nothing_after_it, ctrl_c_is_told,
         ctrl_break_is_a_key_in_raw_mode, ctrl_break_is_typed, an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
+    foreground:
+        command_is_listed_with_executable_and_arguments, executed_program_replaces_the_one_before,
+        child_on_the_terminal_is_listed_with_its_parent, child_on_a_pipe_does_not_read_the_terminal,
+        process_that_opened_the_terminal_reads_it, foreground_group_of_a_child_is_listed_alone,
+        suspended_process_is_stopped, erased_command_line_is_remembered,
+        fork_has_its_parents_command_line, processes_that_end_meanwhile_do_no_harm,
+        observer_does_not_keep_the_terminal_open,
+        hard_link_is_the_same_file_and_a_copy_has_its_content,
+        symbolic_link_is_the_file_it_leads_to, removed_executable_is_known,
+        member_server_is_for_windows_alone, member_server_is_not_a_member, look_without_a_member_server_fails,
+        member_server_is_started_anew_but_not_for_ever;
 }
 
 /// What cannot be shown where: the kind of run, the test, the reason.
@@ -122,6 +135,28 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ("wine", "ctrl_break_is_typed", "its consoles have no Ctrl-Break"),
     ("wine", "the_cursor_is_told", "its console host does not know the flag that makes it ask"),
     ("wine", "a_resize_reaches_the_command", "its pseudo console does not resize"),
+    ("windows", "executed_program_replaces_the_one_before", "a process runs one program"),
+    (
+        "windows",
+        "child_on_a_pipe_does_not_read_the_terminal",
+        "a console does not tell its readers",
+    ),
+    ("windows", "process_that_opened_the_terminal_reads_it", "a console does not tell its readers"),
+    ("windows", "foreground_group_of_a_child_is_listed_alone", "a console has no foreground group"),
+    ("windows", "suspended_process_is_stopped", "there is no job control"),
+    ("windows", "fork_has_its_parents_command_line", "there is no fork"),
+    ("macos", "fork_has_its_parents_command_line", "a fork is an image of its own"),
+    ("windows", "symbolic_link_is_the_file_it_leads_to", "making one needs a privilege"),
+    ("windows", "removed_executable_is_known", "a running program's file cannot be removed"),
+    ("macos", "removed_executable_is_known", "a removed file has no path"),
+    ("windows", "member_server_is_for_windows_alone", "it is served here"),
+    ("unix", "member_server_is_not_a_member", "only a console has a member server"),
+    ("unix", "look_without_a_member_server_fails", "only a console has a member server"),
+    (
+        "unix",
+        "member_server_is_started_anew_but_not_for_ever",
+        "only a console has a member server",
+    ),
 ];
 
 /// What is printed of that where CI runs: as root on Linux, as anybody on macOS.

@@ -10,25 +10,27 @@ use std::{
         fs::{FileTypeExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
+    thread,
 };
 
 use super::{
-    ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX, Process,
+    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process, TRIES,
+    changing,
     memory::{CommandLine, Memory},
+    too_many, unreadable,
 };
 use crate::{
     pty::{Pty, WeakPty},
     refusal,
 };
 
-/// A look begins anew so often if the foreground changes meanwhile.
-const TRIES: usize = 4;
 /// A stat file has some fifty numbers and a name of at most 64 bytes.
 const STAT_BYTES_MAX: usize = 2048;
 /// What follows the path of an executable that was removed.
 const DELETED: &str = " (deleted)";
 
-/// A program in a process's memory; another one after each exec, as long as addresses are random.
+/// A program in a process's memory; another one after each exec. Where the system puts nothing at
+/// random, one with a command line of the same length may be taken for the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     start: u64,
@@ -36,8 +38,10 @@ pub(super) struct Image {
     stamp: Stamp,
 }
 
-/// The addresses of code, stack and heap; zeros where they may not be read.
-type Stamp = [u64; 3];
+/// The addresses of the code, the stack, and the command line's begin and end; a zero where they
+/// may not be read. The heap's is no part of it: an exec moves the heap after the command line is
+/// there.
+type Stamp = [u64; 4];
 
 /// The foreground group, and its leader's start time and image if the leader lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,23 +53,23 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,
-    /// The terminal's device, and the session that the command leads.
-    terminal: Option<u64>,
+    /// The session that the command leads.
     session: u32,
+    /// This process's own image: a fork of it has not become the command yet.
+    own: Option<Stamp>,
     memory: Memory,
 }
 
 impl Observer {
-    pub(super) fn new(pty: &Pty, _helper: Option<Vec<OsString>>) -> Self {
-        let device = |path: PathBuf| path.metadata().ok().map(|file| file.rdev());
-        let terminal = pty.terminal_path().and_then(device);
+    pub(super) fn new(pty: &Pty, _member_server: Option<Vec<OsString>>) -> Self {
         let session = pty.pid();
-        let mut observer =
-            Self { pty: pty.downgrade(), terminal, session, memory: Memory::default() };
-        // A command that has ended or changes right now is seen by the next look, or not at all.
-        for _ in 0..TRIES {
-            if let Sight::Steady(_) = observer.sight(session, session) {
-                break;
+        let own = stat(std::process::id()).ok().map(|stat| stat.stamp);
+        let mut observer = Self { pty: pty.downgrade(), session, own, memory: Memory::default() };
+        for _ in 0..FIRST_TRIES {
+            match observer.sight(session, session) {
+                Sight::Changing => thread::sleep(PAUSE),
+                // One that has ended is seen by no look.
+                Sight::Steady(_) | Sight::Gone => break,
             }
         }
         observer
@@ -76,8 +80,9 @@ impl Observer {
             if let Some(processes) = self.try_look()? {
                 return Ok(processes);
             }
+            thread::sleep(PAUSE);
         }
-        Err(refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again"))
+        Err(changing())
     }
 
     pub(super) fn mark(&self) -> Option<Mark> {
@@ -98,11 +103,10 @@ impl Observer {
     /// None if the foreground has changed meanwhile.
     fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let group = self.group()?;
-        let all = all_processes()?;
+        let (all, closed) = all_processes()?;
         let mut members: Vec<&Stat> = all.values().filter(|it| self.is_member(it, group)).collect();
         if members.len() > PROCESSES_MAX {
-            let why = format!("it has more than {PROCESSES_MAX} processes");
-            return Err(refusal(io::ErrorKind::QuotaExceeded, why));
+            return Err(too_many());
         }
         members.sort_by_key(|stat| stat.pid);
         let mut processes = Vec::with_capacity(members.len());
@@ -116,6 +120,8 @@ impl Observer {
         let lives =
             |pid: u32, image: &Image| all.get(&pid).is_some_and(|it| it.start == image.start);
         self.memory.retain(&processes, lives);
+        let closed = closed.into_iter().filter(|&pid| group_of(pid) == Some(group));
+        processes.extend(closed.map(unreadable).take(PROCESSES_MAX));
         Ok((self.group()? == group).then_some(processes))
     }
 
@@ -125,7 +131,11 @@ impl Observer {
 
     /// Reads all that belongs to one process between two equal answers about its image.
     fn sight(&mut self, pid: u32, group: u32) -> Sight {
-        let Ok(before) = stat(pid) else { return Sight::Gone };
+        let before = match stat(pid) {
+            Ok(before) => before,
+            Err(error) if is_gone(&error) => return Sight::Gone,
+            Err(_) => return Sight::Changing,
+        };
         if before.has_ended() {
             return Sight::Gone;
         }
@@ -135,13 +145,16 @@ impl Observer {
         let executable = executable(pid);
         let file = executable.as_ref().map(|it| it.file);
         let image = Image { start: before.start, file, stamp: before.stamp };
-        // The addresses are zero for a moment within exec, and where they may not be read.
-        if file.is_some() && image.stamp.contains(&0) {
-            return Sight::Changing;
+        match file {
+            Some(_) if before.is_in_exec() || self.own == Some(before.stamp) => {
+                return Sight::Changing;
+            }
+            None if before.has_no_memory() => return Sight::Gone,
+            _ => {}
         }
         let line = self.command_line(&before, &image);
-        let reads_terminal = self.reads_terminal(pid);
-        let Ok(after) = stat(pid) else { return Sight::Gone };
+        let reads_terminal = before.reads_terminal();
+        let Ok(after) = stat(pid) else { return Sight::Changing };
         if (after.start, after.stamp) != (image.start, image.stamp) {
             return Sight::Changing;
         }
@@ -168,8 +181,9 @@ impl Observer {
         CommandLine { arguments, directory: fs::read_link(proc(stat.pid, "cwd")).ok() }
     }
 
-    /// The parent's, where the process is a fork of the parent: what the parent has erased is erased in
-    /// the fork as well. Equal addresses could be chance where the system puts nothing at random.
+    /// The parent's, where the process is a fork of the parent: what the parent has erased is
+    /// erased in the fork as well. Equal addresses could be chance where the system puts nothing at
+    /// random.
     fn inherited(
         &self,
         stat: &Stat,
@@ -181,20 +195,6 @@ impl Observer {
         let line = self.memory.get(parent.pid, &of_parent)?;
         let is_fork = parent.stamp == image.stamp && now == arguments(parent.pid).as_ref();
         is_fork.then(|| line.clone())
-    }
-
-    /// Whether the terminal is standard input, or open to be read beside the three standard streams.
-    /// Standard output and error do not count: whatever a program starts inherits those.
-    fn reads_terminal(&self, pid: u32) -> Option<bool> {
-        let terminal = self.terminal?;
-        for entry in fs::read_dir(proc(pid, "fd")).ok()? {
-            let link = entry.ok()?.path();
-            let number: u32 = link.file_name()?.to_str()?.parse().ok()?;
-            if !matches!(number, 1 | 2) && is_terminal(&link, terminal) && is_read(&link) {
-                return Some(true);
-            }
-        }
-        Some(false)
     }
 }
 
@@ -213,6 +213,8 @@ struct Stat {
     parent: u32,
     group: u32,
     session: u32,
+    /// The controlling terminal's device; 0 for none.
+    terminal: u64,
     threads: u64,
     start: u64,
     stamp: Stamp,
@@ -235,10 +237,51 @@ impl Stat {
             parent: id(4)?,
             group: id(5)?,
             session: id(6)?,
+            terminal: id(7)?.into(),
             threads: number(20)?,
             start: number(22)?,
-            stamp: [number(26)?, number(28)?, number(47)?],
+            stamp: [number(26)?, number(28)?, number(48)?, number(49)?],
         })
+    }
+
+    /// Whether the terminal is standard input, or open to be read beside the three standard
+    /// streams. Standard output and error do not count: whatever a program starts inherits those.
+    fn reads_terminal(&self) -> Option<bool> {
+        if self.terminal == 0 {
+            return None;
+        }
+        for entry in fs::read_dir(proc(self.pid, "fd")).ok()? {
+            let link = entry.ok()?.path();
+            let number: u32 = link.file_name()?.to_str()?.parse().ok()?;
+            if !matches!(number, 1 | 2) && self.is_terminal(&link) && is_read(&link) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// Whether a file is the process's terminal, by a name of its own or by that which each process
+    /// has for its own. Only devices are looked at: a file on a server that is away would not
+    /// answer.
+    fn is_terminal(&self, link: &Path) -> bool {
+        let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
+        let is = |file: Metadata| {
+            let device = file.rdev();
+            let is_named = encoded(device) == self.terminal;
+            file.file_type().is_char_device() && (is_named || device == libc::makedev(5, 0))
+        };
+        is_device && link.metadata().is_ok_and(is)
+    }
+
+    /// An address is zero for a moment, or where it may not be read.
+    fn is_in_exec(&self) -> bool {
+        self.stamp.contains(&0)
+    }
+
+    /// A process gives its memory back a moment before its end; an address that may not be read is
+    /// not zero but 1.
+    fn has_no_memory(&self) -> bool {
+        self.stamp[0] == 0 && self.threads <= 1
     }
 
     /// A first thread that has ended looks like a process that has, while others go on.
@@ -259,20 +302,30 @@ fn stat(pid: u32) -> io::Result<Stat> {
     Stat::parse(pid, &text[..read]).ok_or_else(unknown)
 }
 
-/// All processes that this one may see.
-fn all_processes() -> io::Result<HashMap<u32, Stat>> {
-    let mut all = HashMap::new();
+/// All processes, and those that the system shows but does not let this one look at.
+fn all_processes() -> io::Result<(HashMap<u32, Stat>, Vec<u32>)> {
+    let (mut all, mut closed) = (HashMap::new(), Vec::new());
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         match stat(pid) {
             Ok(stat) => drop(all.insert(pid, stat)),
-            // Not as documented is no reason to leave one out; one that has just ended is.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
-            Err(_) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed.push(pid),
+            Err(error) => return Err(error),
         }
     }
-    Ok(all)
+    Ok((all, closed))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// What /proc hides with the option hidepid=1, the system call still tells.
+fn group_of(pid: u32) -> Option<u32> {
+    // SAFETY: no pointers.
+    u32::try_from(unsafe { libc::getpgid(pid as libc::pid_t) }).ok()
 }
 
 pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
@@ -318,23 +371,14 @@ fn is_read(link: &Path) -> bool {
     link.symlink_metadata().is_ok_and(|link| link.mode() & 0o400 != 0)
 }
 
-/// Whether it is this terminal, by its name or as the terminal that a process has. Only devices are
-/// asked what they are: a file on a server that is away would not answer.
-fn is_terminal(link: &Path, terminal: u64) -> bool {
-    let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
-    if !is_device {
-        return false;
-    }
-    let own = libc::makedev(5, 0);
-    let is = |file: Metadata| {
-        file.file_type().is_char_device() && (file.rdev() == terminal || file.rdev() == own)
-    };
-    link.metadata().is_ok_and(is)
+/// A device as /proc/PID/stat has it.
+fn encoded(device: u64) -> u64 {
+    let (major, minor) = (u64::from(libc::major(device)), u64::from(libc::minor(device)));
+    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
 }
 
 pub(super) fn serve_console_members() -> io::Result<()> {
-    let why = "only Windows asks a console for its members by a helper";
-    Err(refusal(io::ErrorKind::Unsupported, why))
+    Err(super::no_member_server())
 }
 
 #[cfg(test)]
@@ -352,9 +396,10 @@ mod tests {
             parent: 4,
             group: 5,
             session: 6,
+            terminal: 7,
             threads: 20,
             start: 22,
-            stamp: [26, 28, 47],
+            stamp: [26, 28, 48, 49],
         };
         assert_eq!(stat, expected);
         assert_eq!(Stat::parse(7, b"7 (a) T 1 2"), None);

@@ -1,1 +1,372 @@
 //! macOS: the foreground process group, as libproc shows it.
+
+use std::{
+    ffi::{OsString, c_char, c_int, c_void},
+    io,
+    mem::{MaybeUninit, zeroed},
+    os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
+    path::{Path, PathBuf},
+    ptr::null_mut,
+    thread,
+};
+
+use super::{
+    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process, TRIES,
+    changing,
+    memory::{CommandLine, Memory},
+    too_many, unreadable,
+};
+use crate::{
+    pty::{Pty, WeakPty},
+    refusal,
+};
+
+// The crate libc leaves these of <sys/proc_info.h> out.
+const PROC_PGRP_ONLY: u32 = 2;
+const PROC_PIDFDVNODEPATHINFO: c_int = 2;
+/// From <sys/proc_info_private.h>: the only one that tells an exec of the same file.
+const PROC_PIDUNIQIDENTIFIERINFO: c_int = 17;
+/// From <sys/fcntl.h>: a file is open to be read.
+const FREAD: u32 = 1;
+/// The device of a process without a controlling terminal: nothing filled in, or NODEV.
+const NO_TERMINAL: [u32; 2] = [0, u32::MAX];
+/// A process with more open files is not asked about the rest.
+const FILES_MAX: usize = 4096;
+/// What the command line and the environment of a process can have.
+const PROCARGS_BYTES_MAX: usize = 1024 * 1024;
+
+/// `proc_uniqidentifierinfo`, which the crate libc leaves out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UniqueIdentifier {
+    uuid: [u8; 16],
+    unique: u64,
+    parent: u64,
+    version: i32,
+    parent_version: i32,
+    reserved: [u64; 2],
+}
+
+/// `vnode_fdinfowithpath`, which the crate libc leaves out, with its `proc_fileinfo`.
+#[repr(C)]
+struct OpenFile {
+    flags: u32,
+    status: u32,
+    offset: i64,
+    kind: i32,
+    guard: u32,
+    vnode: libc::vnode_info_path,
+}
+
+/// A program in a process's memory: the executable's UUID, the process, and the number of its
+/// execs. Zeros where the system does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamp {
+    uuid: [u8; 16],
+    unique: u64,
+    version: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    start: (u64, u64),
+    file: Option<FileId>,
+    stamp: Stamp,
+}
+
+/// The foreground group, and its leader's start time and image if the leader lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    group: u32,
+    leader: Option<((u64, u64), Stamp)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Observer {
+    pty: WeakPty,
+    /// This process's own: a fork of it has not become the command yet.
+    own: (Option<Executable>, Option<Vec<OsString>>),
+    memory: Memory,
+}
+
+impl Observer {
+    pub(super) fn new(pty: &Pty, _member_server: Option<Vec<OsString>>) -> Self {
+        let own = std::process::id();
+        let own = (executable(own), arguments(own));
+        let mut observer = Self { pty: pty.downgrade(), own, memory: Memory::default() };
+        for _ in 0..FIRST_TRIES {
+            match observer.sight(pty.pid(), pty.pid()) {
+                Sight::Changing => thread::sleep(PAUSE),
+                // One that has ended is seen by no look.
+                Sight::Steady(_) | Sight::Gone => break,
+            }
+        }
+        observer
+    }
+
+    pub(super) fn look(&mut self) -> io::Result<Vec<Process>> {
+        for _ in 0..TRIES {
+            if let Some(processes) = self.try_look()? {
+                return Ok(processes);
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(changing())
+    }
+
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let group = self.group().ok()?;
+        Some(Mark { group, leader: basics(group).map(|it| (start(&it), stamp(group))) })
+    }
+
+    pub(super) fn leader(&self) -> Option<Executable> {
+        executable(self.group().ok()?)
+    }
+
+    fn group(&self) -> io::Result<u32> {
+        let none = || refusal(io::ErrorKind::NotFound, "the terminal has no foreground group");
+        self.pty.upgrade()?.foreground_group().ok_or_else(none)
+    }
+
+    /// None if the foreground has changed meanwhile.
+    fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
+        let group = self.group()?;
+        let members = members(group)?;
+        if members.len() > PROCESSES_MAX {
+            return Err(too_many());
+        }
+        let mut processes = Vec::with_capacity(members.len());
+        for pid in members {
+            match self.sight(pid, group) {
+                Sight::Steady(process) => processes.push(*process),
+                Sight::Gone => {}
+                Sight::Changing => return Ok(None),
+            }
+        }
+        let lives = |pid, image: &Image| basics(pid).is_some_and(|it| start(&it) == image.start);
+        self.memory.retain(&processes, lives);
+        Ok((self.group()? == group).then_some(processes))
+    }
+
+    /// Reads all that belongs to one process between two equal answers about its image.
+    fn sight(&mut self, pid: u32, group: u32) -> Sight {
+        let Some(before) = basics(pid) else {
+            // Another user's, as a program that is run by sudo, is there all the same.
+            return match io::Error::last_os_error().raw_os_error() {
+                Some(libc::ESRCH) => Sight::Gone,
+                _ => Sight::Steady(Box::new(unreadable(pid))),
+            };
+        };
+        if before.pbi_status == libc::SZOMB {
+            return Sight::Gone;
+        }
+        if before.pbi_pgid != group {
+            return Sight::Changing;
+        }
+        let stamp = stamp(pid);
+        let executable = executable(pid);
+        let file = executable.as_ref().map(|it| it.file);
+        let image = Image { start: start(&before), file, stamp };
+        let line = self.memory.get(pid, &image).cloned().unwrap_or_else(|| CommandLine {
+            arguments: arguments(pid),
+            directory: directory(pid),
+        });
+        if (&executable, &line.arguments) == (&self.own.0, &self.own.1) {
+            return Sight::Changing;
+        }
+        let reads_terminal = reads_terminal(pid, before.e_tdev);
+        let Some(after) = basics(pid) else { return Sight::Changing };
+        if (start(&after), self::stamp(pid)) != (image.start, stamp) {
+            return Sight::Changing;
+        }
+        self.memory.insert(pid, image, &line);
+        Sight::Steady(Box::new(Process {
+            pid,
+            parent: Some(after.pbi_ppid).filter(|&parent| parent != 0),
+            executable,
+            arguments: line.arguments,
+            directory: line.directory,
+            is_stopped: after.pbi_status == libc::SSTOP,
+            reads_terminal,
+        }))
+    }
+}
+
+/// What came of looking at a process.
+enum Sight {
+    Steady(Box<Process>),
+    Gone,
+    Changing,
+}
+
+/// What the system says of a process.
+///
+/// # Safety
+/// Any bytes have to be a valid `T`.
+unsafe fn info<T>(pid: u32, what: c_int) -> Option<T> {
+    let (mut value, bytes) = (MaybeUninit::<T>::uninit(), size_of::<T>() as c_int);
+    // SAFETY: the pointer and the length are those of one value.
+    let filled = unsafe {
+        libc::proc_pidinfo(pid as c_int, what, 0, value.as_mut_ptr().cast::<c_void>(), bytes)
+    };
+    // SAFETY: all of its bytes were filled in, and any are valid.
+    (filled == bytes).then(|| unsafe { value.assume_init() })
+}
+
+fn basics(pid: u32) -> Option<libc::proc_bsdinfo> {
+    // SAFETY: it has only numbers.
+    unsafe { info(pid, libc::PROC_PIDTBSDINFO) }
+}
+
+fn start(basics: &libc::proc_bsdinfo) -> (u64, u64) {
+    (basics.pbi_start_tvsec, basics.pbi_start_tvusec)
+}
+
+fn stamp(pid: u32) -> Stamp {
+    // SAFETY: it has only numbers.
+    let unique: Option<UniqueIdentifier> = unsafe { info(pid, PROC_PIDUNIQIDENTIFIERINFO) };
+    let stamp =
+        |it: UniqueIdentifier| Stamp { uuid: it.uuid, unique: it.unique, version: it.version };
+    unique.map(stamp).unwrap_or_default()
+}
+
+fn directory(pid: u32) -> Option<PathBuf> {
+    // SAFETY: it has only numbers.
+    let paths: libc::proc_vnodepathinfo = unsafe { info(pid, libc::PROC_PIDVNODEPATHINFO)? };
+    path_of(&paths.pvi_cdir)
+}
+
+fn path_of(vnode: &libc::vnode_info_path) -> Option<PathBuf> {
+    let bytes = vnode.vip_path.as_flattened().iter().map(|&byte: &c_char| byte as u8);
+    let path: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+    (!path.is_empty()).then(|| OsString::from_vec(path).into())
+}
+
+/// The processes of a group, one more than are allowed at most.
+fn members(group: u32) -> io::Result<Vec<u32>> {
+    let mut pids = vec![0_u32; PROCESSES_MAX + 1];
+    let bytes = size_of_val(&pids[..]) as c_int;
+    let into = pids.as_mut_ptr().cast();
+    // SAFETY: the pointer and the length are those of one array.
+    let filled = unsafe { libc::proc_listpids(PROC_PGRP_ONLY, group, into, bytes) };
+    if filled <= 0 {
+        return Err(io::Error::last_os_error());
+    }
+    pids.truncate(filled as usize / size_of::<u32>());
+    pids.retain(|&pid| pid != 0);
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// The open files of a process, at most [`FILES_MAX`].
+fn files(pid: u32) -> Option<Vec<libc::proc_fdinfo>> {
+    let mut files = vec![libc::proc_fdinfo { proc_fd: 0, proc_fdtype: 0 }; FILES_MAX];
+    let bytes = size_of_val(&files[..]) as c_int;
+    // SAFETY: the pointer and the length are those of one array.
+    let filled = unsafe {
+        let into = files.as_mut_ptr().cast();
+        libc::proc_pidinfo(pid as c_int, libc::PROC_PIDLISTFDS, 0, into, bytes)
+    };
+    // Zero is an error, or a process without files.
+    files.truncate(usize::try_from(filled).ok()? / size_of::<libc::proc_fdinfo>());
+    (!files.is_empty()).then_some(files)
+}
+
+/// Whether the terminal is standard input, or open to be read beside the three standard streams.
+/// Standard output and error do not count: whatever a program starts inherits those.
+fn reads_terminal(pid: u32, terminal: u32) -> Option<bool> {
+    let files = files(pid).filter(|_| !NO_TERMINAL.contains(&terminal))?;
+    let reads = |file: &libc::proc_fdinfo| {
+        !matches!(file.proc_fd, 1 | 2) && is_read_terminal(pid, file.proc_fd, terminal)
+    };
+    let reads = files.iter().any(reads);
+    (reads || files.len() < FILES_MAX).then_some(reads)
+}
+
+/// Whether a file is open to be read and is this terminal, by its name or as the terminal that a
+/// process has.
+fn is_read_terminal(pid: u32, number: c_int, terminal: u32) -> bool {
+    // SAFETY: all-zero is a valid value of it.
+    let mut file: OpenFile = unsafe { zeroed() };
+    let bytes = size_of_val(&file) as c_int;
+    // SAFETY: the pointer and the length are those of one value. It fails for what is no file.
+    let filled = unsafe {
+        let into = (&raw mut file).cast();
+        libc::proc_pidfdinfo(pid as c_int, number, PROC_PIDFDVNODEPATHINFO, into, bytes)
+    };
+    let stat = &file.vnode.vip_vi.vi_stat;
+    let is_device = stat.vst_mode & libc::S_IFMT == libc::S_IFCHR;
+    let is_own = || path_of(&file.vnode).is_some_and(|path| path == Path::new("/dev/tty"));
+    filled == bytes
+        && file.flags & FREAD != 0
+        && is_device
+        && (stat.vst_rdev == terminal || is_own())
+}
+
+pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
+    let file = path.metadata()?;
+    Ok(FileId { volume: file.dev(), file: file.ino().into() })
+}
+
+/// None, too, if the file was removed: it has no path.
+fn executable(pid: u32) -> Option<Executable> {
+    let mut path = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
+    // SAFETY: the pointer and the length are those of one array.
+    let length =
+        unsafe { libc::proc_pidpath(pid as c_int, path.as_mut_ptr().cast(), path.len() as u32) };
+    path.truncate(usize::try_from(length).ok().filter(|&length| length > 0)?);
+    let path = PathBuf::from(OsString::from_vec(path));
+    Some(Executable { file: file_id(&path).ok()?, path })
+}
+
+fn arguments(pid: u32) -> Option<Vec<OsString>> {
+    let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid as c_int];
+    let mut bytes = vec![0_u8; PROCARGS_BYTES_MAX];
+    let mut length = bytes.len();
+    // SAFETY: the pointers and the lengths are those of two arrays.
+    let result = unsafe {
+        let (name, into) = (name.as_mut_ptr(), bytes.as_mut_ptr().cast());
+        libc::sysctl(name, 3, into, &mut length, null_mut(), 0)
+    };
+    if result != 0 {
+        return None;
+    }
+    bytes.truncate(length);
+    parse_arguments(&bytes)
+}
+
+/// A number of arguments, the program's path and zeros to fill up, and the arguments.
+fn parse_arguments(bytes: &[u8]) -> Option<Vec<OsString>> {
+    let (count, rest) = bytes.split_first_chunk::<4>()?;
+    let count = usize::try_from(i32::from_ne_bytes(*count)).ok()?;
+    let path = rest.iter().position(|&byte| byte == 0)?;
+    let padding = rest[path..].iter().position(|&byte| byte != 0)?;
+    let rest = &rest[path + padding..];
+    let mut taken = 0;
+    let arguments = rest.split(|&byte| byte == 0).take(count).take_while(|argument| {
+        taken += argument.len() + 1;
+        taken <= ARGUMENTS_BYTES_MAX
+    });
+    let arguments: Vec<_> = arguments.map(|it| OsString::from_vec(it.to_vec())).collect();
+    (!arguments.is_empty()).then_some(arguments)
+}
+
+pub(super) fn serve_console_members() -> io::Result<()> {
+    Err(super::no_member_server())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_end_where_their_number_says() {
+        let bytes = |count: i32, rest: &str| [&count.to_ne_bytes()[..], rest.as_bytes()].concat();
+        let parse = |count, rest| parse_arguments(&bytes(count, rest));
+        let arguments = |texts: &[&str]| Some(texts.iter().map(OsString::from).collect());
+        assert_eq!(parse(2, "/bin/a\0\0\0\0a\0\0PATH=x\0"), arguments(&["a", ""]));
+        assert_eq!(parse(1, "/bin/a\0a\0b"), arguments(&["a"]));
+        assert_eq!(parse(0, "/bin/a\0a\0"), None);
+        assert_eq!(parse_arguments(&[1, 0]), None);
+    }
+}

@@ -1,1 +1,129 @@
-//! Windows: the processes attached to the pseudo console.
+//! Windows: the processes attached to the pseudo console. A console has no foreground, and any of
+//! them may read what is typed. The command's job is not asked: it also has processes without a
+//! console.
+
+#[path = "windows/members.rs"]
+mod members;
+#[path = "windows/process.rs"]
+mod process;
+
+use std::{ffi::OsString, io, path::Path, thread};
+
+use super::{
+    Executable, FileId, PAUSE, PROCESSES_MAX, Process, TRIES, changing,
+    memory::{CommandLine, Memory},
+    too_many, unreadable,
+};
+use crate::pty::{Pty, WeakPty};
+use members::Server;
+
+/// A program in a process's memory, which is the same one from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    start: u64,
+}
+
+/// A console has no foreground group, so that there is no mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {}
+
+#[derive(Debug)]
+pub(super) struct Observer {
+    pty: WeakPty,
+    server: Server,
+    memory: Memory,
+}
+
+impl Observer {
+    pub(super) fn new(pty: &Pty, member_server: Option<Vec<OsString>>) -> Self {
+        let mut observer = Self {
+            pty: pty.downgrade(),
+            server: Server::new(member_server),
+            memory: Memory::default(),
+        };
+        if let process::Found::Open(process) = process::open(pty.pid()) {
+            // Only for what it remembers.
+            observer.facts(&process);
+        }
+        observer
+    }
+
+    pub(super) fn look(&mut self) -> io::Result<Vec<Process>> {
+        for _ in 0..TRIES {
+            if let Some(processes) = self.try_look()? {
+                return Ok(processes);
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(changing())
+    }
+
+    pub(super) fn mark(&self) -> Option<Mark> {
+        None
+    }
+
+    pub(super) fn leader(&self) -> Option<Executable> {
+        None
+    }
+
+    /// None if processes have come or gone meanwhile.
+    fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
+        let members = self.members()?;
+        // While a process is open, no other one can have its number.
+        let all: Vec<_> = members.iter().map(|&pid| (pid, process::open(pid))).collect();
+        let mut processes = Vec::with_capacity(all.len());
+        for (pid, found) in &all {
+            match found {
+                process::Found::Open(process) => processes.push(self.facts(process)),
+                process::Found::Closed => processes.push(unreadable(*pid)),
+                process::Found::Gone => return Ok(None),
+            }
+        }
+        if self.members()? != members {
+            return Ok(None);
+        }
+        self.memory.retain(&processes, |pid, _| members.contains(&pid));
+        Ok(Some(processes))
+    }
+
+    /// In the order of their numbers.
+    fn members(&mut self) -> io::Result<Vec<u32>> {
+        let pty = self.pty.upgrade()?;
+        let mut members = self.server.members(pty.pid())?;
+        if members.len() > PROCESSES_MAX {
+            return Err(too_many());
+        }
+        members.sort_unstable();
+        Ok(members)
+    }
+
+    fn facts(&mut self, process: &process::Open) -> Process {
+        let image = Image { start: process.start().unwrap_or_default() };
+        let line = self.memory.get(process.pid(), &image).cloned().unwrap_or_else(|| {
+            let (line, directory) = process.command_line();
+            CommandLine { arguments: line.as_deref().and_then(process::split), directory }
+        });
+        self.memory.insert(process.pid(), image, &line);
+        let executable = process.path().and_then(|path| {
+            let file = file_id(&path).ok()?;
+            Some(Executable { path, file })
+        });
+        Process {
+            pid: process.pid(),
+            parent: process.parent(),
+            executable,
+            arguments: line.arguments,
+            directory: line.directory,
+            is_stopped: false,
+            reads_terminal: None,
+        }
+    }
+}
+
+pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
+    process::file_id(path)
+}
+
+pub(super) fn serve_console_members() -> io::Result<()> {
+    members::serve()
+}

@@ -85,16 +85,8 @@ impl Pty {
         self.pid.unsigned_abs()
     }
 
-    pub(crate) fn in_foreground(&self) -> Option<bool> {
-        self.foreground_group().map(|group| group == self.pid())
-    }
-
     pub(crate) fn foreground_group(&self) -> Option<u32> {
         locked(&self.master).process_group_leader().map(libc::pid_t::unsigned_abs)
-    }
-
-    pub(crate) fn terminal_path(&self) -> Option<PathBuf> {
-        locked(&self.master).tty_name()
     }
 
     pub(crate) fn resume(&self) -> io::Result<()> {

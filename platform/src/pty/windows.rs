@@ -93,7 +93,7 @@ impl Pty {
     }
 
     /// A console has no foreground: what is typed goes to whoever reads.
-    pub(crate) fn in_foreground(&self) -> Option<bool> {
+    pub(crate) fn foreground_group(&self) -> Option<u32> {
         None
     }
 

@@ -2,15 +2,17 @@
 
 use std::{
     env,
+    fs::File,
     io::{self, Read as _, Write as _},
     panic,
     path::Path,
-    process::{ExitCode, Stdio},
+    process::{Command, ExitCode, Stdio},
     sync::mpsc,
 };
 
 use platform::{
     endpoint::Endpoint,
+    foreground,
     lock::Lock,
     paths,
     process::spawn_detached,
@@ -43,7 +45,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("signals", []) => signals(false),
         ("signals", ["self"]) => signals(true),
         ("raw-signals", []) => raw_signals(),
-        ("wait", []) => wait(),
+        ("wait", _) => wait(),
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
         ("deaf-wait", []) => {
@@ -53,6 +55,16 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("leave-child", []) => leave_child(),
         ("launch", []) => launch(),
         ("arguments", arguments) => say_arguments(arguments),
+        ("console-members", []) => foreground::serve_console_members().unwrap(),
+        ("exec", []) => exec_at_a_line("exec-shell"),
+        ("exec-shell", []) => exec_shell_at_a_line(),
+        ("piped-child", []) => piped_child(),
+        ("opener-parent", []) => opener_parent(),
+        ("opener", []) => opener(),
+        ("shell-like", []) => shell_like(),
+        ("job", []) => job(),
+        ("erase", arguments) => erase(arguments == ["fork"]),
+        ("churn", []) => churn(),
         ("starter", [log, endpoint]) => starter(log, endpoint),
         ("detached", [endpoint]) => detached(endpoint),
         other => panic!("no such role: {other:?}"),
@@ -259,6 +271,78 @@ fn launch() {
     let mut child = scene::role("wait", &[]);
     system::without_terminal(&mut child).stdin(Stdio::null()).stdout(Stdio::null());
     say(&format!("pid={};", child.stderr(Stdio::null()).spawn().unwrap().id()));
+}
+
+/// Says that it is ready and waits for a line.
+fn wait_for_a_line() {
+    say("ready;");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).unwrap();
+}
+
+fn exec_at_a_line(next: &str) {
+    wait_for_a_line();
+    panic!("{}", system::exec(&mut scene::role(next, &[])));
+}
+
+fn exec_shell_at_a_line() {
+    wait_for_a_line();
+    let mut shell = Command::new("sh");
+    panic!("{}", system::exec(shell.args(["-c", "echo 'shell ready;'; read line"])));
+}
+
+/// Has a child whose input is a pipe.
+fn piped_child() {
+    let mut child = scene::role("wait", &[]).stdin(Stdio::piped()).spawn().unwrap();
+    child.wait().unwrap();
+}
+
+/// Has a child without an input that opens the terminal.
+fn opener_parent() {
+    let mut child = scene::role("opener", &[]).stdin(Stdio::null()).spawn().unwrap();
+    child.wait().unwrap();
+}
+
+fn opener() {
+    let _terminal = File::open("/dev/tty").unwrap();
+    say("opened;");
+    wait();
+}
+
+/// Has a child at a line that takes the terminal for a group of its own, until the child has ended.
+fn shell_like() {
+    wait_for_a_line();
+    let mut child = scene::role("job", &[]);
+    system::in_own_group(&mut child).status().unwrap();
+    system::give_terminal(std::process::id());
+    say("back;");
+    wait();
+}
+
+/// Takes the terminal, says its process, and waits for a line.
+fn job() {
+    system::give_terminal(std::process::id());
+    say(&format!("pid={};", std::process::id()));
+    wait_for_a_line();
+}
+
+/// Erases its command line at a line.
+fn erase(has_fork: bool) {
+    wait_for_a_line();
+    system::erase_command_line();
+    say("erased;");
+    if has_fork && !system::fork() {
+        say("forked;");
+    }
+    wait();
+}
+
+/// Starts processes that end at once, until there is a line.
+fn churn() {
+    let line = std::thread::spawn(wait_for_a_line);
+    while !line.is_finished() {
+        scene::role("exit", &[Path::new("0")]).status().unwrap();
+    }
 }
 
 /// In hex, since a console shows some characters in a way of its own.

@@ -121,7 +121,7 @@ pub(crate) struct Screen {
     pub(crate) pty: Pty,
     pub(crate) keys: Writer,
     output: mpsc::Receiver<Vec<u8>>,
-    seen: String,
+    seen: Vec<u8>,
     reader: Option<thread::JoinHandle<()>>,
 }
 
@@ -144,7 +144,7 @@ impl Screen {
             }
         });
         let keys = pty.writer().unwrap();
-        Self { pty, keys, output, seen: String::new(), reader: Some(reader) }
+        Self { pty, keys, output, seen: Vec::new(), reader: Some(reader) }
     }
 
     pub(crate) fn type_keys(&mut self, keys: &str) {
@@ -162,14 +162,18 @@ impl Screen {
     pub(crate) fn read_until(&mut self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(position) = self.seen.find(text) {
-                let before = self.seen[..position].to_owned();
+            let is_it = |bytes: &[u8]| bytes == text.as_bytes();
+            if let Some(position) = self.seen.windows(text.len()).position(is_it) {
+                let before = String::from_utf8_lossy(&self.seen[..position]).into_owned();
                 self.seen.drain(..position + text.len());
                 return before;
             }
             match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(why) => panic!("no {text:?} on the screen ({why}): {:?}", self.seen),
+                Ok(bytes) => self.seen.extend(bytes),
+                Err(why) => {
+                    let seen = String::from_utf8_lossy(&self.seen);
+                    panic!("no {text:?} on the screen ({why}): {seen:?}");
+                }
             }
         }
     }
@@ -180,9 +184,9 @@ impl Screen {
         self.pty.close();
         self.reader.take().unwrap().join().unwrap();
         for bytes in self.output.try_iter() {
-            self.seen.push_str(&String::from_utf8_lossy(&bytes));
+            self.seen.extend(bytes);
         }
-        (code, std::mem::take(&mut self.seen))
+        (code, String::from_utf8_lossy(&self.seen).into_owned())
     }
 }
 

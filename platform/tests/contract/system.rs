@@ -3,6 +3,7 @@
 
 use std::{
     ffi::OsString,
+    io,
     path::Path,
     process::Command,
     thread,
@@ -119,6 +120,45 @@ pub(crate) fn wait_for_end(pid: u32) {
     }
 }
 
+/// Waits until something is so that no event tells.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "it never is so");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Replaces this process's program; returns only if that fails.
+pub(crate) fn exec(command: &mut Command) -> io::Error {
+    imp::exec(command)
+}
+
+/// Copies this process; true in the parent.
+pub(crate) fn fork() -> bool {
+    imp::fork()
+}
+
+/// Has a process begin as the leader of a process group.
+pub(crate) fn in_own_group(command: &mut Command) -> &mut Command {
+    imp::in_own_group(command)
+}
+
+/// Makes a process group the foreground of this process's terminal, whatever it is now.
+pub(crate) fn give_terminal(group: u32) {
+    imp::give_terminal(group);
+}
+
+/// Overwrites this process's own command line.
+pub(crate) fn erase_command_line() {
+    imp::erase_command_line();
+}
+
+/// Makes a symbolic link.
+pub(crate) fn symbolic_link(file: &Path, link: &Path) {
+    imp::symbolic_link(file, link);
+}
+
 /// Has a process begin without the terminal of this one.
 pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
     imp::without_terminal(command)
@@ -162,6 +202,7 @@ mod imp {
         env,
         ffi::OsString,
         fs::{self, Permissions},
+        io,
         os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
         path::{Path, PathBuf},
         process::Command,
@@ -248,6 +289,53 @@ mod imp {
         known && !ended.is_ok_and(|stat| stat.contains(") Z "))
     }
 
+    pub(crate) fn exec(command: &mut Command) -> io::Error {
+        command.exec()
+    }
+
+    pub(crate) fn fork() -> bool {
+        // SAFETY: a role has one thread, so that no lock is held.
+        let pid = unsafe { libc::fork() };
+        assert_ne!(pid, -1);
+        pid != 0
+    }
+
+    pub(crate) fn in_own_group(command: &mut Command) -> &mut Command {
+        command.process_group(0)
+    }
+
+    pub(crate) fn give_terminal(group: u32) {
+        // SAFETY: no pointers. Who is not in the foreground is stopped for this unless it ignores that.
+        unsafe {
+            libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+            assert_eq!(libc::tcsetpgrp(0, group as libc::pid_t), 0);
+        }
+    }
+
+    /// The first of the command line's bytes, which follow one another.
+    #[cfg(target_os = "linux")]
+    fn command_line() -> *mut u8 {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(45).unwrap();
+        std::ptr::with_exposed_provenance_mut(start.parse().unwrap())
+    }
+
+    #[cfg(target_os = "macos")]
+    fn command_line() -> *mut u8 {
+        // SAFETY: the system keeps it, and it has at least the program's name.
+        unsafe { (**libc::_NSGetArgv()).cast() }
+    }
+
+    pub(crate) fn erase_command_line() {
+        let bytes: usize = env::args_os().map(|argument| argument.len() + 1).sum();
+        // SAFETY: so many bytes are there, writable, and nobody has a reference to them.
+        unsafe { command_line().write_bytes(b'x', bytes - 1) };
+    }
+
+    pub(crate) fn symbolic_link(file: &Path, link: &Path) {
+        std::os::unix::fs::symlink(file, link).unwrap();
+    }
+
     /// Nothing is promised of those.
     pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
         command
@@ -296,6 +384,7 @@ mod imp {
 mod imp {
     use std::{
         ffi::OsString,
+        io,
         mem::zeroed,
         os::windows::{ffi::OsStrExt as _, process::CommandExt as _},
         path::Path,
@@ -323,6 +412,7 @@ mod imp {
                 GetNumberOfConsoleInputEvents, GetStdHandle, INPUT_RECORD, KEY_EVENT,
                 STD_INPUT_HANDLE, WriteConsoleInputW,
             },
+            Environment::GetCommandLineW,
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
             SystemServices::SE_GROUP_INTEGRITY,
             Threading::{
@@ -477,6 +567,38 @@ mod imp {
             CloseHandle(process);
             known && code == STILL_ACTIVE
         }
+    }
+
+    pub(crate) fn exec(_: &mut Command) -> io::Error {
+        panic!("{SHOWN_ON_UNIX}")
+    }
+
+    pub(crate) fn fork() -> bool {
+        panic!("{SHOWN_ON_UNIX}")
+    }
+
+    pub(crate) fn in_own_group(_: &mut Command) -> &mut Command {
+        panic!("{SHOWN_ON_UNIX}")
+    }
+
+    pub(crate) fn give_terminal(_: u32) {
+        panic!("{SHOWN_ON_UNIX}")
+    }
+
+    pub(crate) fn erase_command_line() {
+        // SAFETY: the text is the process's own, writable, ends with a zero, and nobody has a
+        // reference to it.
+        unsafe {
+            let mut unit = GetCommandLineW().cast_mut();
+            while *unit != 0 {
+                *unit = u16::from(b'x');
+                unit = unit.add(1);
+            }
+        }
+    }
+
+    pub(crate) fn symbolic_link(_: &Path, _: &Path) {
+        panic!("{SHOWN_ON_UNIX}")
     }
 
     pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
