@@ -1,0 +1,28 @@
+//! A `run` inside a `run`.
+
+use super::{BODIES, Expected, File, PROGRAM, Program, Stage};
+use serde_json::json;
+
+const OUTER: Program = Program {
+    needs: &["bash"],
+    files: &[("rc", File::Text("PS1='$ '\n"))],
+    command: &["bash", "--norc", "--noprofile"],
+    ..PROGRAM
+};
+
+#[test]
+fn what_an_inner_run_prints_is_sent_once_and_the_outer_waits() {
+    let Some(mut stage) = Stage::start(&OUTER) else { return };
+    let mut bob = stage.sandbox.join("Bob");
+    stage.press("{relay} run -n Inner -- {lines} 'say Bob hello'\r", "ready");
+    let heard = bob.expect("DELIVER");
+    bob.acknowledge(&heard);
+    assert_eq!((&heard["from"], &heard["payload"]["body"]), (&json!("Inner"), &json!("hello")));
+    stage.send(&BODIES);
+    stage.settle(Expected::Waiting);
+    stage.press("exit 0\r", "$");
+    stage.settle(Expected::Typed);
+    stage.leave();
+    let heard = bob.fence();
+    assert!(heard.is_empty(), "it is sent twice: {heard:?}");
+}
