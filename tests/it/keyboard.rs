@@ -11,6 +11,7 @@ mod screens;
 mod shells;
 
 use crate::{
+    commands::{DONE, run},
     raw::Raw,
     sandbox::{Sandbox, not_tried, output, until},
     terminal::Terminal,
@@ -34,7 +35,7 @@ struct Program {
     command: &'static [&'static str],
     /// The end of a row that shows that it is ready.
     prompt: &'static str,
-    /// What a person types then, and the end of a row that shows that it was done.
+    /// What a person types then, and what shows that it was done.
     first: &'static [(&'static str, &'static str)],
     /// Bodies in its own language. `{mark}` is the file's path.
     bodies: &'static [&'static str],
@@ -129,6 +130,8 @@ struct Stage<'a> {
     terminal: Option<Terminal>,
     operator: Raw,
     bodies: Vec<String>,
+    /// How they were when they were last looked at.
+    told: Vec<State>,
 }
 
 impl<'a> Stage<'a> {
@@ -143,10 +146,12 @@ impl<'a> Stage<'a> {
         fs::write(sandbox.home().join("recipes.toml"), TOY_RECIPE).unwrap();
         write_files(&sandbox, program.files);
         let operator = sandbox.operator();
-        let mut stage = Self { program, sandbox, terminal: None, operator, bodies: Vec::new() };
+        let (terminal, bodies, told) = (None, Vec::new(), Vec::new());
+        let mut stage = Self { program, sandbox, terminal, operator, bodies, told };
         let command: Vec<_> = program.command.iter().map(|word| stage.render(word)).collect();
         let command: Vec<_> = command.iter().map(String::as_str).collect();
         stage.terminal = Some(Terminal::wrap(&stage.sandbox, "Ann", &command));
+        until("Ann is here", || stage.operator.agents().iter().any(|agent| agent["name"] == "Ann"));
         stage.shows(program.prompt);
         for (keys, shown) in program.first {
             stage.press(keys, shown);
@@ -178,15 +183,15 @@ impl<'a> Stage<'a> {
         });
     }
 
-    /// Types as a person, and waits for a row below that ends so.
+    /// Types as a person, and waits until the program has shown this since.
     #[track_caller]
     fn press(&mut self, keys: &str, shown: &str) {
-        let (keys, end) = (self.render(keys), self.render(shown));
-        let count = |screen: &str| rows_that_end(screen, &end);
-        let before = count(&self.terminal().text());
-        self.terminal.as_mut().expect("the terminal is open").press(&keys);
-        self.terminal().wait_until(&format!("one more row that ends with {end:?}"), |screen| {
-            count(screen) > before || (before == 0 && count(screen) > 0)
+        let keys = self.render(keys);
+        let terminal = self.terminal.as_mut().expect("the terminal is open");
+        let before = terminal.bytes().len();
+        terminal.press(&keys);
+        until(&format!("{shown:?} is shown after {keys:?}"), || {
+            String::from_utf8_lossy(&self.terminal().bytes()[before..]).contains(shown)
         });
     }
 
@@ -230,28 +235,41 @@ impl<'a> Stage<'a> {
         why.map_or_else(|| State::Open(row.clone()), |why| State::Waiting(why.to_owned()))
     }
 
-    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself; and
-    /// checks that none ran.
+    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself and that
+    /// was not told before; and checks that none ran.
     #[track_caller]
     fn settle(&mut self, expected: Expected) {
-        let mut last = Vec::new();
-        until("each message is typed or waits with a reason", || {
+        let told = std::mem::take(&mut self.told);
+        until(&format!("the messages are as they should be: {expected:?}"), || {
             // The last one is the last to be decided.
             let is_open = matches!(self.state(self.bodies.len() - 1), State::Open(_));
-            last = if is_open { Vec::new() } else { self.states() };
-            let typed = last.iter().filter(|state| **state == State::Typed).count();
-            let waiting = last.iter().filter(|state| state.lasts()).count();
-            !is_open && (typed == last.len() || waiting == last.len() || self.has_run())
+            self.told = if is_open { Vec::new() } else { self.states() };
+            let is = |decided: &dyn Fn(&State) -> bool| self.told.iter().all(decided) && !is_open;
+            let typed = is(&|state| *state == State::Typed);
+            let waiting = is(&|state| state.lasts() && !told.contains(state));
+            let decided = match expected {
+                Expected::Typed => typed,
+                Expected::TypedOrWaiting | Expected::Waiting => typed || waiting,
+            };
+            decided || self.has_run()
         });
         self.nothing_ran();
-        let is_typed = last[0] == State::Typed;
-        let is_as_expected = match expected {
-            Expected::Typed => is_typed,
-            Expected::TypedOrWaiting => true,
-            Expected::Waiting => !is_typed && !self.shows_frames(),
-        };
         let text = self.terminal().text();
-        assert!(is_as_expected, "{expected:?}, but they are {last:#?}:\n{text}");
+        if expected == Expected::Waiting {
+            assert_ne!(self.told[0], State::Typed, "all are typed:\n{text}");
+            assert!(!self.shows_frames(), "a part is typed:\n{text}");
+            self.status_says_why();
+        }
+    }
+
+    /// A person's command says of the first message why it waits.
+    #[track_caller]
+    fn status_says_why(&mut self) {
+        let row = self.operator.ask("message", &json!({"id": id(0)}))["messages"][0].take();
+        let status = run(&self.sandbox, &["status", row["id"].as_str().unwrap(), "--json"], DONE);
+        let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+        assert_eq!(status["reported"]["state"], "waiting", "{status}");
+        assert_ne!(status["reported"]["why"].as_str().unwrap_or_default(), "", "{status}");
     }
 
     /// Whether a frame was ever shown, as the terminal's echo does with what is typed.
@@ -346,10 +364,6 @@ impl State {
 
 fn id(number: usize) -> String {
     format!("hostile-{number}")
-}
-
-fn rows_that_end(screen: &str, end: &str) -> usize {
-    screen.lines().filter(|row| row.trim_end().ends_with(end)).count()
 }
 
 /// A program of the tests' own, which `cargo test` builds beside them.

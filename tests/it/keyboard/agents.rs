@@ -3,6 +3,10 @@
 use super::{BODIES, Expected, File, PROGRAM, Program, Stage};
 
 const TOY: Program = Program {
+    files: &[
+        ("nine", File::Text("to edit.\n")),
+        ("bin/below", File::Script("#!/bin/sh\nPS1='❯ ' exec dash -i +m\n")),
+    ],
     command: &["{toy}"],
     prompt: "❯",
     expected: Expected::Typed,
@@ -42,7 +46,7 @@ fn gives_way_to_a_shell(program: &Program, keys: &str) {
     stage.send(&BODIES);
     stage.settle(Expected::Waiting);
     stage.press(keys, "❯");
-    stage.press("echo back; alias\r", "back");
+    stage.press("echo b''ack\r", "back");
     stage.settle(Expected::TypedOrWaiting);
     stage.leave();
 }
@@ -78,12 +82,14 @@ fn a_launched_agent_that_ends_leaves_messages_to_no_shell() {
 
 #[test]
 fn an_agent_that_is_suspended_leaves_messages_to_no_shell() {
-    gives_way_to_a_shell(&SHELL, "\u{1a}");
+    // The first makes the shell tell of it.
+    let leave = &["\r", "\u{3}", "exit\r", "exit\r"];
+    gives_way_to_a_shell(&Program { leave, ..SHELL }, "\u{1a}");
 }
 
 #[test]
 fn an_agents_editor_gets_no_messages() {
-    starts(&["ed"], "run ed -p >\r", ">", &["!touch {mark}", "w {mark}"], "Q\r");
+    starts(&["ed"], "run ed nine\r", "9", &["!touch {mark}", "w {mark}"], "Q\r");
 }
 
 #[test]
@@ -101,5 +107,5 @@ fn an_agents_shell_gets_no_messages() {
 /// It stays in the agent's process group, and looks like the agent.
 #[test]
 fn an_agents_shell_without_job_control_gets_no_messages() {
-    starts(&["dash"], "run env PS1=❯\u{a0} dash -i +m\r", "❯", &[], "exit\r");
+    starts(&["dash"], "run {dir}/bin/below\r", "❯", &[], "exit\r");
 }

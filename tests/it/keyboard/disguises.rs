@@ -150,7 +150,7 @@ fn a_shell_behind_rlwrap_runs_nothing() {
 
 #[test]
 fn a_shell_behind_script_runs_nothing() {
-    let command = &["script", "-qc", "bash --norc --noprofile", "/dev/null"];
+    let command = &["script", "-qc", "PS1='$ ' bash --norc --noprofile", "/dev/null"];
     Program { needs: &["script", "bash"], command, ..PROGRAM }.runs_no_message();
 }
 
@@ -229,7 +229,7 @@ fn a_shell_behind_ssh_runs_nothing() {
     Program {
         needs: &["script", "bash"],
         files: &[("bin/ssh", File::Copy("script"))],
-        command: &["{dir}/bin/ssh", "-qc", "bash --norc --noprofile", "/dev/null"],
+        command: &["{dir}/bin/ssh", "-qc", "PS1='$ ' bash --norc --noprofile", "/dev/null"],
         ..PROGRAM
     }
     .runs_no_message();
@@ -252,7 +252,7 @@ fn a_shell_behind_sudo_runs_nothing() {
     Program {
         needs: &["bash"],
         files: &[("bin/sudo", File::Toy)],
-        command: &["{dir}/bin/sudo", "run bash --norc --noprofile"],
+        command: &["{dir}/bin/sudo", "run bash --norc --noprofile", "quit"],
         expected: Expected::TypedOrWaiting,
         ..PROGRAM
     }

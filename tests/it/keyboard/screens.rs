@@ -20,7 +20,7 @@ fn nano_runs_nothing() {
     Program {
         needs: &["nano"],
         command: &["nano", "--ignorercfiles"],
-        prompt: "Justify",
+        prompt: "Ctrl+G. ]",
         bodies: &["\u{12}\u{18}touch {mark}\r", "x\u{f}{mark}\r"],
         leave: &["\u{c}", "\u{18}"],
         ..PROGRAM
@@ -47,7 +47,7 @@ fn more_runs_nothing() {
     Program {
         needs: &["more", "seq"],
         command: &["sh", "-c", "seq 1000 >long; exec more long"],
-        prompt: "--More--(0%)",
+        prompt: "%)",
         bodies: &["!touch {mark}", "\n!touch {mark}\n"],
         leave: &["\r", "q"],
         ..PROGRAM

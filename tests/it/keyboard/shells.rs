@@ -86,24 +86,33 @@ fn zsh_with_a_right_prompt_runs_nothing() {
     Program {
         needs: &["zsh"],
         command: &["zsh", "-f"],
-        first: &[("RPROMPT=right\r", "right")],
+        first: &[("RPROMPT=r''ight\r", "right")],
         expected: Expected::TypedOrWaiting,
         ..PROGRAM
     }
     .runs_no_message();
 }
 
+/// fish with a prompt of its own: its usual one depends on the user.
+const FISH: Program = Program {
+    needs: &["fish"],
+    // Ctrl-C in an empty line shows nothing.
+    leave: &["\r", "exit\r"],
+    ..PROGRAM
+};
+
 #[test]
 fn fish_runs_nothing() {
-    let command = &["fish", "--no-config"];
-    Program { needs: &["fish"], command, prompt: ">", ..PROGRAM }.runs_no_message();
+    const PROMPT: &str = "function fish_prompt; printf '~> '; end";
+    let command = &["fish", "--no-config", "-C", PROMPT];
+    Program { command, prompt: "~>", ..FISH }.runs_no_message();
 }
 
 #[test]
 fn fish_with_claudes_prompt_runs_nothing() {
     const PROMPT: &str = "function fish_prompt; printf '❯ '; end";
     let command = &["fish", "--no-config", "-C", PROMPT];
-    Program { needs: &["fish"], command, prompt: "❯", ..PROGRAM }.runs_no_message();
+    Program { command, prompt: "❯", ..FISH }.runs_no_message();
 }
 
 #[test]
@@ -127,11 +136,13 @@ fn ksh_runs_nothing() {
 
 #[test]
 fn mksh_runs_nothing() {
-    Program { needs: &["mksh"], command: &["mksh", "-i"], ..PROGRAM }.runs_no_message();
+    let files = &[(".mkshrc", File::Text("PS1='$ '\n"))];
+    Program { needs: &["mksh"], files, command: &["mksh", "-i"], ..PROGRAM }.runs_no_message();
 }
 
 #[test]
 fn tcsh_runs_nothing() {
-    let command = &["tcsh", "-f"];
-    Program { needs: &["tcsh"], command, prompt: ">", ..PROGRAM }.runs_no_message();
+    let files = &[(".tcshrc", File::Text("set prompt = '> '\n"))];
+    Program { needs: &["tcsh"], files, command: &["tcsh"], prompt: ">", ..PROGRAM }
+        .runs_no_message();
 }
