@@ -1,7 +1,7 @@
 //! A small agent's command line that can give way to other programs: a stand-in in the tests.
 //!
 //! It wants pastes marked, and shows its composer, `❯ `, in the last row. What it is told, it does: `work` has it
-//! show `working` above the composer until it is told something else; `run PROGRAM ARGUMENT…` runs a program in
+//! show `working` above the composer until it is told something else, or suspended; `run PROGRAM ARGUMENT…` runs a program in
 //! its own process group and terminal, and says `back` when that has ended; Ctrl-Z suspends it; `quit` ends it.
 //! Anything else it counts. Its arguments are lines that it is told first; after these it says `ready`.
 
@@ -14,6 +14,7 @@ use std::{
 
 const PASTES_ON: &str = "\x1b[?2004h";
 const PASTES_OFF: &str = "\x1b[?2004l";
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 fn main() -> io::Result<()> {
     let mut toy = Toy { raw: Some(RawMode::enter()?), ..Toy::default() };
@@ -78,7 +79,9 @@ impl Toy {
     }
 
     fn obey(&mut self, line: &str) -> io::Result<()> {
-        self.working = line == "work";
+        if std::mem::replace(&mut self.working, line == "work") {
+            print(CLEAR)?;
+        }
         let mut words = line.split(' ');
         match words.next() {
             Some("quit") => self.ended = true,
@@ -100,6 +103,7 @@ impl Toy {
     }
 
     fn suspend(&mut self) -> io::Result<()> {
+        print(CLEAR)?;
         self.step_back()?;
         Command::new("kill").args(["-TSTP", &process::id().to_string()]).status()?;
         self.step_forward()?;

@@ -109,6 +109,11 @@ impl Program {
             stage.send(&BODIES);
             stage.send(self.bodies);
             stage.settle(self.expected);
+            // What waits does so for longer than a moment.
+            if self.expected == Expected::Waiting {
+                stage.send(&BODIES[..1]);
+                stage.settle(Expected::Waiting);
+            }
             stage.leave();
         }
     }
@@ -235,10 +240,17 @@ impl<'a> Stage<'a> {
         why.map_or_else(|| State::Open(row.clone()), |why| State::Waiting(why.to_owned()))
     }
 
-    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself and that
-    /// was not told before; and checks that none ran.
+    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself; and checks
+    /// that none ran.
     #[track_caller]
     fn settle(&mut self, expected: Expected) {
+        self.told.clear();
+        self.settle_anew(expected);
+    }
+
+    /// The same where they have waited before: the reason has to be another one.
+    #[track_caller]
+    fn settle_anew(&mut self, expected: Expected) {
         let told = std::mem::take(&mut self.told);
         until(&format!("the messages are as they should be: {expected:?}"), || {
             // The last one is the last to be decided.
@@ -251,9 +263,10 @@ impl<'a> Stage<'a> {
                 Expected::Typed => typed,
                 Expected::TypedOrWaiting | Expected::Waiting => typed || waiting,
             };
-            decided || self.has_run()
+            decided || self.has_run() || self.has_ended()
         });
         self.nothing_ran();
+        assert!(!self.has_ended(), "the messages ended {:?}", self.program.command);
         let text = self.terminal().text();
         if expected == Expected::Waiting {
             assert_ne!(self.told[0], State::Typed, "all are typed:\n{text}");
@@ -289,6 +302,10 @@ impl<'a> Stage<'a> {
         found
     }
 
+    fn has_ended(&self) -> bool {
+        self.terminal().pty.try_wait().unwrap().is_some()
+    }
+
     fn has_run(&self) -> bool {
         !self.marks().is_empty()
     }
@@ -312,7 +329,10 @@ impl<'a> Stage<'a> {
         terminal.press(last);
         terminal.finish();
         self.nothing_ran();
-        let waiting = self.states().iter().filter(|state| **state != State::Typed).count();
+        let states = self.states();
+        let waiting = states.iter().filter(|state| **state != State::Typed).count();
+        let has_to_wait = self.program.expected == Expected::Waiting;
+        assert!(!has_to_wait || waiting == states.len(), "{states:#?}");
         let mut agents = self.operator.agents();
         agents.retain(|agent| agent["name"] == "Ann");
         assert_eq!(agents[0]["queued"], waiting, "{agents:?}");
@@ -320,11 +340,10 @@ impl<'a> Stage<'a> {
 
     /// Presses keys, and waits until the program shows something, or has ended.
     fn press_and_see(&mut self, keys: &str) {
-        let terminal = self.terminal.as_mut().expect("the terminal is open");
-        let before = terminal.bytes().len();
-        terminal.press(keys);
+        let before = self.terminal().bytes().len();
+        self.terminal.as_mut().expect("the terminal is open").press(keys);
         until("the program shows something", || {
-            terminal.bytes().len() > before || terminal.pty.try_wait().unwrap().is_some()
+            self.terminal().bytes().len() > before || self.has_ended()
         });
     }
 }

@@ -189,9 +189,10 @@ fn a_shell_behind_make_runs_nothing() {
 
 #[test]
 fn a_shell_behind_tmux_runs_nothing() {
+    const LINE: &str = "PS1='$ ' bash --norc --noprofile";
     Program {
         needs: &["tmux", "bash"],
-        command: &["tmux", "-S", "{dir}/tmux", "-f", "/dev/null", "new", "bash --norc --noprofile"],
+        command: &["tmux", "-S", "{dir}/tmux", "-f", "/dev/null", "new", LINE],
         cleanup: &["tmux", "-S", "{dir}/tmux", "kill-server"],
         ..PROGRAM
     }

@@ -1,17 +1,17 @@
 //! A `run` inside a `run`.
 
-use super::{BODIES, Expected, File, PROGRAM, Program, Stage};
+use super::{BODIES, Expected, PROGRAM, Program, Stage};
 use serde_json::json;
 
 const OUTER: Program = Program {
     needs: &["bash"],
-    files: &[("rc", File::Text("PS1='$ '\n"))],
     command: &["bash", "--norc", "--noprofile"],
+    expected: Expected::Typed,
     ..PROGRAM
 };
 
 #[test]
-fn what_an_inner_run_prints_is_sent_once_and_the_outer_waits() {
+fn inner_run_is_heard_once_and_the_outer_waits() {
     let Some(mut stage) = Stage::start(&OUTER) else { return };
     let mut bob = stage.sandbox.join("Bob");
     stage.press("{relay} run -n Inner -- {lines} 'say Bob hello'\r", "ready");
