@@ -21,6 +21,7 @@ mod gaps;
 mod grid;
 mod hostile;
 mod independent;
+mod keyboard;
 mod killed;
 mod line;
 #[path = "../model/mod.rs"]

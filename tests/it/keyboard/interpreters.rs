@@ -1,0 +1,195 @@
+//! Interpreters, debuggers and databases: programs with a language of their own.
+
+use super::{Expected, File, PROGRAM, Program};
+
+const PYTHON: Program = Program {
+    needs: &["python3"],
+    bodies: &[
+        "open('{mark}', 'w')",
+        "\nopen('{mark}', 'w')\n\n",
+        "'''\nopen('{mark}', 'w')\n'''\nopen('{mark}', 'w')",
+        "1)\nimport os; os.system('touch {mark}')\n",
+    ],
+    leave: &["\r", "\u{3}", "exit()\r"],
+    ..PROGRAM
+};
+
+#[test]
+fn python_runs_nothing() {
+    let command = &["python3", "-E", "-S", "-i", "-c", "exit = __import__('os')._exit"];
+    let expected = Expected::TypedOrWaiting;
+    let leave = &["\r", "\u{3}", "exit(0)\r"];
+    Program { command, prompt: ">>>", expected, leave, ..PYTHON }.runs_no_message();
+}
+
+#[test]
+fn python_with_a_readers_prompt_runs_nothing() {
+    let command = &["python3", "-E", "-i", "-c", "import sys; sys.ps1 = '> '"];
+    Program { command, prompt: ">", ..PYTHON }.runs_no_message();
+}
+
+#[test]
+fn python_with_claudes_prompt_runs_nothing() {
+    let command = &["python3", "-E", "-i", "-c", "import sys; sys.ps1 = '❯ '"];
+    Program { command, prompt: "❯", ..PYTHON }.runs_no_message();
+}
+
+#[test]
+fn a_script_that_runs_its_lines_runs_nothing() {
+    const SCRIPT: &str = "import os\nwhile True:\n    line = input('> ')\n    \
+                          if line == 'exit': break\n    os.system(line)\n";
+    Program {
+        needs: &["python3"],
+        files: &[("agent.py", File::Text(SCRIPT))],
+        command: &["python3", "agent.py"],
+        prompt: ">",
+        leave: &["\r", "exit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn node_runs_nothing() {
+    Program {
+        needs: &["node"],
+        command: &["node"],
+        prompt: ">",
+        bodies: &[
+            "require('fs').writeFileSync('{mark}', '')",
+            "`\nrequire('child_process').execSync('touch {mark}')\n`",
+            ".editor\nrequire('fs').writeFileSync('{mark}', '')\n\u{4}",
+        ],
+        leave: &["\r", "\u{3}", ".exit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn sqlite3_runs_nothing() {
+    Program {
+        needs: &["sqlite3"],
+        command: &["sqlite3"],
+        prompt: "sqlite>",
+        bodies: &[
+            ".shell touch {mark}",
+            ".system touch {mark}",
+            "\n.shell touch {mark}\n",
+            ";\n.output {mark}\n.output",
+        ],
+        leave: &["\r", ".quit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn gdb_runs_nothing() {
+    Program {
+        needs: &["gdb"],
+        command: &["gdb", "-q", "-nx"],
+        prompt: "(gdb)",
+        bodies: &["shell touch {mark}", "!touch {mark}", "\npython open('{mark}', 'w')\n"],
+        leave: &["\r", "\u{3}", "quit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn perls_debugger_runs_nothing() {
+    Program {
+        needs: &["perl"],
+        command: &["perl", "-d", "-e", "1"],
+        prompt: "DB<1>",
+        bodies: &[
+            "system('touch {mark}')",
+            "!!touch {mark}",
+            "\n`touch {mark}`\n",
+            "|touch {mark}",
+        ],
+        leave: &["\r", "q\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn lua_runs_nothing() {
+    Program {
+        needs: &["lua5.4"],
+        command: &["lua5.4"],
+        prompt: ">",
+        bodies: &["os.execute('touch {mark}')", "io.open('{mark}', 'w')"],
+        leave: &["\r", "os.exit()\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn expect_runs_nothing() {
+    Program {
+        needs: &["expect"],
+        command: &["expect"],
+        prompt: "expect1.1>",
+        bodies: &["exec touch {mark}", "open {mark} w"],
+        leave: &["\r", "exit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn ed_runs_nothing() {
+    Program {
+        needs: &["ed"],
+        command: &["ed", "-p", "> "],
+        prompt: ">",
+        bodies: &["!touch {mark}", "w {mark}", "a\nx\n.\nw {mark}"],
+        leave: &["\r", "Q\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn dc_runs_nothing() {
+    Program {
+        needs: &["dc"],
+        command: &["dc"],
+        prompt: "",
+        first: &[("6 7*p\r", "42")],
+        bodies: &["!touch {mark}", "[!touch {mark}]x"],
+        leave: &["\r", "q\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn bc_runs_nothing() {
+    Program {
+        needs: &["bc"],
+        command: &["bc", "-q"],
+        prompt: "",
+        first: &[("6*7\r", "42")],
+        leave: &["\r", "quit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn cat_is_shown_nothing() {
+    Program {
+        needs: &["cat"],
+        command: &["cat"],
+        prompt: "",
+        first: &[("here\r", "here")],
+        leave: &["\r", "\u{4}"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}

@@ -1,0 +1,148 @@
+//! Shells at their prompts.
+
+use super::{Expected, File, PROGRAM, Program};
+
+/// bash with the prompt that `rc` sets.
+const BASH: Program = Program {
+    needs: &["bash"],
+    command: &["bash", "--noprofile", "--rcfile", "{dir}/rc"],
+    expected: Expected::TypedOrWaiting,
+    ..PROGRAM
+};
+
+#[test]
+fn bash_with_its_usual_prompt_runs_nothing() {
+    let command = &["bash", "--norc", "--noprofile"];
+    Program { command, expected: Expected::Typed, ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_with_a_word_for_a_prompt_runs_nothing() {
+    let files = &[("rc", File::Text("PS1='lambda '\n"))];
+    Program { files, prompt: "lambda", ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_with_claudes_prompt_runs_nothing() {
+    let files = &[("rc", File::Text("PS1='❯ '\n"))];
+    Program { files, prompt: "❯", ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_with_a_continuations_prompt_runs_nothing() {
+    let files = &[("rc", File::Text("PS1='> '\n"))];
+    Program { files, prompt: ">", ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_with_a_prompt_of_two_lines_runs_nothing() {
+    let files = &[("rc", File::Text("PS1='in a folder\\n$ '\n"))];
+    Program { files, ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_with_a_right_prompt_runs_nothing() {
+    let files = &[("rc", File::Text("PS1='\\[\\e7\\e[60Cright\\e8\\]$ '\n"))];
+    Program { files, prompt: "right", ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_that_joins_lines_of_its_history_runs_nothing() {
+    const FILES: &[(&str, File)] = &[(
+        "rc",
+        File::Text("PS1='$ '\nset -o history -o histexpand\nshopt -s histverify cmdhist lithist\n"),
+    )];
+    Program { files: FILES, ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_in_vi_mode_runs_nothing() {
+    let files = &[("rc", File::Text("PS1='$ '\nset -o vi\n"))];
+    Program { files, ..BASH }.runs_no_message();
+}
+
+#[test]
+fn bash_without_bracketed_paste_runs_nothing() {
+    const FILES: &[(&str, File)] =
+        &[("rc", File::Text("PS1='$ '\nbind 'set enable-bracketed-paste off'\n"))];
+    Program { files: FILES, ..BASH }.runs_no_message();
+}
+
+#[test]
+fn sh_runs_nothing() {
+    Program { needs: &["sh"], command: &["sh", "-i"], expected: Expected::Typed, ..PROGRAM }
+        .runs_no_message();
+}
+
+#[test]
+fn zsh_runs_nothing() {
+    let command = &["zsh", "-f"];
+    Program { needs: &["zsh"], command, expected: Expected::TypedOrWaiting, ..PROGRAM }
+        .runs_no_message();
+}
+
+#[test]
+fn zsh_with_a_right_prompt_runs_nothing() {
+    Program {
+        needs: &["zsh"],
+        command: &["zsh", "-f"],
+        first: &[("RPROMPT=r''ight\r", "right")],
+        expected: Expected::TypedOrWaiting,
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+/// fish with a prompt of its own: its usual one depends on the user.
+const FISH: Program = Program {
+    needs: &["fish"],
+    // Ctrl-C in an empty line shows nothing.
+    leave: &["\r", "exit\r"],
+    ..PROGRAM
+};
+
+#[test]
+fn fish_runs_nothing() {
+    const PROMPT: &str = "function fish_prompt; printf '~> '; end";
+    let command = &["fish", "--no-config", "-C", PROMPT];
+    Program { command, prompt: "~>", ..FISH }.runs_no_message();
+}
+
+#[test]
+fn fish_with_claudes_prompt_runs_nothing() {
+    const PROMPT: &str = "function fish_prompt; printf '❯ '; end";
+    let command = &["fish", "--no-config", "-C", PROMPT];
+    Program { command, prompt: "❯", ..FISH }.runs_no_message();
+}
+
+#[test]
+fn dash_runs_nothing() {
+    let command = &["dash", "-i"];
+    Program { needs: &["dash"], command, expected: Expected::TypedOrWaiting, ..PROGRAM }
+        .runs_no_message();
+}
+
+#[test]
+fn busyboxs_shell_runs_nothing() {
+    let command = &["busybox", "sh"];
+    Program { needs: &["busybox"], command, expected: Expected::TypedOrWaiting, ..PROGRAM }
+        .runs_no_message();
+}
+
+#[test]
+fn ksh_runs_nothing() {
+    Program { needs: &["ksh"], command: &["ksh", "-i"], ..PROGRAM }.runs_no_message();
+}
+
+#[test]
+fn mksh_runs_nothing() {
+    let files = &[(".mkshrc", File::Text("PS1='$ '\n"))];
+    Program { needs: &["mksh"], files, command: &["mksh", "-i"], ..PROGRAM }.runs_no_message();
+}
+
+#[test]
+fn tcsh_runs_nothing() {
+    let files = &[(".tcshrc", File::Text("set prompt = '> '\n"))];
+    Program { needs: &["tcsh"], files, command: &["tcsh"], prompt: ">", ..PROGRAM }
+        .runs_no_message();
+}
