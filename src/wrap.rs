@@ -102,7 +102,7 @@ pub struct Settings {
     /// The file that is wrapped reads text: what others say is typed into it, though nothing is known of it.
     pub accepts_text: bool,
     /// A program and its arguments that call [`serve_console_members`], for systems that want that.
-    pub console_helper: Vec<OsString>,
+    pub member_server: Vec<OsString>,
     /// The agent is told how to speak to others, before anything else.
     pub brief: bool,
     /// Standard input and output are a person's terminal: see [`is_attached`].
@@ -268,8 +268,8 @@ fn run_joined(
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&command, directory).and_then(|wrapped| wrapped.file);
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
-    let (helper, accepts) = (settings.console_helper, settings.accepts_text);
-    let foreground = Foreground::new(&pty, helper, settings.recipes, wrapped, accepts);
+    let (member_server, accepts) = (settings.member_server, settings.accepts_text);
+    let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
     let mut screen = settings.screen;
     if settings.attached && pty::BEGINS_AT_HOME {
         let cleared = screen.write_all(cleared(size.rows).as_bytes());

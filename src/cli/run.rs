@@ -117,7 +117,7 @@ impl Run {
         check_accepts_text(self.accepts_text, &command, directory.as_deref(), &recipes)?;
         let settings = wrap::Settings {
             recipes,
-            console_helper: console_helper()?,
+            member_server: member_server()?,
             accepts_text: self.accepts_text,
             name: self.name.clone(),
             key,
@@ -176,7 +176,7 @@ pub(super) fn check_accepts_text(
 }
 
 /// What looks at a console from inside, where a system wants that.
-fn console_helper() -> Result<Vec<OsString>, Failure> {
+fn member_server() -> Result<Vec<OsString>, Failure> {
     let own = own_program()?.into_os_string();
     Ok(vec![own, AS_AGENT_RELAY.into(), CONSOLE_MEMBERS.into()])
 }

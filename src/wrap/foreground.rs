@@ -41,12 +41,12 @@ impl Foreground {
     /// Right after the command was started.
     pub(super) fn new(
         pty: &Pty,
-        helper: Vec<OsString>,
+        member_server: Vec<OsString>,
         book: Book,
         wrapped: Option<FileId>,
         accepts: bool,
     ) -> Self {
-        let observer = Observer::new(pty, Some(helper));
+        let observer = Observer::new(pty, Some(member_server));
         let files = Files { wrapped, ..Files::default() };
         Self { observer, files, command: pty.pid(), accepts, book, mark: None }
     }

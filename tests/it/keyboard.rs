@@ -99,7 +99,7 @@ const BODIES: [&str; 11] = [
 
 /// Reasons that end by themselves, after which a message may still be typed.
 const PASSING: [&str; 3] =
-    ["the program has not shown anything yet", "the agent is printing", "somebody is typing"];
+    ["the program has not shown its prompt yet", "the agent is printing", "somebody is typing"];
 
 impl Program {
     /// Runs it from its start to its end.
