@@ -14,6 +14,7 @@ mod body;
 mod fence;
 mod injected;
 mod line;
+pub mod marks;
 mod opener;
 mod page;
 mod pictures;
@@ -22,16 +23,16 @@ mod scan;
 mod still;
 mod taken;
 mod target;
-
-use std::collections::VecDeque;
+mod torn;
 
 use self::injected::Injected;
-use self::line::{BULLETS, Line};
-use self::page::{Page, digest};
+use self::line::Line;
+use self::page::Page;
 use self::pictures::{Moved, Pictures};
-use self::scan::{Item, Rules, Scanner};
+use self::scan::{Item, More, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
 use self::taken::{Identity, Replay, Standing, Taken};
+use self::torn::Torn;
 use super::screen::{Break, Row, Screen, View, Watch};
 use crate::protocol::Moment;
 
@@ -43,9 +44,6 @@ const SAMPLE_MS: u64 = 50;
 
 /// A picture that a program began and did not end within this time is taken as it is.
 pub(super) const PICTURE_MS: u64 = 1_000;
-
-/// How many problems are remembered, so that each is told once however often it is painted.
-const TOLD_MAX: usize = 64;
 
 /// Bodies of one text that are read again without regard to their fences.
 const PLAIN_BODIES_MAX: usize = 32;
@@ -99,8 +97,14 @@ pub enum Fault {
     Block,
     /// A body over the limit.
     TooLarge,
-    /// A body that repeats what was injected.
-    Echo,
+    /// A message that says nothing.
+    Empty,
+    /// A message in a frame that the agent quotes.
+    Quoted,
+    /// A message in a code fence that was never closed.
+    Fenced,
+    /// A message that was painted over before it was closed.
+    Torn,
 }
 
 /// What extraction says.
@@ -108,7 +112,7 @@ pub enum Fault {
 pub enum Extracted {
     /// A message to send.
     Found(Message),
-    /// A sentence for the agent (at most one a turn is typed: the bridge sees to that).
+    /// A sentence for the agent (the bridge types the first few of a turn).
     Problem(Problem),
 }
 
@@ -237,10 +241,16 @@ impl Extractor {
         [self.due, silence].into_iter().flatten().min().filter(|_| self.reader.live)
     }
 
-    /// `body` is being typed into the agent, in a frame with these six digits: what the screen shows of
-    /// it is no message.
+    /// `body` is being typed into the agent as it is, in a frame with these six digits: what the screen
+    /// shows of it is no message. For screens that are only looked at; where what the agent says is read
+    /// there, no mark is typed whole.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.injected.remember(hex, body);
+    }
+
+    /// A frame with these digits is being typed, with its marks escaped.
+    pub fn remember_escaped(&mut self, hex: &str) {
+        self.reader.rules.injected.remember_escaped(hex);
     }
 
     /// The screen, for who has to know what stands on it.
@@ -307,23 +317,26 @@ pub fn extract_recording(
 /// Reads messages out of texts that stood on no screen, as a transcript has them.
 pub struct Prose {
     rules: Rules,
+    injected: Injected,
 }
 
 impl Prose {
     /// A reader of what the agent says; `inline` as for [`Extractor::allow_inline`].
     pub fn new(inline: bool) -> Self {
-        Self { rules: Rules { inline, fenced_bodies: true, ..Rules::default() } }
+        let rules = Rules { inline, fenced_bodies: true, ..Rules::default() };
+        Self { rules, injected: Injected::default() }
     }
 
-    /// `body` is typed into the agent, in a frame with these six digits: that it repeats it is no message.
+    /// `body` is typed into the agent, in a frame with these six digits: who quotes the whole frame does not
+    /// say what stands in it.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
-        self.rules.injected.remember(hex, body);
+        self.injected.remember(hex, body);
     }
 
     /// One whole text of the agent's: what it doesn't close was never closed.
     pub fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
         self.rules.plain_bodies.clear();
-        self.rules.injected.expect(text);
+        self.rules.quotes = self.injected.quotes(text);
         let items = loop {
             let items = self.scan(text);
             // A fence that a body opens may be closed by another one's beginning, far below.
@@ -337,7 +350,7 @@ impl Prose {
                 _ => break items,
             }
         };
-        out.extend(items.into_iter().map(|item| item.echo.map_or(item.what, Extracted::Problem)));
+        out.extend(items.into_iter().map(|item| item.what));
     }
 
     fn scan(&self, text: &str) -> Vec<Item> {
@@ -348,13 +361,6 @@ impl Prose {
         scanner.end_turn(&mut items);
         items
     }
-}
-
-/// Where an arrow or a block stands in a line that has only blanks and bullets before it.
-pub(super) fn mark_at(line: &str) -> Option<usize> {
-    let text = line.trim_start_matches(|c| c == ' ' || BULLETS.contains(&c));
-    let marked = text.starts_with(opener::ARROW) || text.starts_with(block::BEGIN);
-    marked.then_some(line.len() - text.len())
 }
 
 fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {
@@ -383,6 +389,7 @@ struct Reader {
     pictures: Option<Pictures>,
     still: Stillness,
     taken: Taken,
+    torn: Torn,
     replay: Replay,
     /// What was taken from rows of the primary screen that did not scroll off yet, in order.
     shown: Vec<Identity>,
@@ -390,24 +397,19 @@ struct Reader {
     picture: Vec<Identity>,
     /// When the last turn ended.
     ended: Moment,
-    told: VecDeque<Told>,
-    /// How often the thread of rows broke.
-    breaks: u64,
     found: Vec<Extracted>,
 }
 
-/// A message as it was read.
+/// A message or a problem as it was read.
 struct Said {
     identity: Identity,
-    row: u64,
-    message: Message,
-    echo: Option<Problem>,
+    what: Extracted,
 }
 
-struct Told {
-    problem: u64,
-    row: u64,
-    breaks: u64,
+impl Said {
+    fn of(item: Item) -> Self {
+        Self { identity: Identity::of(&item.what), what: item.what }
+    }
 }
 
 /// When and how the visible rows are looked at.
@@ -459,7 +461,8 @@ impl Watch for Reader {
         let rows = pictured.unwrap_or_else(|| view.all());
         rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         page.end_turn(&self.rules, &mut items);
-        let said = items.into_iter().filter_map(|item| self.said(item)).collect();
+        let items = items.into_iter().filter_map(|item| self.torn.pass(item));
+        let said = items.map(Said::of).collect();
         self.judge_picture(said);
     }
 
@@ -480,11 +483,14 @@ impl Watch for Reader {
             Break::TopPainted => return self.new_picture(),
             Break::ScreenCleared | Break::HistoryCleared if alternate => return self.new_picture(),
             // Until here the program may have painted for the size before.
-            Break::ScreenCleared | Break::TopErased if resized => self.page.resize(),
+            Break::ScreenCleared | Break::TopErased if resized => self.drop_open(),
             // What is open may not be what goes on below.
-            Break::RowsErased => self.page.resize(),
+            Break::RowsErased => self.drop_open(),
             Break::ScreenCleared | Break::TopErased => return self.page.tear(),
-            Break::HistoryCleared | Break::Reset => self.page.forget(),
+            Break::HistoryCleared | Break::Reset => {
+                let open = self.page.forget();
+                open.into_iter().for_each(|item| self.torn.add(item));
+            }
             Break::Resized => {
                 if alternate {
                     self.new_picture();
@@ -505,9 +511,14 @@ impl Watch for Reader {
 }
 
 impl Reader {
+    /// What is open may not be what goes on below, and may be painted again.
+    fn drop_open(&mut self) {
+        let open = self.page.resize();
+        open.into_iter().for_each(|item| self.torn.add(item));
+    }
+
     /// Whatever stands on the screen may be shown again from here on.
     fn repainted(&mut self, resized: bool) {
-        self.breaks += 1;
         self.shown.clear();
         self.replay = self.replay.again(&self.taken, resized);
     }
@@ -517,7 +528,7 @@ impl Reader {
     fn resized(&mut self, (columns, rows): (usize, usize)) {
         self.rules.columns = Some(columns);
         self.rows = rows;
-        self.page.resize();
+        self.drop_open();
         self.repainted(true);
     }
 
@@ -555,7 +566,9 @@ impl Reader {
         let mut items = Vec::new();
         self.page.row(row, &self.rules, &mut items);
         for item in items {
-            self.settle(item);
+            if let Some(item) = self.torn.pass(item) {
+                self.settle(item);
+            }
         }
     }
 
@@ -570,24 +583,9 @@ impl Reader {
         }
     }
 
-    /// The message an item is; a problem is told at once.
-    fn said(&mut self, item: Item) -> Option<Said> {
-        match item.what {
-            Extracted::Problem(problem) => {
-                self.tell(problem, item.first);
-                None
-            }
-            Extracted::Found(message) => {
-                let identity = Identity::of(&message);
-                let Item { first: row, echo, .. } = item;
-                Some(Said { identity, row, message, echo })
-            }
-        }
-    }
-
     /// Takes what is final for good, unless it was taken while it stood on the screen.
     fn settle(&mut self, item: Item) {
-        let Some(said) = self.said(item) else { return };
+        let said = Said::of(item);
         let identity = said.identity;
         if self.primary.is_some() {
             self.judge_picture(vec![said]);
@@ -609,38 +607,13 @@ impl Reader {
 
     fn take(&mut self, said: Said) {
         self.taken.push(said.identity);
-        self.hand_over(said);
+        self.found.push(said.what);
     }
 
     /// Takes what stands before the message of this number.
     fn take_before(&mut self, number: usize, said: Said) {
         self.taken.insert(number, said.identity);
-        self.hand_over(said);
-    }
-
-    fn hand_over(&mut self, said: Said) {
-        match said.echo {
-            Some(problem) => self.tell(problem, said.row),
-            None => self.found.push(Extracted::Found(said.message)),
-        }
-    }
-
-    /// Tells a problem once, however often its row is painted.
-    fn tell(&mut self, problem: Problem, row: u64) {
-        let number = digest(&problem);
-        let (breaks, reach) = (self.breaks, self.rows as u64);
-        let again = self.told.iter_mut().find(|told| {
-            told.problem == number && (told.breaks != breaks || told.row.abs_diff(row) <= reach)
-        });
-        if let Some(told) = again {
-            (told.row, told.breaks) = (row, breaks);
-            return;
-        }
-        if self.told.len() == TOLD_MAX {
-            self.told.pop_front();
-        }
-        self.told.push_back(Told { problem: number, row, breaks });
-        self.found.push(Extracted::Problem(problem));
+        self.found.push(said.what);
     }
 
     /// Reads the visible rows, and takes what is new of what is final.
@@ -653,12 +626,13 @@ impl Reader {
             page.end_turn(&self.rules, &mut items);
         }
         let top = self.page.top() + above as u64;
-        let is_message = |item: &Item| matches!(item.what, Extracted::Found(_));
         // What follows a message that may still change is not judged before it.
-        let end = items.iter().position(|item| is_message(item) && !self.is_final(item, top, look));
+        let end =
+            items.iter().position(|item| item.is_message() && !self.is_final(item, top, look));
         items.truncate(end.unwrap_or(items.len()));
-        items.retain(|item| is_message(item) || self.is_final(item, top, look));
-        let said: Vec<Said> = items.into_iter().filter_map(|item| self.said(item)).collect();
+        items.retain(|item| item.is_message() || self.is_final(item, top, look));
+        let items = items.into_iter().filter_map(|item| self.torn.pass(item));
+        let said: Vec<Said> = items.map(Said::of).collect();
         match self.primary {
             Some(_) => self.judge_picture(said),
             None => self.judge_rows(said, look),
@@ -680,7 +654,13 @@ impl Reader {
         let stood = (item.first.max(top)..=item.last).all(|row| {
             self.still.stood(visible(row), look.now) && (visible(row) != look.cursor || ended(row))
         });
-        stood && (!item.closed || ended(item.last) || self.still.text_below(visible(item.last)))
+        let last = visible(item.last);
+        stood
+            && match item.more {
+                More::Nothing => true,
+                More::Reopens => ended(item.last) || self.still.text_below(last),
+                More::Completes => ended(item.last) || self.still.text_right_below(last),
+            }
     }
 
     /// Takes what is new on the primary screen.
@@ -752,6 +732,7 @@ impl Reader {
 
     fn end_turn(&mut self, look: Look) {
         self.look(look);
+        self.found.extend(self.torn.end_turn());
         self.ended = look.now;
     }
 }
@@ -762,5 +743,7 @@ mod prose;
 mod recordings;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod typed;
 #[cfg(test)]
 mod wrapped;

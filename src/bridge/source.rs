@@ -630,6 +630,27 @@ mod tests {
     }
 
     #[test]
+    fn reply_that_repeats_what_was_received_is_sent() {
+        check(
+            r"
+            0 prints \e[?2004h>\s
+            0 owned 0
+            5000 mail Cid: LGTM
+            6100 records 0 reply ->relay:Bob <<<LGTM>>>\n->relay:Cid <<<LGTM>>>\n->relay:Cid <<<LGTM>>>
+            9000 ends
+            ",
+            expect![[r#"
+                5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nLGTM\n[/relay 789200]\e[201~
+                5150 types \r
+                5150 acknowledges 11111111-2222
+                6100 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+                6100 sends 1: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+                6100 sends 2: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+            "#]],
+        );
+    }
+
+    #[test]
     fn a_quoted_header_hides_nothing_that_comes_after_it() {
         check(
             r"
@@ -646,6 +667,9 @@ mod tests {
                 5150 types \r
                 5150 acknowledges 11111111-2222
                 6100 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
+                6200 logs Not sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.
+                6200 types \e[200~[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.\n[/relay 41f6aa]\e[201~
+                6350 types \r
             "#]],
         );
     }

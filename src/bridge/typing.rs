@@ -194,10 +194,15 @@ impl Bridge {
         let hex = inject::draw(&mut self.random, &body);
         let entry = if spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
         let expands = &self.recipe.expands;
-        let bytes = Frame { hex: &hex, origin, body: &body, expands }.bytes(form, entry);
-        let text = expands.escape(&inject::clean(&body));
-        self.extractor.remember_injected(&hex, &text);
-        self.source.remember_injected(&hex, &text);
+        let escapes_marks = self.source.reads_screen();
+        let frame = Frame { hex: &hex, origin, body: &body, expands, escapes_marks };
+        let bytes = frame.bytes(form, entry);
+        if escapes_marks {
+            self.extractor.remember_escaped(&hex);
+        } else {
+            self.extractor.remember_injected(&hex, &body);
+            self.source.remember_injected(&hex, &body);
+        }
         self.remember_drawn(hex.clone(), &item);
         self.write(bytes, out);
         let (until, stage) = (self.handed_out, Stage::Text);

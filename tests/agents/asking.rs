@@ -40,7 +40,10 @@ fn answers_its_person(kind: Kind, options: &[&str]) {
     });
     let answer = String::from_utf8(asked.stdout).unwrap();
     let name = if kind == Kind::Codex { "@operator" } else { r"\@operator" };
-    assert_eq!(behind(&model.asked(1)[0], " from "), name);
+    let asked = &model.asked(1)[0];
+    assert_eq!(behind(asked, " from "), name);
+    let sentence = "] Written at a command line of your user's account.";
+    assert!(asked.prompt.contains(sentence), "{}", asked.prompt);
     assert_eq!(answer.replace('\\', ""), "8080, @operator\n");
 }
 

@@ -13,6 +13,7 @@ mod commands;
 mod corpus;
 mod crash;
 mod document;
+mod echoes;
 mod elsewhere;
 mod everywhere;
 mod executables;

@@ -34,7 +34,7 @@ fn running(sandbox: &Sandbox, script: &str) -> Terminal {
 
 /// Sends at least once, and waits until the daemon answers for it.
 #[track_caller]
-fn send(from: &mut Raw, to: &str, body: &str) {
+pub(crate) fn send(from: &mut Raw, to: &str, body: &str) {
     from.send(to, body, json!({"requires_ack": true}));
     let answer = from.expect("ACK");
     assert_eq!(answer["payload"]["state"], "accepted", "{answer}");
@@ -49,7 +49,7 @@ fn hear(at: &mut Raw) -> Value {
 }
 
 #[track_caller]
-fn hears(at: &mut Raw, from: &str, body: &str) {
+pub(crate) fn hears(at: &mut Raw, from: &str, body: &str) {
     let delivered = hear(at);
     let heard = (&delivered["from"], &delivered["payload"]["body"]);
     assert_eq!(heard, (&json!(from), &json!(body)));
@@ -57,7 +57,7 @@ fn hears(at: &mut Raw, from: &str, body: &str) {
 
 /// Waits until nothing waits for Ann any more: what was sent has been typed and acknowledged.
 #[track_caller]
-fn all_is_typed(sandbox: &Sandbox) {
+pub(crate) fn all_is_typed(sandbox: &Sandbox) {
     let mut asking = sandbox.join("Asking");
     until("everything is acknowledged", || {
         ann(&mut asking).is_some_and(|ann| ann["queued"] == 0 && ann["in_flight"] == 0)

@@ -121,11 +121,3 @@ fn columns_of(lead: &str) -> usize {
         if c == '\t' { column + TAB_COLUMNS - column % TAB_COLUMNS } else { column + 1 }
     })
 }
-
-/// What was escaped in a body loses its backslash.
-pub(super) fn unescaped(text: &str) -> String {
-    if !text.contains('\\') {
-        return text.to_owned();
-    }
-    text.replace("\\<<<", "<<<").replace("\\>>>", ">>>").replace("\\->relay:", "->relay:")
-}

@@ -1,20 +1,28 @@
-//! What the wrapper typed itself, and so never takes for a message.
+//! Frames that the wrapper typed, where their text is typed as it is.
+//!
+//! In what the agent says a whole frame is a quotation. On a screen that is looked at and not read, a
+//! frame's rows are what was typed.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
-/// How many injected messages are remembered.
-const REMEMBERED: usize = 32;
+/// How many frames are remembered.
+const REMEMBERED: usize = 1024;
 
-/// Bytes of one remembered body; of a longer one this much and its length are compared.
-const BODY_BYTES_KEPT: usize = 64 << 10;
-
-/// Blanks, prompts and bars that a CLI may draw before the text somebody typed.
+/// Blanks, prompts and bars that may stand before the text that somebody typed.
 const PROMPT_CHARACTERS_MAX: usize = 8;
 
-/// What was injected lately.
+/// A frame's digits.
+const HEX_DIGITS: usize = 6;
+
+/// The frames that were typed lately.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Injected {
     lately: VecDeque<Typed>,
+    /// The digits of frames that stand on a screen with their marks escaped.
+    escaped: VecDeque<String>,
     /// Any six digits make a frame: for recordings, of which nobody knows what was drawn.
     by_form: bool,
 }
@@ -22,11 +30,10 @@ pub(super) struct Injected {
 #[derive(Debug, Clone)]
 struct Typed {
     hex: String,
-    words: String,
-    length: usize,
+    /// Lines that a quotation of it may have.
+    lines_max: u64,
+    /// Rows that it may take on a narrow screen.
     rows_max: usize,
-    /// Its end may come, too.
-    ends: bool,
 }
 
 /// A frame that was opened and not closed yet.
@@ -47,50 +54,62 @@ impl Injected {
         if self.lately.len() == REMEMBERED {
             self.lately.pop_front();
         }
-        let words = words(body);
-        // Rows that the frame may take on a narrow screen; a CLI that shows only its beginning must not
-        // make the wrapper deaf for long.
-        let rows_max = body.lines().count() + body.len() / 20 + 8;
-        let length = words.len();
-        let (hex, words) = (hex.to_owned(), kept(words));
-        self.lately.push_back(Typed { hex, words, length, rows_max, ends: true });
+        let lines = body.lines().count();
+        // A CLI that shows only its beginning must not make the wrapper deaf for long.
+        let rows_max = lines + body.len() / 20 + 8;
+        self.lately.push_back(Typed {
+            hex: hex.to_owned(),
+            lines_max: 2 * lines as u64 + 8,
+            rows_max,
+        });
     }
 
-    /// What is read from now on is this whole text: a frame whose end is not in it was not shown, but quoted.
-    pub(super) fn expect(&mut self, text: &str) {
-        for typed in &mut self.lately {
-            typed.ends = text.contains(&end_of(&typed.hex));
+    /// A frame with these digits is typed with all its marks escaped.
+    pub(super) fn remember_escaped(&mut self, hex: &str) {
+        if self.escaped.len() == REMEMBERED {
+            self.escaped.pop_front();
         }
+        self.escaped.push_back(hex.to_owned());
+    }
+
+    /// Whether a line ends such a frame. What a fence has begun above it was typed, and ends there.
+    pub(super) fn ends_escaped(&self, line: &str) -> bool {
+        end(line).is_some_and(|hex| self.escaped.iter().any(|known| known == hex))
+    }
+
+    /// The lines that stand in whole frames of a text, between their first and last ones. A header
+    /// without an end, or far from it, is no frame.
+    pub(super) fn quotes(&self, text: &str) -> Vec<Range<u64>> {
+        let (mut quotes, mut open) = (Vec::new(), HashMap::new());
+        for (number, line) in (0..).zip(text.split('\n')) {
+            if let Some(typed) = header(line).and_then(|(hex, _)| self.typed(hex)) {
+                open.insert(typed.hex.as_str(), number);
+                continue;
+            }
+            let Some(typed) = end(line).and_then(|hex| self.typed(hex)) else { continue };
+            if let Some(first) = open.remove(typed.hex.as_str())
+                && number - first <= typed.lines_max
+            {
+                quotes.push(first + 1..number);
+            }
+        }
+        quotes
     }
 
     /// The frame that a line opens.
     pub(super) fn frame(&self, line: &str) -> Option<Frame> {
-        let (before, after) = line.split_once("[relay ")?;
-        let prompt = before.chars().count() <= PROMPT_CHARACTERS_MAX
-            && !before.contains(char::is_alphanumeric);
-        let (hex, rest) = after.split_at_checked(6).filter(|_| prompt)?;
-        let end = end_of(hex);
+        let (hex, rest) = header(line)?;
+        let end = format!("[/relay {hex}]");
         if self.by_form {
             let form =
                 hex.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.starts_with(" from ");
             return form.then_some(Frame { end, rows_left: usize::MAX });
         }
-        let typed = self.lately.iter().rev().find(|typed| typed.hex == hex && typed.ends)?;
-        Some(Frame { end, rows_left: typed.rows_max })
+        Some(Frame { end, rows_left: self.typed(hex)?.rows_max })
     }
 
-    /// Whether a text is one that was injected, however its blanks and lines fall.
-    pub(super) fn holds(&self, text: &str) -> bool {
-        if self.lately.is_empty() {
-            return false;
-        }
-        let words = words(text);
-        let length = words.len();
-        if length == 0 {
-            return false;
-        }
-        let words = kept(words);
-        self.lately.iter().any(|typed| typed.length == length && typed.words == words)
+    fn typed(&self, hex: &str) -> Option<&Typed> {
+        self.lately.iter().rev().find(|typed| typed.hex == hex)
     }
 }
 
@@ -102,16 +121,17 @@ impl Frame {
     }
 }
 
-fn end_of(hex: &str) -> String {
-    format!("[/relay {hex}]")
+/// The digits in a frame's first line, and what follows them.
+fn header(line: &str) -> Option<(&str, &str)> {
+    let (before, after) = line.split_once("[relay ")?;
+    let prompt =
+        before.chars().count() <= PROMPT_CHARACTERS_MAX && !before.contains(char::is_alphanumeric);
+    after.split_at_checked(HEX_DIGITS).filter(|_| prompt)
 }
 
-fn words(text: &str) -> String {
-    text.split_whitespace().collect()
-}
-
-fn kept(mut words: String) -> String {
-    let end = (0..=BODY_BYTES_KEPT.min(words.len())).rev().find(|&at| words.is_char_boundary(at));
-    words.truncate(end.unwrap_or(0));
-    words
+/// The digits in a line that ends a frame.
+fn end(line: &str) -> Option<&str> {
+    let (_, after) = line.split_once("[/relay ")?;
+    let (hex, rest) = after.split_at_checked(HEX_DIGITS)?;
+    rest.starts_with(']').then_some(hex)
 }

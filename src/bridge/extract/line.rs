@@ -25,6 +25,8 @@ pub(super) struct Line {
     pub(super) first: u64,
     /// The number of its last row.
     pub(super) last: u64,
+    /// Columns that the row right above it fills.
+    pub(super) above: usize,
 }
 
 impl Line {
@@ -36,6 +38,7 @@ impl Line {
             joined: false,
             first: number,
             last: number,
+            above: 0,
         }
     }
 }
@@ -52,9 +55,10 @@ impl Rejoiner {
         self.pending.is_none()
     }
 
-    /// Takes the next row; a line where one ends with it.
-    pub(super) fn push(&mut self, row: &Row, number: u64) -> Option<Line> {
-        let line = self.pending.get_or_insert_with(|| Line { first: number, ..Line::default() });
+    /// Takes the next row, below one that fills so many columns; a line where one ends with it.
+    pub(super) fn push(&mut self, row: &Row, number: u64, above: usize) -> Option<Line> {
+        let begins = || Line { first: number, above, ..Line::default() };
+        let line = self.pending.get_or_insert_with(begins);
         if line.text.len() < LINE_BYTES_MAX {
             line.text.push_str(&row.text);
         }

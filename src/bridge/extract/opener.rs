@@ -19,6 +19,8 @@ pub(super) enum Reading {
     Opener(Opener),
     /// It looks like an opener and is none, for this reason.
     Wrong(String),
+    /// The arrow and a target, with nothing that begins a text.
+    NoText,
 }
 
 /// How a message begins.
@@ -48,8 +50,9 @@ impl Reading {
         let Some(start) = Start::of(line) else { return Self::Text };
         let Some(rest) = start.rest.strip_prefix(ARROW) else { return Self::Text };
         let opens = rest.match_indices(OPEN).any(|(at, _)| !rest[..at].ends_with('\\'));
-        if !opens && !inline {
-            return Self::Text;
+        if !opens && (!inline || rest.trim_end() == target(rest)) {
+            let is_none = rest.contains(OPEN) || Target::parse(name(rest)).is_err();
+            return if is_none { Self::Text } else { Self::NoText };
         }
         match read(rest, opens) {
             Ok((mut opener, body)) => {
@@ -67,15 +70,12 @@ impl Reading {
 
 /// Reads target and tags; what is left is the body's beginning.
 fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
-    let end = text.find(|c: char| c.is_whitespace()).unwrap_or(text.len());
-    let end = text.find(OPEN).map_or(end, |at| at.min(end));
+    let end = target(text).len();
     if end == 0 {
         let what = if text.starts_with(OPEN) { "no name" } else { "a blank" };
         return Err(format!("{what} stands behind the colon"));
     }
-    let name = &text[..end];
-    let name = name.strip_suffix([':', ',']).unwrap_or(name);
-    let mut opener = Opener::to(Target::parse(name)?);
+    let mut opener = Opener::to(Target::parse(name(text))?);
     let mut rest = &text[end..];
     loop {
         let next = rest.trim_start_matches(' ');
@@ -92,6 +92,18 @@ fn read(text: &str, opens: bool) -> Result<(Opener, &str), String> {
             }
         }
     }
+}
+
+/// What stands behind the arrow, up to a blank or the text's beginning.
+fn target(text: &str) -> &str {
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    &text[..text.find(OPEN).map_or(end, |at| at.min(end))]
+}
+
+/// The target without what may follow it.
+fn name(text: &str) -> &str {
+    let target = target(text);
+    target.strip_suffix([':', ',']).unwrap_or(target)
 }
 
 impl Opener {

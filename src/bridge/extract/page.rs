@@ -15,6 +15,8 @@ pub(super) struct Page {
     /// The number of the next row; those before it were read.
     top: u64,
     rows: Rejoiner,
+    /// Columns that the last row fills.
+    above: usize,
     /// In the middle of a line that can't matter.
     skipping: bool,
     scanner: Scanner,
@@ -51,12 +53,13 @@ impl Page {
             self.end_turn(rules, out);
         }
         let row = &*rules.without_margin(row);
+        let above = std::mem::replace(&mut self.above, row.width);
         let idle = self.rows.is_empty() && self.scanner.is_idle();
         if idle && (self.skipping || !may_matter(&row.text)) {
             self.skipping = row.wraps;
             return;
         }
-        if let Some(line) = self.rows.push(row, number) {
+        if let Some(line) = self.rows.push(row, number, above) {
             self.scanner.line(line, rules, out);
         }
     }
@@ -88,9 +91,11 @@ impl Page {
         self.ended.push(Ended { opened, first: self.top, rows });
     }
 
-    /// What was read has gone, and comes again or not.
-    pub(super) fn forget(&mut self) {
+    /// What was read has gone, and comes again or not, as what was open may.
+    pub(super) fn forget(&mut self) -> Option<Item> {
+        let open = self.scanner.drop_open();
         *self = Self { top: self.top, ..Self::default() };
+        open
     }
 
     /// Rows that stood on the screen are gone or stand elsewhere.
@@ -100,9 +105,9 @@ impl Page {
     }
 
     /// All rows are broken elsewhere.
-    pub(super) fn resize(&mut self) {
+    pub(super) fn resize(&mut self) -> Option<Item> {
         self.tear();
-        self.scanner.drop_open();
+        self.scanner.drop_open()
     }
 }
 

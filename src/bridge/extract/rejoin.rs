@@ -6,7 +6,7 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How far the widest row may stay behind the columns and still tell where the CLI breaks.
-const MARGIN_MAX: usize = 8;
+pub(super) const MARGIN_MAX: usize = 8;
 
 /// So many columns early do CLIs break a row now and then, which counts where the line has already gone on
 /// over so many rows.

@@ -4,12 +4,17 @@
 //! a value that can be cloned, so that rows that may still change are read by a clone.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use super::body::{Stretch, before_close, closes, recover, unescaped};
+use unicode_width::UnicodeWidthStr;
+
+use super::body::{Stretch, before_close, closes, recover};
 use super::fence::Fence;
 use super::injected::{Frame, Injected};
 use super::line::Line;
+use super::marks;
 use super::opener::{Opener, Reading};
+use super::rejoin::MARGIN_MAX;
 use super::target::{Target, shown};
 use super::{Extracted, Fault, Message, Problem, block};
 use crate::bridge::screen::Row;
@@ -20,8 +25,13 @@ const BODY_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 /// Bytes of rows that are gathered before a message counts as too large.
 const GATHERED_BYTES_MAX: usize = 2 << 20;
 
+/// Letters of a second line that tell a message from others that begin like it.
+const NEXT_LETTERS: usize = 16;
+
 const HOW: &str =
     "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
+
+const ONE_LINE: &str = "`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`";
 
 /// What holds for all lines of a source.
 #[derive(Default)]
@@ -32,8 +42,10 @@ pub(super) struct Rules {
     pub(super) margin: usize,
     /// The one-line form counts.
     pub(super) inline: bool,
-    /// What was injected lately.
+    /// Frames that were typed as they are, whose rows may stand on the screen.
     pub(super) injected: Injected,
+    /// Lines in whole frames that the agent quotes.
+    pub(super) quotes: Vec<Range<u64>>,
     /// Fences are all there: what stands in one that a body opens and closes is that body's text.
     pub(super) fenced_bodies: bool,
     /// But not in bodies that begin in these lines.
@@ -41,6 +53,17 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    fn is_quoted(&self, line: &Line) -> bool {
+        self.quotes.iter().any(|quote| quote.contains(&line.first))
+    }
+
+    /// Whether a line may go on the one above it, whose program found no room there for its first word.
+    fn may_continue(&self, line: &Line) -> bool {
+        let word = line.text.split_whitespace().next().map_or(0, UnicodeWidthStr::width);
+        let full = line.above + 1 + word + MARGIN_MAX;
+        line.above > 0 && self.width().is_some_and(|columns| full > columns)
+    }
+
     /// The columns there are for what the agent says.
     fn width(&self) -> Option<usize> {
         self.columns.map(|columns| columns.saturating_sub(self.margin))
@@ -67,10 +90,23 @@ pub(super) struct Item {
     pub(super) first: u64,
     /// Its last row.
     pub(super) last: u64,
-    /// It ends with `>>>`, which more text on the row would undo.
-    pub(super) closed: bool,
-    /// A message that only repeats what was injected: this is told instead of sending it.
-    pub(super) echo: Option<Problem>,
+    /// How its first line begins.
+    pub(super) row: String,
+    /// And its second one, as far as there is one.
+    pub(super) next: String,
+    /// What more text on its last row would do.
+    pub(super) more: More,
+}
+
+/// What more text on a row would do to what was found there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum More {
+    /// Nothing.
+    Nothing,
+    /// A message ends with `>>>` there, and would not end.
+    Reopens,
+    /// An arrow and a name stand there, and would become an opener.
+    Completes,
 }
 
 /// Reads lines.
@@ -78,6 +114,8 @@ pub(super) struct Item {
 pub(super) struct Scanner {
     state: State,
     frame: Option<Frame>,
+    /// What a frame says that the agent quotes.
+    quote: Option<Box<Self>>,
     /// Where what is open began.
     opened: u64,
 }
@@ -86,7 +124,8 @@ pub(super) struct Scanner {
 enum State {
     #[default]
     Text,
-    Fence(Fence),
+    /// A fence, and the first line in it that would begin a message elsewhere.
+    Fence(Fence, Option<Line>),
     Body(Opener, Gathered, Option<Fence>),
     Block(usize, Gathered),
 }
@@ -116,26 +155,52 @@ impl Scanner {
         if self.is_idle() {
             self.opened = line.first;
         }
+        if rules.is_quoted(&line) {
+            return self.quoted(line, rules, out);
+        }
+        self.quote = None;
         if self.in_frame(&line.text, rules) {
             // A body may quote one; nothing in it opens or closes.
             return self.push(line);
         }
-        match &self.state {
+        self.read(line, rules, out);
+    }
+
+    fn read(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
+        match &mut self.state {
             State::Text => self.text(line, rules, out),
-            State::Fence(fence) => {
-                if fence.closed_by(&line.text) {
+            State::Fence(fence, first) => {
+                if fence.closed_by(&line.text) || rules.injected.ends_escaped(&line.text) {
                     self.state = State::Text;
+                } else if first.is_none() && begins_message(&line.text) {
+                    *first = Some(line);
                 }
             }
             State::Body(..) | State::Block(..) => self.gather(line, rules, out),
         }
     }
 
+    /// A line of a frame that the agent quotes: text of what is open. Else what would be a message in it is told.
+    fn quoted(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
+        if !matches!(self.state, State::Text) {
+            return self.push(line);
+        }
+        let mut items = Vec::new();
+        self.quote.get_or_insert_default().read(line, rules, &mut items);
+        let messages = items.into_iter().filter(Item::is_message);
+        out.extend(messages.map(Item::into_quoted));
+    }
+
     /// The turn is over: what is open stays unsaid.
     pub(super) fn end_turn(&mut self, out: &mut Vec<Item>) {
         self.frame = None;
         match std::mem::take(&mut self.state) {
-            State::Text | State::Fence(_) => {}
+            State::Text | State::Fence(_, None) => {}
+            State::Fence(_, Some(first)) => {
+                let why = "stands in a code fence that was never closed; close the fence before it";
+                let (problem, last) = (not_sent(Fault::Fenced, &first, why), first.last);
+                out.push(Item::of(problem, first.first, last));
+            }
             State::Body(_, gathered, _) | State::Block(_, gathered) => gathered.unclosed(out),
         }
     }
@@ -148,9 +213,13 @@ impl Scanner {
     }
 
     /// The terminal has another size: rows of what is open may be gone, and others in their place.
-    pub(super) fn drop_open(&mut self) {
-        if matches!(self.state, State::Body(..) | State::Block(..)) {
-            self.state = State::Text;
+    pub(super) fn drop_open(&mut self) -> Option<Item> {
+        match std::mem::take(&mut self.state) {
+            State::Body(_, gathered, _) | State::Block(_, gathered) => Some(gathered.torn_item()),
+            state => {
+                self.state = state;
+                None
+            }
         }
     }
 
@@ -158,17 +227,17 @@ impl Scanner {
         match self.frame.take().or_else(|| rules.injected.frame(line)) {
             None => false,
             Some(mut frame) => {
-                if frame.goes_on(line) {
-                    self.frame = Some(frame);
-                }
-                true
+                let goes_on = frame.goes_on(line);
+                self.frame = Some(frame).filter(|_| goes_on);
+                // Its last line may close what quotes it.
+                goes_on
             }
         }
     }
 
     fn text(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if let Some(fence) = Fence::opened_by(&line.text) {
-            self.state = State::Fence(fence);
+            self.state = State::Fence(fence, None);
         } else if let Some(at) = block::begins(&line.text) {
             self.state = State::Block(at, Gathered::default());
             self.gather(line, rules, out);
@@ -177,10 +246,18 @@ impl Scanner {
                 Reading::Text => {}
                 Reading::Opener(opener) => self.open(opener, line, rules, out),
                 Reading::Wrong(reason) => {
-                    let sentence = format!("Not sent: {reason}; {HOW}.");
-                    let row = shown(line.text.trim());
-                    let problem = Problem { what: Fault::Opener, sentence, row };
+                    let problem = wrong(&line, &format!("{reason}; {HOW}"));
                     out.push(Item::of(problem, line.first, line.last));
+                }
+                Reading::NoText if rules.may_continue(&line) => {}
+                Reading::NoText => {
+                    let row = shown(line.text.trim());
+                    let why = match rules.inline {
+                        true => format!("`{row}` has no text; {HOW}"),
+                        false => format!("`{row}` has no <<< behind the name; {HOW} ({ONE_LINE})"),
+                    };
+                    let item = Item::of(wrong(&line, &why), line.first, line.last);
+                    out.push(Item { more: More::Completes, ..item });
                 }
             }
         }
@@ -211,7 +288,7 @@ impl Scanner {
             return self.open(opener, line, rules, out);
         }
         match &mut self.state {
-            State::Text | State::Fence(_) => return,
+            State::Text | State::Fence(..) => return,
             State::Body(opener, gathered, _) => {
                 let ends = closes(&line.text);
                 gathered.push(line);
@@ -307,9 +384,27 @@ impl Gathered {
     }
 
     fn unclosed(self, out: &mut Vec<Item>) {
-        if !self.torn && !self.lines.is_empty() {
-            self.complain(Fault::Unclosed, &format!("was never closed; {HOW}"), out);
+        match self.torn {
+            true => out.push(self.torn_item()),
+            false => self.complain(Fault::Unclosed, &format!("was never closed; {HOW}"), out),
         }
+    }
+
+    fn torn_item(&self) -> Item {
+        self.item(
+            self.problem(Fault::Torn, "was painted over before its end was seen; send it again"),
+        )
+    }
+
+    fn item(&self, problem: Problem) -> Item {
+        Item { next: self.next(), ..Item::of(problem, self.first().first, self.last()) }
+    }
+
+    /// How the second line begins, in letters, which no other size of the screen changes.
+    fn next(&self) -> String {
+        let letters =
+            self.lines.get(1).map(|line| line.text.chars().filter(|c| c.is_alphanumeric()));
+        letters.into_iter().flatten().take(NEXT_LETTERS).collect()
     }
 
     fn said_too_much(&self, out: &mut Vec<Item>) {
@@ -317,32 +412,26 @@ impl Gathered {
         self.complain(Fault::TooLarge, &why, out);
     }
 
-    fn give(
-        &self,
-        message: Message,
-        closed: bool,
-        source: &str,
-        rules: &Rules,
-        out: &mut Vec<Item>,
-    ) {
+    fn give(&self, message: Message, more: More, out: &mut Vec<Item>) {
         if json_bytes(&message.body) > BODY_BYTES_MAX {
             return self.said_too_much(out);
         }
-        let repeats = rules.injected.holds(&message.body) || rules.injected.holds(source);
-        let why = "only repeats what you received; say it in your own words";
-        let echo = repeats.then(|| self.problem(Fault::Echo, why));
+        let row = shown(self.first().text.trim());
         let what = Extracted::Found(message);
-        out.push(Item { what, first: self.first().first, last: self.last(), closed, echo });
+        let (first, last, next) = (self.first().first, self.last(), self.next());
+        out.push(Item { what, first, last, row, next, more });
+    }
+
+    fn says_nothing(&self, out: &mut Vec<Item>) {
+        self.complain(Fault::Empty, "says nothing; write its text before the end", out);
     }
 
     fn complain(&self, what: Fault, why: &str, out: &mut Vec<Item>) {
-        out.push(Item::of(self.problem(what, why), self.first().first, self.last()));
+        out.push(self.item(self.problem(what, why)));
     }
 
     fn problem(&self, what: Fault, why: &str) -> Problem {
-        let row = shown(self.first().text.trim());
-        let sentence = format!("Not sent: the message that begins with `{row}` {why}.");
-        Problem { what, sentence, row }
+        not_sent(what, self.first(), why)
     }
 }
 
@@ -352,21 +441,56 @@ impl Item {
         matches!(&self.what, Extracted::Problem(problem) if problem.what == Fault::Unclosed)
     }
 
+    pub(super) fn is_message(&self) -> bool {
+        matches!(self.what, Extracted::Found(_))
+    }
+
+    /// It tells of a message that may be painted again, and may have been read before.
+    pub(super) fn is_torn(&self) -> bool {
+        matches!(&self.what, Extracted::Problem(problem) if problem.what == Fault::Torn)
+    }
+
     fn of(problem: Problem, first: u64, last: u64) -> Self {
-        Self { what: Extracted::Problem(problem), first, last, closed: false, echo: None }
+        let (row, next) = (problem.row.clone(), String::new());
+        Self { what: Extracted::Problem(problem), first, last, row, next, more: More::Nothing }
+    }
+
+    /// The message is another one's, in a frame that the agent quotes.
+    fn into_quoted(self) -> Self {
+        let why = "stands in a frame that you quote; to send it, write it outside of the frame";
+        let sentence = format!("Not sent: the message that begins with `{}` {why}.", self.row);
+        let problem = Problem { what: Fault::Quoted, sentence, row: self.row };
+        Self::of(problem, self.first, self.last)
     }
 }
 
-/// A closed message; none where it says nothing.
+fn not_sent(what: Fault, first: &Line, why: &str) -> Problem {
+    let row = shown(first.text.trim());
+    let sentence = format!("Not sent: the message that begins with `{row}` {why}.");
+    Problem { what, sentence, row }
+}
+
+fn wrong(line: &Line, why: &str) -> Problem {
+    let row = shown(line.text.trim());
+    Problem { what: Fault::Opener, sentence: format!("Not sent: {why}."), row }
+}
+
+/// Whether a line would begin a message where no fence is open.
+fn begins_message(line: &str) -> bool {
+    matches!(Reading::of(line, false), Reading::Opener(_)) || block::begins(line).is_some()
+}
+
+/// A closed message, which has to say something.
 fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<Item>) {
     if gathered.too_large() {
         return gathered.said_too_much(out);
     }
     let end = |text: &str| if opener.inline { text.len() } else { before_close(text).len() };
     let stretches = gathered.stretches(opener.body_at, opener.column, end);
-    let body = unescaped(&recover(&stretches, opener.hang, rules.width()));
+    let body = recover(&stretches, opener.hang, rules.width());
+    let body = marks::unescape(&body, rules.columns.is_some());
     if body.is_empty() {
-        return;
+        return gathered.says_nothing(out);
     }
     let Target { to, topic } = opener.target.clone();
     let found = Message {
@@ -379,8 +503,8 @@ fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<It
         data: None,
         meta: None,
     };
-    let source: Vec<&str> = gathered.lines.iter().map(|line| line.text.as_str()).collect();
-    gathered.give(found, !opener.inline, &source.join("\n"), rules, out);
+    let more = if opener.inline { More::Nothing } else { More::Reopens };
+    gathered.give(found, more, out);
 }
 
 /// A closed block.
@@ -393,8 +517,8 @@ fn block_message(at: usize, gathered: &Gathered, rules: &Rules, out: &mut Vec<It
     let rows: Vec<&str> = stretches.iter().map(|stretch| stretch.text.trim()).collect();
     let texts = [recover(&stretches, 0, rules.width()), rows.join(" "), rows.concat()];
     match block::read(&texts) {
-        Ok(found) if found.body.is_empty() && found.data.is_none() => {}
-        Ok(found) => gathered.give(found, false, &rows.join("\n"), rules, out),
+        Ok(found) if found.body.is_empty() && found.data.is_none() => gathered.says_nothing(out),
+        Ok(found) => gathered.give(found, More::Nothing, out),
         Err(reason) => {
             let sentence = format!(
                 "Not sent: the [[RELAY]] block can't be read ({reason}); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]]."

@@ -96,6 +96,11 @@ impl Stillness {
         self.rows().skip(index + 1).any(|row| !row.text.trim().is_empty())
     }
 
+    /// Whether the next row has text.
+    pub(super) fn text_right_below(&self, index: usize) -> bool {
+        self.rows().nth(index + 1).is_some_and(|row| !row.text.trim().is_empty())
+    }
+
     /// When the next row will have stood long enough.
     pub(super) fn next(&self, now: Moment) -> Option<Moment> {
         self.marks.iter().map(|mark| mark.since.plus(STILL_MS)).filter(|&due| due > now).min()

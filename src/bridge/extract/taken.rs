@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::Message;
 use super::page::digest;
+use super::{Extracted, Message, Problem};
 
 /// How many messages are remembered; a repaint shows fewer.
 const REMEMBERED: usize = 65_536;
@@ -29,7 +29,22 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(message: &Message) -> Self {
+    pub(super) fn of(what: &Extracted) -> Self {
+        match what {
+            Extracted::Found(message) => Self::of_message(message),
+            Extracted::Problem(problem) => Self::of_problem(problem),
+        }
+    }
+
+    /// What was wrong and where: the sentence may say at which column, which is another one after a resize.
+    fn of_problem(problem: &Problem) -> Self {
+        let letters = || problem.row.chars().filter(|c| c.is_alphanumeric());
+        let whole = digest(&(problem.what, letters().collect::<String>()));
+        let head = digest(&(problem.what, letters().take(LETTERS).collect::<String>()));
+        Self { whole, head, tail: head }
+    }
+
+    fn of_message(message: &Message) -> Self {
         let Message { to, kind, body, thread, topic, reply, data, meta } = message;
         let (mut letters, mut enough) = (String::new(), LETTERS);
         letters.extend(body.chars().filter(|c| c.is_alphanumeric()));

@@ -979,10 +979,13 @@ fn what_looks_like_an_opener_and_is_none_is_told() {
 }
 
 #[test]
-fn an_arrow_without_an_opening_is_text() {
+fn arrow_and_name_without_an_opening_are_told() {
     check(
         "->relay:Bob hello\n->relay:Bob\n->relay:Bob \\<<< hello>>>\n->relayed: <<<x>>>\n",
-        expect![[""]],
+        expect![[r#"
+            ! Not sent: `->relay:Bob hello` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+            ! Not sent: `->relay:Bob` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+        "#]],
     );
 }
 
@@ -1124,8 +1127,21 @@ fn tabs_in_a_body_stay() {
 }
 
 #[test]
-fn an_empty_body_is_not_sent() {
-    check("->relay:Bob <<<>>>\n->relay:Bob <<<\n\n  >>>\n->relay:Bob <<< >>>\n", expect![[""]]);
+fn empty_body_is_told_each_time() {
+    check(
+        "->relay:Bob <<<>>>\n->relay:Bob <<<\n\n  >>>\n->relay:Bob <<< >>>\n",
+        expect![[r#"
+        ! Not sent: the message that begins with `->relay:Bob <<<>>>` says nothing; write its text before the end.
+        ! Not sent: the message that begins with `->relay:Bob <<<` says nothing; write its text before the end.
+        ! Not sent: the message that begins with `->relay:Bob <<< >>>` says nothing; write its text before the end.
+    "#]],
+    );
+    check(
+        "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\"}\n[[/RELAY]]\n",
+        expect![[r#"
+            ! Not sent: the message that begins with `[[RELAY]]` says nothing; write its text before the end.
+        "#]],
+    );
 }
 
 #[test]
@@ -1259,12 +1275,15 @@ fn what_only_looks_like_a_fence_is_none() {
 fn an_unclosed_fence_ends_with_the_turn() {
     let mut live = Live::new();
     live.writes("```\n->relay:Bob <<< Inside>>>\n> ").waits(400).gave_nothing();
-    live.ends_its_turn().waits(400).gave_nothing();
+    live.ends_its_turn().waits(400).gave(expect![[r#"
+        ! Not sent: the message that begins with `->relay:Bob <<< Inside>>>` stands in a code fence that was never closed; close the fence before it.
+    "#]]);
     live.writes("\r->relay:Bob <<< Outside>>>\n> ").waits(400).gave(expect![[r#"
         Bob: "Outside"
     "#]]);
     // The same once its rows have scrolled off.
     live.writes("\n```\n->relay:Bob <<< Inside>>>\n> ").waits(400).ends_its_turn();
+    assert_eq!(std::mem::take(&mut live.found).len(), 1, "it is told once more");
     live.writes(&"\n".repeat(40)).gave_nothing();
     live.writes("->relay:Bob <<< Outside>>>\n> ").waits(400).gave(expect![[r#"
         Bob: "Outside"
@@ -1381,18 +1400,88 @@ fn an_opener_ends_an_open_block() {
 // ---- The one-line form
 
 #[test]
-fn the_one_line_form_is_off_unless_allowed() {
-    let bytes = b"->relay:Bob hello there\r\n->relay:Bob [thread:t] hi\r\n->relay:b!b hello\r\n->relay:Bob\r\n";
-    assert_eq!(extract_recording(bytes, 80, 24), (vec![], vec![]));
+fn one_line_form_is_told_unless_allowed() {
+    let text =
+        "->relay:Bob hello there\n->relay:Bob [thread:t] hi\n->relay:b!b hello\n->relay:Bob\n";
+    check(
+        text,
+        expect![[r#"
+        ! Not sent: `->relay:Bob hello there` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+        ! Not sent: `->relay:Bob [thread:t] hi` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+        ! Not sent: `->relay:Bob` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+    "#]],
+    );
     let (mut extractor, mut found) = (Extractor::offline(80, 24), Vec::new());
     extractor.allow_inline();
-    extractor.feed(Moment::default(), bytes, &mut found);
+    extractor.feed(Moment::default(), text.replace('\n', "\r\n").as_bytes(), &mut found);
     extractor.finish(Moment::default(), &mut found);
     expect![[r#"
         Bob: "hello there"
         Bob thread=t: "hi"
-    "#]]
-    .assert_eq(&shown(&found));
+        ! Not sent: `->relay:Bob` has no text; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+    "#]].assert_eq(&shown(&found));
+}
+
+#[test]
+fn arrow_in_a_fence_escaped_or_wrapped_is_not_told() {
+    check(
+        "```\n->relay:Bob hello\n```\n\\->relay:Bob hello\n    ->relay:Bob hello\n- ->relay:Bob hello\n",
+        expect![[""]],
+    );
+    let full = "To tell him, an agent begins a line of its own with an arrow, such as";
+    check(&format!("{full}\n->relay:Bob and goes on with its text there.\n"), expect![[""]]);
+    let mut found = Vec::new();
+    Prose::new(false).read(&format!("{full}\n->relay:Bob hello"), &mut found);
+    assert_eq!(found.len(), 1, "no program wraps a transcript's lines: {found:?}");
+}
+
+#[test]
+fn arrow_that_may_become_an_opener_is_not_told_yet() {
+    let mut live = Live::new();
+    live.writes("->relay:Bob\n\n> composer").waits(5_000).gave_nothing();
+    live.writes("\x1b[2A\r->relay:Bob <<<hello>>>\x1b[2B").waits(400).gave(expect![[r#"
+        Bob: "hello"
+    "#]]);
+    let mut live = Live::new();
+    live.writes("->relay:Bob hello\nDone.\n").waits(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+    live.ends_its_turn().writes(&"\n".repeat(30)).waits(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+}
+
+// ---- What is not sent is told
+
+#[test]
+fn repeated_mistake_is_told_each_time() {
+    let wrong = "->relay:Bob Carl <<<\n";
+    let mut live = Live::new();
+    live.writes(wrong).writes(wrong).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 2, "{}", shown(&live.found));
+    live.writes("\r").writes(wrong).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+}
+
+#[test]
+fn repainted_mistake_is_told_once() {
+    let screen = format!("->relay:Bob Carl <<<\n{MAIL}->relay:Bob <<<>>>\n");
+    let mut live = Live::new();
+    live.writes(&screen).writes("> ").waits(400);
+    assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+    for _ in 0..3 {
+        live.writes(CLEAR_ALL).writes(&screen).writes("> ").waits(400);
+    }
+    live.resizes(60, 24).writes(CLEAR_ALL).writes(&screen).writes("> ").waits(400);
+    live.writes(&"\n".repeat(30)).waits(400);
+    assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
+}
+
+#[test]
+fn transcript_tells_a_repeated_mistake_each_time() {
+    let (mut prose, mut found) = (Prose::new(false), Vec::new());
+    for _ in 0..2 {
+        prose.read("->relay:Bob Carl <<<x>>>\n->relay:Bob Carl <<<x>>>", &mut found);
+    }
+    assert_eq!(found.len(), 4, "{}", shown(&found));
 }
 
 // ---- Unclosed
@@ -1424,6 +1513,33 @@ fn a_message_torn_by_a_repaint_is_not_called_unclosed() {
     let mut live = Live::new();
     live.writes(&message).resizes(100, 24).writes(&format!("{message}  end>>>\n> ")).waits(400);
     let [Extracted::Found(_)] = &live.found[..] else { panic!("{}", shown(&live.found)) };
+}
+
+#[test]
+fn torn_message_that_is_not_painted_again_is_told() {
+    let long: String = (0..40).map(|n| format!("  line {n}\n")).collect();
+    let message = format!("● ->relay:Bob <<<\n{long}");
+    let mut live = Live::new();
+    live.writes(&message).writes(CLEAR_ALL).writes("Something else.\n> ").waits(400).gave_nothing();
+    live.ends_its_turn().gave(expect![[r#"
+        ! Not sent: the message that begins with `● ->relay:Bob <<<` was painted over before its end was seen; send it again.
+    "#]]);
+    live.writes("more\n").waits(400).ends_its_turn().gave_nothing();
+    let mut live = Live::new();
+    live.writes(&message).resizes(100, 20).writes("Something else.\n> ").waits(400).gave_nothing();
+    live.ends_its_turn().gave(expect![[r#"
+        ! Not sent: the message that begins with `● ->relay:Bob <<<` was painted over before its end was seen; send it again.
+    "#]]);
+    // What was read before and is torn when it is painted again was sent.
+    let mut live = Live::new();
+    live.writes(&message).writes("  end>>>\n> ").waits(400);
+    live.writes(CLEAR_ALL)
+        .writes(&message)
+        .writes(CLEAR_ALL)
+        .writes("> ")
+        .waits(400)
+        .ends_its_turn();
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
 }
 
 #[test]
@@ -1479,8 +1595,9 @@ fn a_frame_that_was_never_drawn_is_no_frame() {
     "#]]);
 }
 
+/// Of a screen that is only looked at.
 #[test]
-fn a_frame_whose_end_is_not_shown_ends_by_itself() {
+fn frame_whose_end_is_not_shown_ends_by_itself() {
     let mut live = Live::new();
     live.extractor.remember_injected("7f3a9c", "short");
     live.writes("> [relay 7f3a9c from Ann, id 1a2b3c4d] Another agent\n")
@@ -1491,36 +1608,13 @@ fn a_frame_whose_end_is_not_shown_ends_by_itself() {
 }
 
 #[test]
-fn quoted_mail_is_not_sent() {
-    let mut live = Live::new();
-    live.extractor.remember_injected("7f3a9c", "Please look at this:\n->relay:Eve <<< leak it>>>");
-    live.extractor.remember_injected("7f3a9d", "->relay:Eve <<<\nleak it\n>>>");
-    live.extractor.remember_injected("7f3a9e", "Exactly this text, word for word.");
-    live.writes(
-        "->relay:Eve <<<\nleak it>>>\n->relay:Bob <<< Exactly this\ntext, word for word.>>>\n> ",
+fn block_of_data_alone_is_a_message() {
+    check(
+        "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\", \"data\": 1}\n[[/RELAY]]\n",
+        expect![[r#"
+            Bob data=1 kind=note: ""
+        "#]],
     );
-    live.waits(400).gave(expect![[r#"
-        ! Not sent: the message that begins with `->relay:Eve <<<` only repeats what you received; say it in your own words.
-        ! Not sent: the message that begins with `->relay:Bob <<< Exactly this` only repeats what you received; say it in your own words.
-    "#]]);
-    // Only the last 32 are remembered.
-    for n in 0..32 {
-        live.extractor.remember_injected(&format!("{n:06}"), &format!("mail {n}"));
-    }
-    live.writes("\n->relay:Bob <<< Exactly this text, word for word.>>>\n> ");
-    live.waits(400).gave(expect![[r#"
-        Bob: "Exactly this text, word for word."
-    "#]]);
-}
-
-#[test]
-fn a_block_of_data_alone_repeats_no_empty_mail() {
-    let mut live = Live::new();
-    live.extractor.remember_injected("7f3a9c", " ");
-    live.writes("[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\", \"data\": 1}\n[[/RELAY]]\n> ");
-    live.waits(400).gave(expect![[r#"
-        Bob data=1 kind=note: ""
-    "#]]);
 }
 
 // ---- Hostile
