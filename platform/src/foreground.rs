@@ -168,8 +168,8 @@ impl Observer {
         self.0.look().map_err(naming("look at the terminal's foreground"))
     }
 
-    /// A cheap mark that changes when another process group comes to the foreground, or when the
-    /// group's leader executes a program. `None` where the system has no foreground group (Windows)
+    /// A cheap mark that changes when another process group comes to the foreground, when the
+    /// group's leader executes a program, or when the terminal begins or ceases to hand over lines. `None` where the system has no foreground group (Windows)
     /// or the terminal has none now.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {

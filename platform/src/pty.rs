@@ -114,6 +114,13 @@ impl Pty {
         self.0.foreground_group()
     }
 
+    /// Whether the terminal hands over whole lines, which most programs that read it themselves change;
+    /// `None` where there is no such thing.
+    #[cfg(unix)]
+    pub(crate) fn hands_over_lines(&self) -> Option<bool> {
+        self.0.hands_over_lines()
+    }
+
     /// A reference that does not keep the terminal open.
     pub(crate) fn downgrade(&self) -> WeakPty {
         WeakPty(Arc::downgrade(&self.0))

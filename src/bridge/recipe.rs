@@ -309,10 +309,12 @@ impl Obstacle {
         let name = program.unwrap_or("the program");
         let remedy = match self {
             Self::HalfTyped => "send it off, or erase it".to_owned(),
-            Self::OtherScreen | Self::Shell => "leave it".to_owned(),
-            Self::OtherProgram | Self::Interpreter | Self::Session => format!("leave {name}"),
+            Self::OtherScreen => "leave it".to_owned(),
+            Self::OtherProgram | Self::Shell | Self::Interpreter | Self::Session => {
+                format!("leave {name}")
+            }
             Self::Unaccepted => "run it with --accepts-text, if it does".to_owned(),
-            Self::Nested => "its own agent is the one to write to".to_owned(),
+            Self::Nested => "write to the agent in it".to_owned(),
             Self::Suspended => "have it go on".to_owned(),
             Self::Dialog => "answer it".to_owned(),
             Self::Held => format!("`agent-relay release {agent}`"),
@@ -325,13 +327,7 @@ impl Obstacle {
             | Self::Busy
             | Self::NoPrompt => return self.to_string(),
         };
-        let reason = match self {
-            Self::OtherProgram => format!("{name} is in the terminal's foreground"),
-            Self::Unaccepted => format!("{name} is not known to read text"),
-            Self::Interpreter => format!("{name} would take it as commands"),
-            Self::Session => format!("{name} would hand it to another program"),
-            _ => self.to_string(),
-        };
+        let reason = self.to_string().replacen("the program", name, 1);
         format!("{reason}: {remedy}")
     }
 }
@@ -345,7 +341,7 @@ impl fmt::Display for Obstacle {
             Self::HalfTyped => "a line is half typed",
             Self::NotReading => "the program does not read what is typed",
             Self::OtherScreen => "a full-screen program is shown that takes keys, not text",
-            Self::OtherProgram => "another program is in the terminal's foreground",
+            Self::OtherProgram => "the program is in the terminal's foreground",
             Self::Unaccepted => "the program is not known to read text",
             Self::Interpreter => "the program would take it as commands",
             Self::Session => "the program would hand it to another program",
@@ -355,7 +351,7 @@ impl fmt::Display for Obstacle {
             Self::Dialog => "the program asks something, which an Enter would answer",
             Self::Busy => "the agent is at work",
             Self::NoPrompt => "no prompt is seen that is certain to read text",
-            Self::Shell => "a shell would run it",
+            Self::Shell => "the program would run it",
             Self::Held => "its person holds its messages",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
         })

@@ -274,7 +274,7 @@ fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_shell() {
     let full_screen = sent.wait_for(&["full-screen"]);
     ann.press("\r");
     ann.wait_for("out");
-    let other = sent.wait_for(&["another program"]);
+    let other = sent.wait_for(&["is in the terminal's foreground"]);
     let all: BTreeSet<_> = [held, half_typed, full_screen, other].into();
     assert_eq!(all.len(), 4, "{all:?}");
     ann.press("\u{3}");

@@ -78,6 +78,8 @@ pub(super) struct Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     group: u32,
+    /// Where a leader waits, a program that it has started may change this.
+    hands_over_lines: Option<bool>,
     leader: Option<((u64, u64), Stamp)>,
 }
 
@@ -116,7 +118,9 @@ impl Observer {
 
     pub(super) fn mark(&self) -> Option<Mark> {
         let group = self.group().ok()?;
-        Some(Mark { group, leader: basics(group).map(|it| (start(&it), stamp(group))) })
+        let hands_over_lines = self.pty.upgrade().ok()?.hands_over_lines();
+        let leader = basics(group).map(|it| (start(&it), stamp(group)));
+        Some(Mark { group, hands_over_lines, leader })
     }
 
     pub(super) fn leader(&self) -> Option<Executable> {

@@ -1,3 +1,5 @@
+//! Who reads the keyboard, by what processes run.
+
 use super::*;
 use crate::bridge::recipe::Book;
 
