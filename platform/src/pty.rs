@@ -116,7 +116,7 @@ impl Pty {
 
     /// Whether the terminal hands over whole lines, which most programs that read it themselves change;
     /// `None` where there is no such thing.
-    #[cfg(unix)]
+    #[cfg_attr(windows, allow(dead_code, reason = "the mark of a foreground is Unix's"))]
     pub(crate) fn hands_over_lines(&self) -> Option<bool> {
         self.0.hands_over_lines()
     }

@@ -1267,9 +1267,10 @@ impl Judge {
 
     fn judge(&mut self, bytes: &[u8]) -> Result<(), TestCaseError> {
         let text = String::from_utf8_lossy(bytes).into_owned();
-        if self.keys.starts_with(bytes) && !(self.awaits_enter && bytes == b"\r") {
+        let is_barred = *self.bridge.reader() != self.own;
+        let is_enter = self.awaits_enter && bytes == b"\r" && !is_barred;
+        if self.keys.starts_with(bytes) && !is_enter {
             let no_key = !Line::default().press(self.now, bytes, "", false).any;
-            let is_barred = *self.bridge.reader() != self.own;
             prop_assert!(
                 !self.awaits_enter || no_key || is_barred,
                 "{text:?} between a text and its Enter"
@@ -1333,7 +1334,7 @@ fn text_is_not_sent_off_while_another_program_reads() {
             1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             1070 reports 11111111-2222 Waiting(Shell)
             3000 types ls\r
-            9000 1 waiting, 0 typed: a shell would run it: leave it
+            9000 1 waiting, 0 typed: bash would run it: leave bash
             20000 gives back 11111111-2222
         "#]],
     );
@@ -1363,7 +1364,7 @@ fn enter_is_not_pressed_again_for_another_program() {
             1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             1070 types \r
             1220 reports 11111111-2222 Waiting(Shell)
-            9000 1 waiting, 0 typed: a shell would run it: leave it
+            9000 1 waiting, 0 typed: bash would run it: leave bash
         "#]],
     );
 }

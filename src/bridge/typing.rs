@@ -301,7 +301,9 @@ impl Bridge {
     /// Another program reads: what waits for that is looked at again.
     pub(super) fn reader_changed(&mut self, now: Moment) {
         self.retry_at = None;
-        if let Some(Injection { stage: Stage::Guard { since, .. }, .. }) = &mut self.injection {
+        let Some(injection) = &mut self.injection else { return };
+        injection.keys_pass &= injection.reader != self.reader;
+        if let Stage::Guard { since, .. } = &mut injection.stage {
             *since = now.min(*since);
         }
     }

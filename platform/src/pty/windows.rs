@@ -97,6 +97,11 @@ impl Pty {
         None
     }
 
+    /// A program says so to the console, which does not say it to others.
+    pub(crate) fn hands_over_lines(&self) -> Option<bool> {
+        None
+    }
+
     /// Nothing suspends itself.
     pub(crate) fn resume(&self) -> io::Result<()> {
         Ok(())

@@ -72,9 +72,12 @@ impl Injected {
         self.escaped.push_back(hex.to_owned());
     }
 
-    /// Whether a line ends such a frame. What a fence has begun above it was typed, and ends there.
+    /// Whether a line ends such a frame, or does so up to where a narrow screen cuts it. What a fence has
+    /// begun above it was typed, and ends there.
     pub(super) fn ends_escaped(&self, line: &str) -> bool {
-        end(line).is_some_and(|hex| self.escaped.iter().any(|known| known == hex))
+        let Some((_, after)) = line.split_once("[/relay ") else { return false };
+        let shown = after.split(']').next().unwrap_or_default().trim_end();
+        !shown.is_empty() && self.escaped.iter().any(|hex| hex.starts_with(shown))
     }
 
     /// The lines that stand in whole frames of a text, between their first and last ones. A header
