@@ -159,7 +159,7 @@ pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) 
         Reader::Barred(why @ Obstacle::Unaccepted, name) => {
             Prospect::Unknown(why.words("", name.as_deref()))
         }
-        Reader::Barred(why, name) => Prospect::Barred(why.words("", name.as_deref())),
+        Reader::Barred(why, name) => Prospect::Barred(why.reason(name.as_deref())),
     }
 }
 

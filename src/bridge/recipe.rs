@@ -327,8 +327,13 @@ impl Obstacle {
             | Self::Busy
             | Self::NoPrompt => return self.to_string(),
         };
-        let reason = self.to_string().replacen("the program", name, 1);
-        format!("{reason}: {remedy}")
+        format!("{}: {remedy}", self.reason(program))
+    }
+
+    /// The reason, about `program` if it is known.
+    #[must_use]
+    pub fn reason(self, program: Option<&str>) -> String {
+        self.to_string().replacen("the program", program.unwrap_or("the program"), 1)
     }
 }
 
@@ -343,15 +348,15 @@ impl fmt::Display for Obstacle {
             Self::OtherScreen => "a full-screen program is shown that takes keys, not text",
             Self::OtherProgram => "the program is in the terminal's foreground",
             Self::Unaccepted => "the program is not known to read text",
-            Self::Interpreter => "the program would take it as commands",
-            Self::Session => "the program would hand it to another program",
+            Self::Interpreter => "the program takes what is typed for commands",
+            Self::Session => "the program hands what is typed to another one",
             Self::Nested => "another `run` has the terminal",
             Self::Unidentified => "the system does not say which program reads the keyboard",
             Self::Suspended => "the program is suspended",
             Self::Dialog => "the program asks something, which an Enter would answer",
             Self::Busy => "the agent is at work",
             Self::NoPrompt => "no prompt is seen that is certain to read text",
-            Self::Shell => "the program would run it",
+            Self::Shell => "the program runs what is typed",
             Self::Held => "its person holds its messages",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
         })

@@ -1334,7 +1334,7 @@ fn text_is_not_sent_off_while_another_program_reads() {
             1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             1070 reports 11111111-2222 Waiting(Shell)
             3000 types ls\r
-            9000 1 waiting, 0 typed: bash would run it: leave bash
+            9000 1 waiting, 0 typed: bash runs what is typed: leave bash
             20000 gives back 11111111-2222
         "#]],
     );
@@ -1364,7 +1364,7 @@ fn enter_is_not_pressed_again_for_another_program() {
             1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             1070 types \r
             1220 reports 11111111-2222 Waiting(Shell)
-            9000 1 waiting, 0 typed: bash would run it: leave bash
+            9000 1 waiting, 0 typed: bash runs what is typed: leave bash
         "#]],
     );
 }

@@ -41,8 +41,7 @@ fn replies_that_repeat_what_was_received_arrive() {
 fn typed_text_is_not_sent_however_cat_shows_it() {
     let sandbox = Sandbox::new();
     let (mut bob, mut eve) = (sandbox.join("Bob"), sandbox.join("Eve"));
-    let mut ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "echo ready; exec cat"]);
-    ann.wait_for_row("ready");
+    let mut ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--accepts-text"], &["cat"]);
     for (cols, rows) in [(100, 30), (40, 8), (17, 5), (100, 30)] {
         ann.resize(Size { rows, cols });
         send(&mut bob, "Ann", HOSTILE);

@@ -63,9 +63,9 @@ fn a_spawned_agent_is_held_released_and_stopped() {
     let missing = sandbox.run(["spawn", "Ann", "--", "no-such-command-anywhere"]);
     assert_eq!(missing.status.code(), Some(1), "{missing:?}");
     assert!(String::from_utf8_lossy(&missing.stderr).contains("did not start"), "{missing:?}");
-    assert_success(&sandbox.run(["spawn", "Ann", "--", &program]));
+    assert_success(&sandbox.run(["spawn", "Ann", "--accepts-text", "--", &program]));
     sandbox.wait_for_agents(&["Ann"]);
-    let twice = sandbox.run(["spawn", "Ann", "--", &program]);
+    let twice = sandbox.run(["spawn", "Ann", "--accepts-text", "--", &program]);
     assert_eq!(twice.status.code(), Some(1), "{twice:?}");
     let ask = |command| {
         let output = sandbox.run([command, "Ann", "--json"]);
@@ -75,7 +75,7 @@ fn a_spawned_agent_is_held_released_and_stopped() {
     assert_eq!(ask("hold")["held"], true);
     sandbox.send("Bob", "Ann", "hello");
     until("it waits", || ask("hold")["waiting"] == 1);
-    assert_eq!(ask("hold")["why"], "its person holds its messages");
+    assert_eq!(ask("hold")["why"], "its person holds its messages: `agent-relay release Ann`");
     assert_eq!(ask("release")["held"], false);
     until("it is typed", || ask("release")["waiting"] == 0);
     let ended = ask("stop");
@@ -129,7 +129,7 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
         let agent = bob.agents().into_iter().find(|agent| agent["name"] == "Ann").unwrap();
         let is_over = agent["queued"] == 0 && agent["in_flight"] == 0;
         let lasting =
-            ["cmd would run it: leave cmd", "no prompt is seen that is certain to read text"];
+            ["cmd runs what is typed: leave cmd", "no prompt is seen that is certain to read text"];
         is_over || held["waiting"] == 3 && lasting.iter().any(|why| held["why"] == *why)
     });
     assert!(!ann.text().contains("Your name is"), "a shell is told nothing: {}", ann.text());

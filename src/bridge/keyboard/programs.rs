@@ -359,7 +359,9 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn of(program: &Program) -> Self {
         let name = base(program);
-        let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(&name));
+        // Some systems have several of a kind, such as vim.basic and vim.tiny.
+        let kind = name.split('.').next().unwrap_or(&name);
+        let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
         if program.is_relay {
             Self::Relay
         } else if listed(SHELLS) {

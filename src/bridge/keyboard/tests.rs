@@ -115,6 +115,7 @@ fn commands_and_sessions_are_barred_whatever_was_said() {
         ("/usr/bin/gdb", Obstacle::Interpreter),
         ("/usr/bin/sqlite3", Obstacle::Interpreter),
         ("/usr/bin/rlwrap bash", Obstacle::Interpreter),
+        ("/usr/bin/vim.basic x", Obstacle::Interpreter),
         ("/usr/bin/tmux new", Obstacle::Session),
         ("/usr/bin/screen", Obstacle::Session),
         ("/usr/bin/ssh host", Obstacle::Session),
