@@ -814,7 +814,7 @@ impl Turn {
         self.complaints.clear();
         match std::mem::take(&mut self.complaints_left_out) {
             0 => {}
-            more => line.push_str(&format!(" ({more} more like this: see `agent-relay history`.)")),
+            more => line.push_str(&format!(" ({more} more of your messages had trouble.)")),
         }
         line
     }

@@ -253,6 +253,11 @@ impl Extractor {
         self.reader.rules.injected.remember_escaped(hex);
     }
 
+    /// The agent is in the middle of a message: what is typed now would become a part of it.
+    pub fn is_in_message(&self) -> bool {
+        self.reader.gathers
+    }
+
     /// The screen, for who has to know what stands on it.
     pub fn screen(&self) -> &Screen {
         &self.screen
@@ -398,6 +403,8 @@ struct Reader {
     /// When the last turn ended.
     ended: Moment,
     found: Vec<Extracted>,
+    /// The agent had begun a message, and not ended it, at the last look.
+    gathers: bool,
 }
 
 /// A message or a problem as it was read.
@@ -622,6 +629,7 @@ impl Reader {
         let (rows, above) = self.rows();
         rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         let opened = page.open_since();
+        self.gathers = page.gathers() && !look.all;
         if look.all {
             page.end_turn(&self.rules, &mut items);
         }

@@ -912,7 +912,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
             3002 logs the agent's message to Bobb was not delivered: three
             3003 logs the agent's message to Bobb was not delivered: four
             3004 logs the agent's message to Bobb was not delivered: five
-            62150 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: one. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: two. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: three. Wait a while, then send it again. (2 more like this: see `agent-relay history`.)\n[/relay 41f6aa]
+            62150 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: one. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: two. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: three. Wait a while, then send it again. (2 more of your messages had trouble.)\n[/relay 41f6aa]
             62300 types \r
         "#]],
     );
@@ -1004,7 +1004,7 @@ fn a_hundred_refusals_are_two_prompts() {
     let prompts: Vec<_> = told.lines().filter(|line| line.contains("from @relay")).collect();
     assert_eq!(prompts.len(), 2, "{told}");
     assert!(prompts[0].contains("Bob refused it: \"0\"."), "{told}");
-    let (told, _) = prompts[1].split_once(" (96 more like this: ").expect("how many more");
+    let (told, _) = prompts[1].split_once(" (96 more ").expect("how many more");
     assert_eq!(told.matches("was not delivered").count(), 3);
 }
 
@@ -1382,6 +1382,27 @@ fn nothing_is_typed_before_it_is_known_who_reads() {
     }
     assert!(!out.iter().any(|output| matches!(output, Output::Write(_))), "{out:?}");
     assert_eq!(bridge.state().why, Some(Obstacle::Unidentified));
+}
+
+#[test]
+fn nothing_is_typed_into_a_message_that_the_agent_has_not_ended() {
+    check(
+        "agent",
+        r"
+        0 prints \e[?2004h->relay:Cid <<<\r\nfirst line\r\n
+        1000 mail Bob: hello
+        9000 why
+        9500 prints last line>>>\r\nDone.\r\n
+        20000 ends
+        ",
+        expect![[r#"
+            9000 1 waiting, 0 typed: the agent is at work
+            9750 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "first line\nlast line", data: None, meta: None, reply_to: None }
+            9800 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            9950 types \r
+            9950 acknowledges 11111111-2222
+        "#]],
+    );
 }
 
 #[test]

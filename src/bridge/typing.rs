@@ -123,6 +123,9 @@ impl Bridge {
             let at_work = self.known().at_work || self.recipe.looks_busy(spot);
             return Err(if at_work { Obstacle::Busy } else { Obstacle::Printing });
         }
+        if self.source.reads_screen() && self.extractor.is_in_message() {
+            return Err(Obstacle::Busy);
+        }
         if within(self.touched_at, self.recipe.untouched_ms) {
             return Err(Obstacle::Typing);
         }

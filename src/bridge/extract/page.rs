@@ -78,6 +78,11 @@ impl Page {
         self.scanner.open_since()
     }
 
+    /// A message or block is open.
+    pub(super) fn gathers(&self) -> bool {
+        self.scanner.gathers()
+    }
+
     /// A turn has ended with something open that began in row `opened`; these rows are the last of it.
     pub(super) fn mark_end<'a>(&mut self, opened: u64, rows: impl Iterator<Item = &'a Row>) {
         let mut rows: Vec<&Row> = rows.collect();

@@ -150,6 +150,11 @@ impl Scanner {
         (!self.is_idle()).then_some(self.opened)
     }
 
+    /// A message or block is open.
+    pub(super) fn gathers(&self) -> bool {
+        matches!(self.state, State::Body(..) | State::Block(..))
+    }
+
     /// Reads a line.
     pub(super) fn line(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if self.is_idle() {
