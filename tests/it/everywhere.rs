@@ -63,7 +63,7 @@ fn a_spawned_agent_is_held_released_and_stopped() {
     let missing = sandbox.run(["spawn", "Ann", "--", "no-such-command-anywhere"]);
     assert_eq!(missing.status.code(), Some(1), "{missing:?}");
     assert!(String::from_utf8_lossy(&missing.stderr).contains("did not start"), "{missing:?}");
-    assert_success(&sandbox.run(["spawn", "Ann", "--", &program]));
+    assert_success(&sandbox.run(["spawn", "Ann", "--accepts-text", "--", &program]));
     sandbox.wait_for_agents(&["Ann"]);
     let twice = sandbox.run(["spawn", "Ann", "--", &program]);
     assert_eq!(twice.status.code(), Some(1), "{twice:?}");
@@ -163,7 +163,7 @@ fn text_is_utf_8_whatever_the_code_page() {
         program = script.into_os_string().into_string().unwrap();
     }
     // What is typed, by a person and as a message, and what a program prints of it.
-    let mut dora = Terminal::wrap(&sandbox, "Dora", &[&program]);
+    let mut dora = Terminal::wrap_with(&sandbox, &["-n", "Dora", "--accepts-text"], &[&program]);
     dora.wait_for_row(">");
     dora.press(&format!("say Bob {TEXT}\r"));
     says("Dora", &mut bob);
