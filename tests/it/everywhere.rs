@@ -75,7 +75,7 @@ fn a_spawned_agent_is_held_released_and_stopped() {
     assert_eq!(ask("hold")["held"], true);
     sandbox.send("Bob", "Ann", "hello");
     until("it waits", || ask("hold")["waiting"] == 1);
-    assert_eq!(ask("hold")["why"], "its person holds its messages");
+    assert_eq!(ask("hold")["why"], "its person holds its messages: `agent-relay release Ann`");
     assert_eq!(ask("release")["held"], false);
     until("it is typed", || ask("release")["waiting"] == 0);
     let ended = ask("stop");
@@ -128,7 +128,7 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
         let held: Value = serde_json::from_slice(&held.stdout).unwrap();
         let agent = bob.agents().into_iter().find(|agent| agent["name"] == "Ann").unwrap();
         let is_over = agent["queued"] == 0 && agent["in_flight"] == 0;
-        is_over || held["waiting"] == 3 && held["why"] == "what is typed would be run by a shell"
+        is_over || held["waiting"] == 3 && held["why"] == "a shell would run it: leave it"
     });
     assert!(!ann.text().contains("Your name is"), "a shell is told nothing: {}", ann.text());
     ann.press("exit 7\r");

@@ -432,7 +432,7 @@ fn what_is_held_is_typed_once_when_it_is_released() {
     let held = state(&sandbox, "hold");
     assert_eq!(held["schema"], "agent-relay.wrapped/1");
     assert_eq!((&held["held"], &held["connected"]), (&json!(true), &json!(true)));
-    assert_eq!(held["why"], "its person holds its messages");
+    assert_eq!(held["why"], "its person holds its messages: `agent-relay release Ann`");
     let listed = out(&run(&sandbox, &["agents"], DONE));
     assert!(
         listed.lines().any(|line| line.starts_with("Ann") && line.contains(", held ")),
