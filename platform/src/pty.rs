@@ -207,7 +207,15 @@ impl WeakPty {
 /// # Errors
 /// As that has them, but for what only the start tells.
 pub fn check(command: &[OsString], cwd: Option<&Path>) -> io::Result<()> {
-    describe(command, &[], cwd).map(drop)
+    find(command, cwd).map(drop)
+}
+
+/// The file that [`Pty::spawn`] would run with the environment of this process.
+///
+/// # Errors
+/// As [`check`] has them.
+pub fn find(command: &[OsString], cwd: Option<&Path>) -> io::Result<PathBuf> {
+    describe(command, &[], cwd).map(|(program, _)| program)
 }
 
 /// The file to run, and with what; the command runs nothing itself.

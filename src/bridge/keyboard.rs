@@ -115,12 +115,32 @@ impl Scene<'_> {
     fn is_reader(&self, member: &Member) -> bool {
         let launches = || member.program.as_ref().is_some_and(|it| Kind::of(it).launches());
         member.reads_terminal != Some(false)
-            && !(launches() && self.members.iter().any(|other| self.is_launched_by(other, member)))
+            && !((launches() || self.may_be_shim(member))
+                && self.members.iter().any(|other| self.is_launched_by(other, member)))
             && !self.belongs_to_agent(member)
     }
 
     fn is_launched_by(&self, other: &Member, launcher: &Member) -> bool {
         other.reads_terminal != Some(false) && self.descends(other, |it| it.pid == launcher.pid)
+    }
+
+    /// Where the system does not say who reads, a wrapped command of which nothing is known counts as what
+    /// it has started: package managers install such launchers.
+    fn may_be_shim(&self, member: &Member) -> bool {
+        member.pid == self.judge.command
+            && member.reads_terminal.is_none()
+            && member.program.as_ref().is_some_and(|it| Kind::of(it).may_be_shim())
+            && matches!(
+                self.verdict(member),
+                Reader::Barred(Obstacle::OtherProgram | Obstacle::Unaccepted, _)
+            )
+    }
+
+    /// It is the file that was wrapped, or the program of a batch file that was.
+    fn is_wrapped(&self, member: &Member, program: &Program) -> bool {
+        let is_batch_file = |it: &Program| it.is_wrapped && Kind::of(it).runs_batch_file(it);
+        let starter = self.members.iter().find(|it| Some(it.pid) == member.parent);
+        program.is_wrapped || starter.and_then(|it| it.program.as_ref()).is_some_and(is_batch_file)
     }
 
     /// Where the system does not say who reads, an agent's tool servers are no readers of their own.
@@ -151,6 +171,7 @@ impl Scene<'_> {
         let kind = Kind::of(program);
         let name = kind.name(program);
         let barred = |why| Reader::Barred(why, Some(name.clone()));
+        let is_wrapped = self.is_wrapped(member, program);
         match &kind {
             Kind::Relay => barred(Obstacle::Nested),
             Kind::Shell if member.is_stopped => barred(Obstacle::Suspended),
@@ -163,16 +184,16 @@ impl Scene<'_> {
             _ if member.is_stopped => barred(Obstacle::Suspended),
             Kind::Script(script) | Kind::Other(script) => match (self.judge.recognise)(script) {
                 Some(Recognised::Agent(recipe)) => Reader::Agent(recipe),
-                _ => self.accepted_or(program, barred),
+                _ => self.accepted_or(is_wrapped, barred),
             },
             Kind::ShellScript(_) | Kind::Inline | Kind::Launcher => {
-                self.accepted_or(program, barred)
+                self.accepted_or(is_wrapped, barred)
             }
         }
     }
 
-    fn accepted_or(&self, program: &Program, barred: impl Fn(Obstacle) -> Reader) -> Reader {
-        match program.is_wrapped {
+    fn accepted_or(&self, is_wrapped: bool, barred: impl Fn(Obstacle) -> Reader) -> Reader {
+        match is_wrapped {
             true if self.judge.accepts => Reader::Accepted,
             true => barred(Obstacle::Unaccepted),
             false => barred(Obstacle::OtherProgram),

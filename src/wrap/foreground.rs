@@ -7,7 +7,7 @@ use crate::bridge::{
 use platform::{
     foreground::{Executable, FileId, Mark, Observer, Process, same_content},
     process::{SYSTEM, find_program},
-    pty::Pty,
+    pty::{self, Pty},
 };
 use std::{
     collections::HashMap,
@@ -92,9 +92,8 @@ pub(super) struct Wrapped {
 
 impl Wrapped {
     pub(super) fn of(command: &[OsString], directory: Option<&Path>) -> Option<Self> {
-        let (name, arguments) = command.split_first()?;
-        let found = find_program(name)?;
-        let found = directory.map_or_else(|| found.clone(), |directory| directory.join(&found));
+        let arguments = command.get(1..)?;
+        let found = pty::find(command, directory).ok()?;
         let path = found.canonicalize().unwrap_or(found);
         let arguments: Vec<String> = arguments.iter().map(|it| text(it)).collect();
         let (path, arguments) = match shebang(&path) {

@@ -165,7 +165,7 @@ fn text_is_utf_8_whatever_the_code_page() {
         program = script.into_os_string().into_string().unwrap();
     }
     // What is typed, by a person and as a message, and what a program prints of it.
-    let mut dora = Terminal::wrap(&sandbox, "Dora", &[&program]);
+    let mut dora = Terminal::wrap_with(&sandbox, &["-n", "Dora", "--accepts-text"], &[&program]);
     dora.wait_for_row(">");
     dora.press(&format!("say Bob {TEXT}\r"));
     says("Dora", &mut bob);

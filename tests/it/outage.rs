@@ -40,9 +40,25 @@ fn daemon(sandbox: &Sandbox) -> Option<u64> {
 }
 
 #[track_caller]
-fn signal(sandbox: &Sandbox, signal: &str, pid: u64) {
-    let mut kill = sandbox.program("kill");
-    kill.args([signal, &pid.to_string()]);
+fn kill(sandbox: &Sandbox, pid: u64) {
+    let pid = pid.to_string();
+    let line =
+        if cfg!(windows) { ["taskkill", "/F", "/PID", &pid] } else { ["kill", "-s", "KILL", &pid] };
+    let mut kill = sandbox.program(line[0]);
+    kill.args(&line[1..]);
+    let ended = sandbox::output(kill);
+    assert!(ended.status.success(), "{ended:?}");
+}
+
+/// Tells the daemon to stop, where the system can by a signal, else by the command.
+#[track_caller]
+fn tell_to_stop(place: &Replaced) {
+    if cfg!(windows) {
+        place.done(&["down"]);
+        return;
+    }
+    let mut kill = place.0.program("kill");
+    kill.args(["-s", "TERM", &daemon(&place.0).unwrap().to_string()]);
     assert!(sandbox::output(kill).status.success());
 }
 
@@ -50,7 +66,7 @@ fn signal(sandbox: &Sandbox, signal: &str, pid: u64) {
 #[track_caller]
 fn kill_and_await_another(sandbox: &Sandbox) {
     let old = daemon(sandbox).expect("a daemon is up");
-    signal(sandbox, "-KILL", old);
+    kill(sandbox, old);
     until("another daemon is up", || daemon(sandbox).is_some_and(|new| new != old));
 }
 
@@ -153,7 +169,7 @@ fn a_daemon_that_is_told_to_stop_marks_its_home_and_one_that_makes_room_does_not
     assert!(!is_marked(&place.0));
     assert!(starts(&place.0).is_empty(), "the wrapper started none");
 
-    signal(&place.0, "-TERM", daemon(&place.0).unwrap());
+    tell_to_stop(&place);
     until("it is marked", || is_marked(&place.0));
     until("Ann's wrapper has looked", || log(&place.0).contains(STOPPED));
     // Any command of a person's does.
@@ -175,7 +191,7 @@ fn a_daemon_is_started_five_times_within_a_minute_and_not_once_more() {
     // However long that took, it was within this minute.
     let now = format!("{}\n", clock::unix_ms());
     fs::write(place.0.home().join("starts"), now.repeat(5)).unwrap();
-    signal(&place.0, "-KILL", daemon(&place.0).unwrap());
+    kill(&place.0, daemon(&place.0).unwrap());
     until("Ann's wrapper gives it up", || log(&place.0).contains(TOO_OFTEN));
     assert_eq!((daemon(&place.0), starts(&place.0).len()), (None, 5));
 

@@ -83,7 +83,8 @@ struct Wrapped {
 impl Wrapped {
     fn start(sandbox: &Sandbox, name: &'static str, screen: &str) -> Self {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = ["run", "-n", name, "--", &fullscreen(), screen].map(OsString::from);
+        let words =
+            ["run", "-n", name, "--accepts-text", "--", &fullscreen(), screen].map(OsString::from);
         let command: Vec<_> = [relay.into_os_string()].into_iter().chain(words).collect();
         let env = [
             ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),

@@ -407,6 +407,16 @@ impl Kind {
         matches!(self, Self::ShellScript(_) | Self::Launcher)
     }
 
+    /// It may be a shim: an executable that does nothing but wait for one that it has started.
+    pub(super) fn may_be_shim(&self) -> bool {
+        matches!(self, Self::Other(_))
+    }
+
+    /// It waits for each program of a batch file.
+    pub(super) fn runs_batch_file(&self, program: &Program) -> bool {
+        matches!(self, Self::ShellScript(Some(_))) && base(program) == "cmd"
+    }
+
     /// How a person knows the program.
     pub(super) fn name(&self, program: &Program) -> String {
         match self {
@@ -442,7 +452,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     match &*name {
         // Whatever they are called as, they can be a shell.
         "busybox" | "toybox" => Some(Operand::Prompt),
-        "cmd" => Some(if runs(&["/c"]) { Operand::Inline } else { Operand::Prompt }),
+        "cmd" => Some(cmd_operand(arguments)),
         "powershell" | "pwsh" => {
             let runs = !runs(&["-noexit"]) && runs(&["-command", "-c", "-file", "-f"]);
             Some(if runs { Operand::Inline } else { Operand::Prompt })
@@ -450,6 +460,32 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
         name if SHELLS.contains(&name) => Some(SHELL_OPTIONS.operand(arguments)),
         name => options_of(name).map(|options| options.operand(arguments)),
     }
+}
+
+/// The first of its options that say so decides, wherever another one stands.
+fn cmd_operand(arguments: &[String]) -> Operand {
+    let is_option = |word: &String| {
+        let word = word.to_ascii_lowercase();
+        ["/c", "/r", "/k"].iter().any(|option| word.starts_with(option))
+    };
+    let Some(at) = arguments.iter().position(is_option) else { return Operand::Prompt };
+    if !["/c", "/r"].contains(&&*arguments[at].to_ascii_lowercase()) {
+        return Operand::Prompt;
+    }
+    batch_file(&arguments[at + 1..]).map_or(Operand::Inline, Operand::Script)
+}
+
+/// The batch file that a line of cmd.exe's begins with. Its quotes are none of a path's, and other programs
+/// cut it up elsewhere: at the blanks of a path, and not behind it.
+fn batch_file(words: &[String]) -> Option<String> {
+    let line = words.join(" ").replace('"', "");
+    let line = line.trim_start();
+    let first = line.split(' ').next().unwrap_or_default();
+    let lower = line.to_ascii_lowercase();
+    let ends = [".cmd", ".bat"].iter().flat_map(|ending| lower.match_indices(ending));
+    let ends = ends.map(|(at, ending)| at + ending.len());
+    let end = ends.filter(|end| matches!(line.as_bytes().get(*end), None | Some(b' '))).min()?;
+    (end <= first.len() || first.contains(['\\', '/'])).then(|| line[..end].to_owned())
 }
 
 fn options_of(name: &str) -> Option<&'static Options> {

@@ -202,7 +202,7 @@ fn suspended_unreadable_and_absent_programs_are_barred() {
     assert_eq!(reader_of(&[stopped], true), barred(Obstacle::Suspended, "claude"));
     let unreadable = Member { program: None, ..member(COMMAND, 1, "") };
     let unidentified = Reader::Barred(Obstacle::Unidentified, None);
-    assert_eq!(reader_of(&[unreadable.clone()], true), unidentified);
+    assert_eq!(reader_of(std::slice::from_ref(&unreadable), true), unidentified);
     assert_eq!(reader_of(&[member(COMMAND, 1, "/x/claude"), unreadable], true), unidentified);
     assert_eq!(reader_of(&[], true), unidentified);
 }
@@ -220,4 +220,119 @@ fn shell_with_an_erased_command_line_counts_as_one_that_prompts() {
 fn circle_of_parents_ends() {
     let members = [member(1, 2, "/bin/sh /x/a.sh"), member(2, 1, "/bin/sh /x/b.sh")];
     assert_eq!(reader_of(&members, true), Reader::Barred(Obstacle::Unidentified, None));
+}
+
+/// A process of Windows, which does not say who reads.
+fn attached(pid: u32, parent: u32, words: &[&str]) -> Member {
+    let arguments = Some(words.iter().map(|word| (*word).to_owned()).collect());
+    let program = Program { path: words[0].to_owned(), arguments, ..Program::default() };
+    Member { program: Some(program), reads_terminal: None, ..member(pid, parent, "") }
+}
+
+fn wrapped(mut member: Member) -> Member {
+    member.program.as_mut().unwrap().is_wrapped = true;
+    member
+}
+
+const CMD: &str = r"C:\Windows\System32\cmd.exe";
+const NODE: &str = r"C:\Program Files\nodejs\node.exe";
+
+#[test]
+fn shim_counts_as_its_child_where_readers_are_not_known() {
+    let launched = |shim: &Member, program: &str| {
+        reader_of(&[shim.clone(), attached(11, COMMAND, &[program])], true)
+    };
+    let shim = attached(COMMAND, 1, &[r"C:\scoop\shims\helper.exe"]);
+    assert_eq!(launched(&shim, r"C:\apps\claude.exe"), agent("claude"));
+    assert_eq!(launched(&shim, r"C:\tools\tool.exe"), barred(Obstacle::OtherProgram, "tool"));
+    assert_eq!(launched(&shim, CMD), barred(Obstacle::Shell, "cmd"));
+    assert_eq!(launched(&shim, NODE), barred(Obstacle::Interpreter, "node"));
+    let program = wrapped(attached(11, COMMAND, &[r"C:\apps\helper.exe"]));
+    assert_eq!(reader_of(&[shim.clone(), program], true), Reader::Accepted);
+
+    let accepted = wrapped(shim.clone());
+    let doubtful = Reader::Barred(Obstacle::Unidentified, None);
+    assert_eq!(launched(&accepted, r"C:\apps\claude.exe"), doubtful, "it reads text itself");
+    assert_eq!(launched(&accepted, r"C:\t\tool.exe"), barred(Obstacle::OtherProgram, "tool"));
+    let told = Member { reads_terminal: Some(true), ..shim.clone() };
+    let found = launched(&told, r"C:\apps\claude.exe");
+    assert_eq!(found, barred(Obstacle::OtherProgram, "helper"), "the system says that it reads");
+    for other in [
+        attached(COMMAND + 5, 1, &[r"C:\scoop\shims\helper.exe"]),
+        attached(COMMAND, 1, &["C:\\Python\\python.exe", r"C:\x\helper.py"]),
+        attached(COMMAND, 1, &[CMD]),
+        attached(COMMAND, 1, &["C:\\Python\\python.exe"]),
+        attached(COMMAND, 1, &[r"C:\Windows\System32\OpenSSH\ssh.exe", "host"]),
+        Member { program: None, ..shim },
+    ] {
+        let claude = attached(11, other.pid, &[r"C:\apps\claude.exe"]);
+        let found = reader_of(&[other.clone(), claude], true);
+        assert!(matches!(found, Reader::Barred(..)), "{other:?}: {found:?}");
+    }
+}
+
+#[test]
+fn agent_behind_a_batch_file_of_npm_is_known() {
+    for (batch_file, script, name) in [
+        ("claude", r"\@anthropic-ai\claude-code\cli.js", "claude"),
+        ("codex", r"\@openai\codex\bin\codex.js", "codex"),
+        ("gemini", r"\@google\gemini-cli\dist\index.js", "gemini"),
+        ("opencode", r"\opencode-ai\bin\opencode", "opencode"),
+    ] {
+        let batch_file = format!(r"C:\Users\Ann B\AppData\Roaming\npm\{batch_file}.cmd");
+        // The directory that the batch file names ends with a backslash of its own.
+        let script = format!(r"C:\Users\Ann B\AppData\Roaming\npm\\node_modules{script}");
+        let shell = attached(COMMAND, 1, &[CMD, "/e:on", "/v:off", "/d", "/c", &batch_file]);
+        let node = attached(11, COMMAND, &[NODE, &script]);
+        assert_eq!(reader_of(&[wrapped(shell), node], false), agent(name), "{script}");
+    }
+    let shell = attached(COMMAND, 1, &[CMD, "/d", "/c", r"C:\npm\claude.cmd"]);
+    let claude = r"C:\npm\\node_modules\@anthropic-ai\claude-code\bin\claude.exe";
+    assert_eq!(reader_of(&[shell, attached(11, COMMAND, &[claude])], false), agent("claude"));
+}
+
+#[test]
+fn wrapped_batch_file_covers_the_program_that_it_starts() {
+    let shell = attached(COMMAND, 1, &[CMD, "/d", "/c", r"C:\x\agent.cmd"]);
+    let batch_file = wrapped(shell.clone());
+    let script = attached(11, COMMAND, &[NODE, r"C:\x\agent.js"]);
+    let started =
+        |member: &Member, accepts| reader_of(&[batch_file.clone(), member.clone()], accepts);
+    assert_eq!(started(&script, true), Reader::Accepted);
+    assert_eq!(started(&script, false), barred(Obstacle::Unaccepted, "agent"));
+    assert_eq!(
+        started(&attached(11, COMMAND, &[NODE]), true),
+        barred(Obstacle::Interpreter, "node")
+    );
+    assert_eq!(started(&attached(11, COMMAND, &[CMD, "/k"]), true), barred(Obstacle::Shell, "cmd"));
+    assert_eq!(reader_of(&[shell, script.clone()], true), barred(Obstacle::OtherProgram, "agent"));
+    let tool = attached(12, 11, &[r"C:\x\tool.exe"]);
+    let found = reader_of(&[batch_file.clone(), script, tool], true);
+    assert_eq!(found, barred(Obstacle::OtherProgram, "tool"), "the program's own child");
+    assert_eq!(reader_of(&[batch_file], true), Reader::Accepted);
+    // A script of a Unix shell is what was said to read text, and what it starts is not.
+    let shell = wrapped(attached(COMMAND, 1, &["/bin/sh", "/x/agent.sh"]));
+    let found = reader_of(&[shell, attached(11, COMMAND, &["/x/other"])], true);
+    assert_eq!(found, barred(Obstacle::OtherProgram, "other"));
+}
+
+#[test]
+fn line_of_cmd_says_which_batch_file_runs() {
+    let of = |words: &[&str]| {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        operand(CMD, &words).unwrap()
+    };
+    let script = |path: &str| Operand::Script(path.to_owned());
+    assert_eq!(of(&["/d", "/c", r"C:\x\a.cmd"]), script(r"C:\x\a.cmd"));
+    // As the system cuts up `/c ""C:\a b\a.cmd" --flag "an argument""`.
+    let words = ["/c", "C:\\a", "b\\a.CMD --flag an", "argument"];
+    assert_eq!(of(&words), script(r"C:\a b\a.CMD"));
+    assert_eq!(of(&["/C", "\"C:\\x\\a.bat\" b.cmd"]), script(r"C:\x\a.bat"));
+    assert_eq!(of(&["/c", "a.cmd"]), script("a.cmd"));
+    for words in [&["/c", "dir"][..], &["/c", "copy", "a.cmd", "b"], &["/c"], &["/c", "a.cmdlet"]] {
+        assert_eq!(of(words), Operand::Inline, "{words:?}");
+    }
+    for words in [&[][..], &["/k", "a.cmd"], &["/k", "a.cmd", "/c"], &["/d", "/kx"], &["/cx"]] {
+        assert_eq!(of(words), Operand::Prompt, "{words:?}");
+    }
 }
