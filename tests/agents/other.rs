@@ -84,6 +84,17 @@ impl Other {
     }
 }
 
+/// An operator is told that a message was typed and has left the composer.
+#[track_caller]
+pub(crate) fn await_typed(sandbox: &Sandbox, to: &Agent, id: &SendId) {
+    let fits = |row: &Value| {
+        let state = row["reported"]["state"].as_str().unwrap_or_default();
+        ["injected", "confirmed"].contains(&state)
+    };
+    let waits_for = || eprintln!("{}", status(sandbox, id)["reported"]);
+    to.while_running_or(waits_for, || until("it is typed", || fits(&status(sandbox, id))));
+}
+
 /// What an operator is told of a message on its way to an agent.
 #[track_caller]
 pub(crate) fn await_report(sandbox: &Sandbox, to: &Agent, id: &SendId, state: &str, why: &str) {
