@@ -114,6 +114,13 @@ impl Pty {
         self.0.foreground_group()
     }
 
+    /// Whether the terminal gathers lines (canonical mode) for the program that reads it; `None` where the
+    /// system does not say.
+    #[must_use]
+    pub fn gathers_lines(&self) -> Option<bool> {
+        self.0.gathers_lines()
+    }
+
     /// A reference that does not keep the terminal open.
     pub(crate) fn downgrade(&self) -> WeakPty {
         WeakPty(Arc::downgrade(&self.0))

@@ -147,7 +147,7 @@ const READER: Editor = Editor {
 };
 
 const VIM: Editor =
-    Editor { line: "exec vim.tiny -u NONE -i NONE -n \"$1\"", shown: "[No Name]", keys: ":q!\r" };
+    Editor { line: "exec vim.tiny -u NONE -i NONE -n \"$1\"", shown: "~\n~", keys: ":q!\r" };
 
 impl Kind {
     /// The key that hands its composer to an editor.
@@ -276,9 +276,9 @@ fn is_not_held_up_by_what_it_has_started(kind: Kind) {
             Reply::new().says("I begin.").calls(tool, input)
         }
         ("Begin.", Some(_)) => Reply::new().says("It has begun."),
-        ("Leave.", None) => {
-            Reply::new().says("I leave it.").runs("touch left; nohup sleep 600 >out 2>&1 & echo left")
-        }
+        ("Leave.", None) => Reply::new()
+            .says("I leave it.")
+            .runs("touch left; nohup sleep 600 >out 2>&1 & echo left"),
         ("Leave.", Some(_)) => Reply::new().says("It is left."),
         _ => Reply::new().says("Noted."),
     });

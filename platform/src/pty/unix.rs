@@ -89,6 +89,11 @@ impl Pty {
         locked(&self.master).process_group_leader().map(libc::pid_t::unsigned_abs)
     }
 
+    pub(crate) fn gathers_lines(&self) -> Option<bool> {
+        let modes = locked(&self.master).get_termios()?;
+        Some(modes.local_flags.bits() & libc::ICANON != 0)
+    }
+
     pub(crate) fn resume(&self) -> io::Result<()> {
         self.signal(libc::SIGCONT)
     }

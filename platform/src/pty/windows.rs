@@ -97,6 +97,11 @@ impl Pty {
         None
     }
 
+    /// A console's modes are known only inside of it.
+    pub(crate) fn gathers_lines(&self) -> Option<bool> {
+        None
+    }
+
     /// Nothing suspends itself.
     pub(crate) fn resume(&self) -> io::Result<()> {
         Ok(())
