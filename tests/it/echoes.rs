@@ -96,7 +96,7 @@ fn message_on_one_line_is_told() {
     let sandbox = Sandbox::new();
     let mut ann = reading(&sandbox, "Ann", &[]);
     ann.press("print ->relay:Bob hello\r");
-    is_told(&ann, "Not sent: `-\\>relay:Bob hello` has no <<< behind the name");
+    is_told(&ann, "Not sent: `->\\relay:Bob hello` has no <<< behind the name");
     is_told(&ann, "(Write these marks without the backslash inside them");
 }
 
