@@ -141,7 +141,8 @@ struct Editor {
 }
 
 const READER: Editor = Editor {
-    line: "stty sane; echo in the editor; cat >\"$0.got\"",
+    line: "was=$(stty -g); stty sane; printf '\\033[?1049h\\033[Hin the editor\\n'; cat >\"$0.got\"\n\
+           stty \"$was\"; printf '\\033[?1049l'",
     shown: "in the editor",
     keys: "\x04",
 };

@@ -13,6 +13,7 @@ mod agent;
 mod asking;
 mod basics;
 mod corpus;
+mod echoes;
 mod expand;
 mod foreground;
 mod grid;
