@@ -44,7 +44,9 @@ const DRAWN_MAX: usize = 32;
 /// Senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
 /// What the agent is told at a time.
-const COMPLAINTS_MAX: usize = 3;
+const COMPLAINTS_MAX: usize = 16;
+/// Prompts of a shell that are remembered.
+const PROMPTS_MAX: usize = 8;
 /// Where the recipe sees the end of a turn, it is over after so long without output.
 const IDLE_MS: u64 = 350;
 /// Another reason why messages wait is reported once it has lasted for so long.
@@ -261,6 +263,10 @@ pub struct Bridge {
     source: Source,
     /// The program that reads the terminal.
     reader: Reader,
+    /// Prompts that a shell showed before anybody typed: no command was unfinished.
+    prompts: Vec<String>,
+    /// The person has pressed a key since the shell began, or came back to the foreground.
+    typed_at_shell: bool,
     line: Line,
     started: Option<Moment>,
     /// Since when the line to type into is there, at the start.
@@ -404,6 +410,8 @@ impl Bridge {
             extractor,
             source: Source::new(settings),
             reader: Reader::default(),
+            prompts: Vec::new(),
+            typed_at_shell: false,
             line: Line::default(),
             started: None,
             free_since: None,
@@ -495,7 +503,12 @@ impl Bridge {
     /// typed or sent off.
     #[must_use]
     pub fn asks_for_reader(&self, now: Moment) -> bool {
-        self.injection.is_some() || (self.has_something_to_type() && self.has_stood_still(now))
+        match self.injection.as_ref().map(|injection| &injection.stage) {
+            Some(Stage::Guard { since, .. }) => now >= self.enter_at(*since),
+            Some(Stage::Leaving { since, .. }) => now.since(*since) >= LEAVING_MS,
+            Some(Stage::Text | Stage::Submit { .. }) => false,
+            None => self.has_something_to_type() && self.has_stood_still(now),
+        }
     }
 
     /// The program that reads the terminal, as far as it was told.
@@ -571,6 +584,7 @@ impl Bridge {
         let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
         if pressed.any {
             self.touched_at = Some(now);
+            self.typed_at_shell = true;
             if pressed.submit {
                 self.source.entered(now, self.extractor.screen());
             }
@@ -600,11 +614,12 @@ impl Bridge {
             self.shown(now, found, out);
         }
         if std::mem::replace(&mut self.reader, reader.clone()) != reader {
+            self.typed_at_shell &= reader != Reader::Shell;
             self.reader_changed(now);
         }
     }
 
-    /// The margin is another's from now on; what was chosen before the start stays.
+    /// Adopts a recipe. Where the agent's words are read does not change.
     fn recognised(&mut self, recipe: Recipe) {
         self.extractor.skip_margin(recipe.margin.into());
         self.recipe = recipe;
@@ -703,7 +718,10 @@ impl Bridge {
         self.touched_at = self.touched_at.max(pressed_at);
         let mut found = Vec::new();
         self.extractor.tick(now, &mut found);
+        // Only for what waits by now, the driver has looked who reads.
+        let may_type = self.has_something_to_type();
         let spot = Spot::of(self.extractor.screen());
+        self.learn_prompt(now, &spot);
         if self.turn_is_over(now, &spot) {
             self.turn.open = false;
             self.turn.told = false;
@@ -718,7 +736,21 @@ impl Bridge {
         }
         self.submit_when_due(now, &spot, out);
         self.look_whether_it_left(now, &spot, out);
-        self.inject_when_free(now, &spot, out);
+        match may_type {
+            true => self.inject_when_free(now, &spot, out),
+            false if self.has_something_to_type() => self.retry_at = Some(now),
+            false => {}
+        }
+    }
+
+    fn learn_prompt(&mut self, now: Moment, spot: &Spot) {
+        let is_primary = self.reader == Reader::Shell && !self.typed_at_shell && spot.is_shell();
+        if is_primary && self.has_stood_still(now) && !self.prompts.contains(&spot.before) {
+            if self.prompts.len() == PROMPTS_MAX {
+                self.prompts.remove(0);
+            }
+            self.prompts.push(spot.before.clone());
+        }
     }
 }
 
@@ -786,7 +818,8 @@ impl Bridge {
 
     fn known(&self) -> Known<'_> {
         let told = self.recipe.turns == Some(Turns::Transcript);
-        Known { reader: &self.reader, at_work: told && self.source.at_work() }
+        let at_work = told && self.source.at_work();
+        Known { reader: &self.reader, prompts: &self.prompts, at_work }
     }
 
     fn turn_is_over(&mut self, now: Moment, spot: &Spot) -> bool {

@@ -133,6 +133,8 @@ pub enum Prospect {
     Barred(String),
     /// They are not, unless it is said to read text.
     Unknown(String),
+    /// That depends on the program that it starts.
+    Launches,
     /// Its file is not found.
     NoFile,
 }
@@ -142,10 +144,11 @@ impl Prospect {
     #[must_use]
     pub fn notice(&self, name: &str) -> Option<String> {
         match self {
-            Self::Barred(why) | Self::Unknown(why) => {
-                Some(format!("messages to {name} will wait, since {why}"))
+            Self::Barred(why) => Some(format!("messages to {name} will wait: {why}")),
+            Self::Unknown(why) => {
+                Some(format!("messages to {name} will wait unless it starts an agent CLI: {why}"))
             }
-            Self::Typed | Self::NoFile => None,
+            Self::Typed | Self::Launches | Self::NoFile => None,
         }
     }
 }
@@ -156,6 +159,12 @@ pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) 
     let Some(wrapped) = Wrapped::of(command, directory) else { return Prospect::NoFile };
     match wrapped.reader(recipes) {
         Reader::Agent(_) | Reader::Shell | Reader::Accepted | Reader::Unseen => Prospect::Typed,
+        Reader::Barred(..) if wrapped.may_launch() => Prospect::Launches,
+        Reader::Barred(Obstacle::Unaccepted | Obstacle::OtherProgram, name)
+            if wrapped.is_inline() =>
+        {
+            Prospect::Barred(Obstacle::Unaccepted.reason(name.as_deref()))
+        }
         Reader::Barred(why @ Obstacle::Unaccepted, name) => {
             Prospect::Unknown(why.words("", name.as_deref()))
         }

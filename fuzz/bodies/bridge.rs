@@ -489,7 +489,8 @@ impl World {
     fn begins(&mut self, text: &str) {
         assert!(!self.bridge.state().held, "its person holds it");
         let spot = Spot::of(self.bridge.screen());
-        let known = Known { reader: &self.reader, at_work: false };
+        let prompts = [spot.before.clone()];
+        let known = Known { reader: &self.reader, prompts: &prompts, at_work: false };
         assert!(self.recipe.form(&spot, known).is_ok(), "{text:?} at {spot:?}");
         let inner = text.strip_prefix(PASTE_BEGINS).and_then(|text| text.strip_suffix(PASTE_ENDS));
         assert_eq!(inner.is_some(), spot.bracketed_paste, "{text:?}");

@@ -55,14 +55,14 @@ fn judge(recipe: &Recipe, text: &str) {
             let asking = Spot { asking: true, ..spot.clone() };
             let agent = Reader::Agent(recipe.name.clone());
             for reader in [agent, Reader::Shell, Reader::Accepted] {
-                let known = Known { reader: &reader, at_work: alternate };
+                let known = Known { reader: &reader, prompts: &[], at_work: alternate };
                 let form = recipe.form(&spot, known);
                 assert!(form.is_ok() || !recipe.looks_idle(&spot, known), "{recipe:?} {spot:?}");
                 assert!(form != Ok(Form::Plain) || reader != Reader::Shell, "{recipe:?} {spot:?}");
                 assert!(recipe.form(&asking, known).is_err() && !recipe.holds_text(&asking));
             }
             let barred = Reader::Barred(Obstacle::Shell, None);
-            let known = Known { reader: &barred, at_work: false };
+            let known = Known { reader: &barred, prompts: &[], at_work: false };
             assert_eq!(recipe.form(&spot, known), Err(Obstacle::Shell));
         }
     }

@@ -6,7 +6,7 @@
 
 mod programs;
 
-pub use programs::{Operand, interpreters, name_of, operand};
+pub use programs::{Operand, is_dangerous, is_launcher, name_of, operand};
 
 use super::recipe::Obstacle;
 use programs::Kind;
@@ -69,12 +69,13 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// The program's name, where it is the reason why nothing is typed.
+    /// The program's name, where it may be the reason why nothing is typed.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Barred(_, name) => name.as_deref(),
-            _ => None,
+            Self::Agent(name) => Some(name),
+            Self::Shell | Self::Accepted | Self::Unseen => None,
         }
     }
 
@@ -112,12 +113,10 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Whether what is typed may go to this process. One that waits for the program that it launched
-    /// counts as that program.
+    /// Whether what is typed may go to this process. One that has launched another reader counts as that.
     fn is_reader(&self, member: &Member) -> bool {
-        let launches = || member.program.as_ref().is_some_and(|it| Kind::of(it).launches());
         member.reads_terminal != Some(false)
-            && !((launches() || self.may_be_shim(member))
+            && !(self.may_launch(member)
                 && self.members.iter().any(|other| self.is_launched_by(other, member)))
             && !self.belongs_to_agent(member)
     }
@@ -126,16 +125,19 @@ impl Scene<'_> {
         other.reads_terminal != Some(false) && self.descends(other, |it| it.pid == launcher.pid)
     }
 
-    /// Where the system does not say who reads, a wrapped command of which nothing is known counts as what
-    /// it has started: package managers install such launchers.
-    fn may_be_shim(&self, member: &Member) -> bool {
-        member.pid == self.judge.command
-            && member.reads_terminal.is_none()
-            && member.program.as_ref().is_some_and(|it| Kind::of(it).may_be_shim())
-            && matches!(
-                self.verdict(member),
-                Reader::Barred(Obstacle::OtherProgram | Obstacle::Unaccepted, _)
-            )
+    /// Scripts, package managers and shims start a program and wait for it. Where the system does not say
+    /// who reads, only the wrapped command may be one of which nothing is known.
+    fn may_launch(&self, member: &Member) -> bool {
+        let kind = member.program.as_ref().map(Kind::of);
+        let is_known = matches!(kind, Some(Kind::ShellScript(_) | Kind::Launcher));
+        let is_near = member.reads_terminal.is_some() || member.pid == self.judge.command;
+        is_known
+            || (is_near
+                && matches!(
+                    self.verdict(member),
+                    Reader::Accepted
+                        | Reader::Barred(Obstacle::OtherProgram | Obstacle::Unaccepted, _)
+                ))
     }
 
     /// It is the file that was wrapped, or the program of a batch file that was.

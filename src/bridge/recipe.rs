@@ -90,17 +90,13 @@ struct Looks {
 pub struct Known<'a> {
     /// The program that reads the terminal.
     pub reader: &'a Reader,
+    /// Prompts at which a shell begins a command, and does not go on with one.
+    pub prompts: &'a [String],
     /// The transcript says that its agent is at work.
     pub at_work: bool,
 }
 
 impl Recipe {
-    /// No other recipe is for the program.
-    #[must_use]
-    pub fn is_generic(&self) -> bool {
-        self.name == book::GENERIC
-    }
-
     /// What the command gets behind its name: `{NAME}` in it is the value of this variable, as a TOML string.
     pub fn arguments(&self, variables: &[(&str, &str)]) -> Vec<String> {
         let filled = |argument: &String| {
@@ -127,17 +123,17 @@ impl Recipe {
             }
             Reader::Agent(_) => Err(Obstacle::OtherProgram),
             Reader::Shell if self.shows_composer() => Err(Obstacle::Shell),
-            Reader::Shell => self.at_shell_prompt(spot),
+            Reader::Shell => self.at_shell_prompt(spot, known),
             Reader::Accepted => self.by_general_signs(spot, known),
         }
     }
 
-    /// A prompt is certain only where the shell's line editor says that it reads: nothing else tells it
-    /// from a command that prompts.
-    fn at_shell_prompt(&self, spot: &Spot) -> Result<Form, Obstacle> {
+    /// A prompt is certain only where the shell's line editor says that it reads, and where it is known
+    /// that no command is unfinished: in an open quote, a here-document would run.
+    fn at_shell_prompt(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),
-            () if spot.is_shell() => Ok(Form::HereDocument),
+            () if spot.is_shell() && known.prompts.contains(&spot.before) => Ok(Form::HereDocument),
             () => Err(Obstacle::NoPrompt),
         }
     }
@@ -149,6 +145,7 @@ impl Recipe {
             () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
             () if spot.alternate => Ok(Form::Plain),
             () if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
+            () if spot.cursor_visible && spot.ends_like_python() => Err(Obstacle::Interpreter),
             () => Ok(Form::Plain),
         }
     }
@@ -312,22 +309,19 @@ impl Obstacle {
         let remedy = match self {
             Self::HalfTyped => "send it off, or erase it".to_owned(),
             Self::OtherScreen => "leave it".to_owned(),
-            Self::OtherProgram | Self::Shell | Self::Interpreter | Self::Session => {
-                format!("leave {name}")
-            }
+            Self::OtherProgram => "end it".to_owned(),
+            Self::Shell | Self::Interpreter | Self::Session => format!("leave {name}"),
+            Self::Unidentified => "end all but one".to_owned(),
+            Self::NoPrompt => format!("see `agent-relay attach {agent}`"),
             Self::Unaccepted => "run it with --accepts-text, if it does".to_owned(),
             Self::Nested => "write to the agent in it".to_owned(),
             Self::Suspended => "have it go on".to_owned(),
             Self::Dialog => "answer it".to_owned(),
             Self::Held => format!("`agent-relay release {agent}`"),
             Self::NoEnterTaken => "press Enter, or erase the text".to_owned(),
-            Self::Starting
-            | Self::Printing
-            | Self::Typing
-            | Self::NotReading
-            | Self::Unidentified
-            | Self::Busy
-            | Self::NoPrompt => return self.to_string(),
+            Self::Starting | Self::Printing | Self::Typing | Self::NotReading | Self::Busy => {
+                return self.to_string();
+            }
         };
         format!("{}: {remedy}", self.reason(program))
     }
@@ -353,11 +347,13 @@ impl fmt::Display for Obstacle {
             Self::Interpreter => "the program takes what is typed for commands",
             Self::Session => "the program hands what is typed to another one",
             Self::Nested => "another `run` has the terminal",
-            Self::Unidentified => "the system does not say which program reads the keyboard",
+            Self::Unidentified => {
+                "several programs read the keyboard, or one that can't be read itself"
+            }
             Self::Suspended => "the program is suspended",
             Self::Dialog => "the program asks something, which an Enter would answer",
             Self::Busy => "the agent is at work",
-            Self::NoPrompt => "no prompt is seen that is certain to read text",
+            Self::NoPrompt => "no empty input line is recognised",
             Self::Shell => "the program runs what is typed",
             Self::Held => "its person holds its messages",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
@@ -378,9 +374,7 @@ mod tests {
 
     #[test]
     fn a_command_has_its_recipe_unless_it_runs_a_script() {
-        for shell in
-            ["bash", "/bin/sh", "zsh -l", "bash --norc -i", "bash --rcfile x -o vi", "-bash"]
-        {
+        for shell in ["bash", "zsh -l", "bash --norc -i", "bash --rcfile x -o vi", "-bash"] {
             chosen(shell, "shell");
         }
         chosen("C:\\Git\\bin\\BASH.EXE", "shell");
@@ -410,7 +404,8 @@ mod tests {
     fn judged(command: &str, spot: &Spot, expected: Result<Form, Obstacle>) {
         let recipe = recipe(command);
         let reader = crate::bridge::script::reader(&recipe);
-        let known = Known { reader: &reader, at_work: false };
+        let prompts = [spot.before.clone()];
+        let known = Known { reader: &reader, prompts: &prompts, at_work: false };
         assert_eq!(recipe.form(spot, known), expected, "{command} {spot:?}");
     }
 
@@ -427,13 +422,17 @@ mod tests {
         }
         judged("bash", &Spot { at: 'x', ..reads("$ ") }, Err(Obstacle::NoPrompt));
         judged("bash", &Spot { alternate: true, ..reads("$ ") }, Err(Obstacle::OtherScreen));
+        let known = Known { reader: &Reader::Shell, prompts: &["$ ".to_owned()], at_work: false };
+        assert_eq!(recipe("bash").form(&reads("∙ "), known), Err(Obstacle::NoPrompt));
     }
 
     #[test]
     fn form_follows_the_program_that_reads() {
         let claude = recipe("claude");
         let spot = Spot { bracketed_paste: true, ..at("❯ ") };
-        let form = |reader: Reader| claude.form(&spot, Known { reader: &reader, at_work: false });
+        let form = |reader: Reader| {
+            claude.form(&spot, Known { reader: &reader, prompts: &[], at_work: false })
+        };
         assert_eq!(form(Reader::Agent("claude".into())), Ok(Form::Plain));
         assert_eq!(form(Reader::Agent("codex".into())), Err(Obstacle::OtherProgram));
         assert_eq!(form(Reader::Shell), Err(Obstacle::Shell));

@@ -58,19 +58,6 @@ fn no_enter_is_pressed_for_what_the_program_has_got_already() {
 #[test]
 fn shell_gets_a_here_document_at_its_prompt() {
     check(
-        "sh",
-        r"
-        0 prints \e[?2004h$\s
-        10 mail Ann: hello
-        2000 ends
-        ",
-        expect![[r#"
-            150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
-            180 types \r
-            180 acknowledges 11111111-2222
-        "#]],
-    );
-    check(
         "bash",
         r"
         0 prints \e[?2004h$\s
@@ -208,7 +195,7 @@ fn a_line_taken_back_holds_nothing_up() {
         ",
         expect![[r#"
             3000 types h
-            5000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            5000 1 waiting, 0 typed: no empty input line is recognised: see `agent-relay attach Ann`
             6000 types 
             7000 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             7030 types \r
@@ -518,7 +505,7 @@ fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() 
             2000 types Paste
             3000 types :q\r
             4000 types rm -rf x 
-            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            9000 1 waiting, 0 typed: no empty input line is recognised: see `agent-relay attach Ann`
         "#]],
     );
     // With Alt, in its own line editor: the last word of the line before.
@@ -733,15 +720,15 @@ fn nothing_is_typed_into_another_program() {
         "bash",
         r"
         0 prints \e[?2004h$\s
-        100 keys vim\r
-        200 prints vim\r\n\e[?2004l\e[?1049h\e[?2004hfile
-        300 mail Ann: hello
+        1000 keys vim\r
+        1100 prints vim\r\n\e[?2004l\e[?1049h\e[?2004hfile
+        1200 mail Ann: hello
         60000 why
         61000 prints \e[?1049l\e[?2004h$\s
         70000 ends
         ",
         expect![[r#"
-            100 types vim\r
+            1000 types vim\r
             60000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text: leave it
             61150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             61180 types \r
@@ -759,7 +746,7 @@ fn nothing_is_typed_into_another_program() {
         70000 ends
         ",
         expect![[r#"
-            60000 1 waiting, 0 typed: vim is in the terminal's foreground: leave vim
+            60000 1 waiting, 0 typed: vim is in the terminal's foreground: end it
             60500 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
             60650 types \r
             60650 acknowledges 11111111-2222
@@ -912,7 +899,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
             3002 logs the agent's message to Bobb was not delivered: three
             3003 logs the agent's message to Bobb was not delivered: four
             3004 logs the agent's message to Bobb was not delivered: five
-            62150 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: one. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: two. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: three. Wait a while, then send it again. (2 more of your messages had trouble.)\n[/relay 41f6aa]
+            62150 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: one. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: two. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: three. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: four. Wait a while, then send it again. Your message to Bobb ("hello") was not delivered: five. Wait a while, then send it again.\n[/relay 41f6aa]
             62300 types \r
         "#]],
     );
@@ -1004,8 +991,8 @@ fn a_hundred_refusals_are_two_prompts() {
     let prompts: Vec<_> = told.lines().filter(|line| line.contains("from @relay")).collect();
     assert_eq!(prompts.len(), 2, "{told}");
     assert!(prompts[0].contains("Bob refused it: \"0\"."), "{told}");
-    let (told, _) = prompts[1].split_once(" (96 more ").expect("how many more");
-    assert_eq!(told.matches("was not delivered").count(), 3);
+    let (told, _) = prompts[1].split_once(" (83 more ").expect("how many more");
+    assert_eq!(told.matches("was not delivered").count(), 16);
 }
 
 #[test]
@@ -1382,6 +1369,55 @@ fn nothing_is_typed_before_it_is_known_who_reads() {
     }
     assert!(!out.iter().any(|output| matches!(output, Output::Write(_))), "{out:?}");
     assert_eq!(bridge.state().why, Some(Obstacle::Unidentified));
+}
+
+#[test]
+fn shell_gets_nothing_at_a_prompt_that_may_go_on_with_a_command() {
+    check(
+        "bash",
+        r"
+        0 prints \e[?2004h$\s
+        2000 keys echo 'abc\r
+        2010 prints echo 'abc\r\n∙\s
+        2020 mail Bob: touch marker
+        9000 why
+        10000 keys '\r
+        10010 prints '\r\nabc\r\n$\s
+        20000 ends
+        ",
+        expect![[r#"
+            2000 types echo 'abc\r
+            9000 1 waiting, 0 typed: no empty input line is recognised: see `agent-relay attach Ann`
+            10000 types '\r
+            11000 types \e[200~: <<'relay-789200'\n[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\ntouch marker\n[/relay 789200]\nrelay-789200\e[201~
+            11030 types \r
+            11030 acknowledges 11111111-2222
+        "#]],
+    );
+    // A command that it has started ends, and nobody has typed since.
+    check(
+        "bash",
+        r"
+        0 keys cd x\r
+        10 prints \e[?2004h/x $\s
+        20 mail Bob: hello
+        5000 why
+        5010 keys make\r
+        5020 foreground make
+        6000 prints done\r\n
+        7000 foreground self
+        7010 prints /x $\s
+        20000 ends
+        ",
+        expect![[r#"
+            0 types cd x\r
+            5000 1 waiting, 0 typed: no empty input line is recognised: see `agent-relay attach Ann`
+            5010 types make\r
+            7160 types \e[200~: <<'relay-789200'\n[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
+            7190 types \r
+            7190 acknowledges 11111111-2222
+        "#]],
+    );
 }
 
 #[test]

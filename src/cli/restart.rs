@@ -55,7 +55,7 @@ impl fmt::Display for Outcome {
             Self::IsUp => "the daemon is up",
             Self::Busy => "a daemon starts or stops, or listens elsewhere",
             Self::Stopped => {
-                "the daemon was stopped with `agent-relay down`: your user starts it with `agent-relay up`"
+                "the daemon was stopped on purpose: your user starts it with `agent-relay up`"
             }
             Self::TooOften => {
                 "the daemon was started 5 times within a minute, and ended each time: daemon.log in the home \

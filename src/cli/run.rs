@@ -71,8 +71,8 @@ pub(super) struct Run {
     #[argh(switch)]
     grid: bool,
 
-    /// type messages into the command, which reads text, though nothing is known of it; for nothing else that
-    /// comes to its terminal, and for no shell, interpreter or multiplexer
+    /// type messages into a command of which nothing is known but that it reads text; not into programs that
+    /// it starts, nor into a shell, an interpreter or a multiplexer
     #[argh(switch)]
     accepts_text: bool,
 
@@ -164,8 +164,11 @@ pub(super) fn check_accepts_text(
     let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let word = foreign_line(&word);
     match wrap::prospect(command, directory, recipes) {
-        Prospect::Typed if is_given => Err(Failure::usage(format!(
-            "--accepts-text is for programs of which nothing is known: run {word} without it"
+        Prospect::Typed if is_given => {
+            Err(Failure::usage(format!("--accepts-text is not needed for {word}: run it without")))
+        }
+        Prospect::Launches if is_given => Err(Failure::usage(format!(
+            "--accepts-text can't be given for {word}, which starts another program: name that one"
         ))),
         Prospect::Barred(why) if is_given => Err(Failure::usage(format!(
             "--accepts-text can't be given for {word}: {}",

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     bridge::{
         self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said,
-        keyboard::Reader, recipe::Obstacle,
+        keyboard::Reader,
+        recipe::{Obstacle, Recipe},
     },
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
@@ -123,6 +124,10 @@ pub(super) struct Driver {
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
+    /// The recipe for the command, which that for a program that it starts replaces where nothing depends
+    /// on a transcript.
+    chosen: Recipe,
+    has_transcript: bool,
     started: Moment,
     /// When the terminal's foreground was last asked for, while the command prints.
     looked_at: Option<Moment>,
@@ -169,6 +174,8 @@ impl Driver {
             inputs,
             out: Vec::new(),
             foreground,
+            chosen: settings.recipe.clone(),
+            has_transcript: settings.transcript,
             started: now(),
             looked_at: None,
             visitors,
@@ -319,13 +326,21 @@ impl Driver {
         if let Some(follower) = &self.follower {
             follower.wake();
         }
-        if self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS) {
+        let is_due = self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS);
+        let has_changed = is_due && {
             self.looked_at = Some(now());
-            if self.foreground.may_have_changed() {
+            self.foreground.may_have_changed()
+        };
+        // What came before another wrapper had the terminal is not its program's, nor is what comes after.
+        if has_changed && self.bridge.reader().is_relay() {
+            self.look_who_reads();
+            self.input(Input::Printed(bytes));
+        } else {
+            self.input(Input::Printed(bytes));
+            if has_changed {
                 self.look_who_reads();
             }
         }
-        self.input(Input::Printed(bytes));
         self.visitors.printed(bytes);
     }
 
@@ -333,14 +348,18 @@ impl Driver {
     fn look_who_reads(&mut self) {
         let mut reader = self.foreground.reader();
         if let Reader::Agent(name) = &reader {
-            if self.bridge.recipe().is_generic() {
-                let recipe = Box::new(self.foreground.book().named(name, process::SYSTEM));
-                self.input(Input::Recognised(recipe));
+            if !self.has_transcript && self.bridge.recipe().name != *name {
+                let recipe = self.foreground.book().named(name, process::SYSTEM);
+                self.input(Input::Recognised(Box::new(recipe)));
             }
             // An editor that it started has just ended, or it has not begun to read.
             if self.bridge.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
                 reader = Reader::Barred(Obstacle::NotReading, None);
             }
+        }
+        if reader == Reader::Shell && self.bridge.recipe().shows_composer() && !self.has_transcript
+        {
+            self.input(Input::Recognised(Box::new(self.chosen.clone())));
         }
         if *self.bridge.reader() != reader {
             tracing::info!("the terminal is read by {reader:?}");

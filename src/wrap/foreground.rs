@@ -1,7 +1,9 @@
 //! Which program reads the wrapped terminal: what the system says of it, judged by [`keyboard`].
 
 use crate::bridge::{
-    keyboard::{Judge, Member, Operand, Program, Reader, interpreters, name_of, operand},
+    keyboard::{
+        Judge, Member, Operand, Program, Reader, is_dangerous, is_launcher, name_of, operand,
+    },
     recipe::{Book, Obstacle},
 };
 use platform::{
@@ -107,7 +109,7 @@ impl Wrapped {
         let script = script(&path, &arguments, directory);
         let mut files = Files { wrapped: file, ..Files::default() };
         let executable = FileId::of(&path).ok().map(|file| Executable { path: path.clone(), file });
-        let copy_of = executable.as_ref().and_then(|it| files.copy_of(it));
+        let copy_of = executable.as_ref().and_then(|it| files.copy_of(it).ok()?);
         let words = [text(path.as_os_str())].into_iter().chain(arguments).collect();
         let words: Vec<String> = words;
         let program = Program {
@@ -119,6 +121,16 @@ impl Wrapped {
             is_wrapped: true,
         };
         Some(Self { file, program })
+    }
+
+    /// It may start the program that will read the terminal.
+    pub(super) fn may_launch(&self) -> bool {
+        is_launcher(&self.program)
+    }
+
+    /// No file says what it does.
+    pub(super) fn is_inline(&self) -> bool {
+        self.file.is_none()
     }
 
     /// The program that will read the terminal, as far as its file says.
@@ -175,15 +187,30 @@ fn within(directory: Option<&Path>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }
 
-/// Whether it is Agent Relay, and not the part of it that is an agent.
+/// Whether it is a wrapper, or shows one: other commands of Agent Relay leave the terminal to its agent.
 fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
-    const NAMES: [&str; 3] = ["agent-relay", "agent-relay-wrap", "agent-relayw"];
+    let name = name_of(&executable.path.to_string_lossy());
     let is_own = || {
         let own = env::current_exe().and_then(|own| FileId::of(&own));
         own.is_ok_and(|own| own == executable.file)
     };
-    let is_named = NAMES.contains(&&*name_of(&executable.path.to_string_lossy()));
-    (is_named || is_own()) && arguments.get(2).is_none_or(|word| word != super::DEMO_AGENT)
+    match &*name {
+        "agent-relay-wrap" => arguments.get(1).is_none_or(|word| word != "extract"),
+        "agent-relay" | "agent-relayw" => is_wrapping(arguments),
+        _ => is_own() && is_wrapping(arguments),
+    }
+}
+
+fn is_wrapping(arguments: &[String]) -> bool {
+    let mut words = arguments.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--home" | "--endpoint" => drop(words.next()),
+            word if word.starts_with('-') => {}
+            command => return ["run", "attach"].contains(&command),
+        }
+    }
+    false
 }
 
 /// What is known of files.
@@ -191,8 +218,8 @@ fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
 struct Files {
     /// The file that was wrapped.
     wrapped: Option<FileId>,
-    /// Shells and interpreters of this machine: name, path and size.
-    shells: Option<Vec<(&'static str, PathBuf, u64)>>,
+    /// Shells, interpreters and the like on this machine: path and size.
+    dangerous: Option<Vec<(PathBuf, u64)>>,
     copies: HashMap<FileId, Option<String>>,
 }
 
@@ -201,13 +228,14 @@ impl Files {
         Member {
             pid: process.pid,
             parent: process.parent,
-            program: process.executable.as_ref().map(|it| self.program(it, process)),
+            program: process.executable.as_ref().and_then(|it| self.program(it, process)),
             is_stopped: process.is_stopped,
             reads_terminal: process.reads_terminal,
         }
     }
 
-    fn program(&mut self, executable: &Executable, process: &Process) -> Program {
+    /// What a process runs; `None` where its executable can't be read.
+    fn program(&mut self, executable: &Executable, process: &Process) -> Option<Program> {
         let arguments = process.arguments.as_ref();
         let arguments: Option<Vec<String>> =
             arguments.map(|all| all.iter().map(|it| text(it)).collect());
@@ -217,60 +245,60 @@ impl Files {
             None => Some(executable.file),
             Some(_) => file_of(&executable.path, own, directory),
         };
-        Program {
+        Some(Program {
             path: text(executable.path.as_os_str()),
-            copy_of: self.copy_of(executable),
+            copy_of: self.copy_of(executable).ok()?,
             is_relay: is_relay(executable, arguments.as_deref().unwrap_or_default()),
             script: script(&executable.path, own, directory),
             is_wrapped: file.is_some() && file == self.wrapped,
             arguments,
-        }
+        })
     }
 
-    /// The shell or interpreter that an executable is a copy of.
-    fn copy_of(&mut self, executable: &Executable) -> Option<String> {
+    /// The shell, interpreter or the like that an executable is a copy of.
+    fn copy_of(&mut self, executable: &Executable) -> io::Result<Option<String>> {
         if let Some(known) = self.copies.get(&executable.file) {
-            return known.clone();
+            return Ok(known.clone());
         }
-        let found = self.find_original(executable).unwrap_or_else(|error| {
-            // What can't be read can't be run either, unless by somebody else.
-            tracing::debug!("{}: {error}", executable.path.display());
-            None
-        });
+        let found = self.find_original(executable);
+        let found = found.inspect_err(|error| tracing::debug!("{error}"))?;
         if self.copies.len() == COPIES_MAX {
             self.copies.clear();
         }
         self.copies.insert(executable.file, found.clone());
-        found
+        Ok(found)
     }
 
     fn find_original(&mut self, executable: &Executable) -> io::Result<Option<String>> {
+        if is_dangerous(&name_of(&executable.path.to_string_lossy())) {
+            return Ok(None);
+        }
         let size = executable.path.metadata()?.len();
-        for (name, path, _) in self.shells().iter().filter(|(_, _, known)| *known == size) {
-            if FileId::of(path)? == executable.file || same_content(path, &executable.path)? {
-                return Ok(Some((*name).to_owned()));
+        for (path, _) in self.dangerous().iter().filter(|(_, known)| *known == size) {
+            let is_same = FileId::of(path).is_ok_and(|file| file == executable.file);
+            if is_same || same_content(path, &executable.path)? {
+                return Ok(Some(name_of(&path.to_string_lossy())));
             }
         }
         Ok(None)
     }
 
-    fn shells(&mut self) -> &[(&'static str, PathBuf, u64)] {
-        self.shells.get_or_insert_with(|| {
+    /// All files on the search path that have such a program's name, in whatever version.
+    fn dangerous(&mut self) -> &[(PathBuf, u64)] {
+        self.dangerous.get_or_insert_with(|| {
             let path = env::var_os("PATH").unwrap_or_default();
             let mut directories: Vec<PathBuf> = env::split_paths(&path).collect();
             directories.extend(DIRECTORIES.iter().map(PathBuf::from));
+            directories.sort();
             directories.dedup();
-            let all = interpreters().flat_map(|name| {
-                let name_of = move |directory: &PathBuf| {
-                    directory.join(format!("{name}{}", env::consts::EXE_SUFFIX))
-                };
-                directories.iter().map(name_of).filter_map(move |path| {
-                    let path = path.canonicalize().ok()?;
-                    let size = path.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
-                    Some((name, path, size))
-                })
+            let files = directories.iter().flat_map(|it| it.read_dir()).flatten().flatten();
+            let named =
+                files.filter(|file| is_dangerous(&name_of(&file.file_name().to_string_lossy())));
+            let sized = named.filter_map(|file| {
+                let metadata = file.path().metadata().ok().filter(std::fs::Metadata::is_file)?;
+                Some((file.path(), metadata.len()))
             });
-            all.collect()
+            sized.collect()
         })
     }
 }

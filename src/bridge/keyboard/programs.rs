@@ -45,49 +45,23 @@ const SHELLS: &[&str] = &[
 
 /// Interpreters that run a script, or prompt where they are given none.
 const INTERPRETERS: &[Options] = &[
-    Options {
-        name: "python",
-        runs: "c",
-        modules: "m",
-        stays: "i",
-        valued: &["-W", "-X", "--check-hash-based-pycs"],
-    },
-    Options { name: "pypy", runs: "c", modules: "m", stays: "i", valued: &["-W", "-X"] },
-    Options { name: "node", runs: "ep", modules: "", stays: "i", valued: NODE_VALUED },
-    Options { name: "nodejs", runs: "ep", modules: "", stays: "i", valued: NODE_VALUED },
-    Options {
-        name: "bun",
-        runs: "ep",
-        modules: "",
-        stays: "",
-        valued: &["-r", "--preload", "--cwd", "-c"],
-    },
-    Options { name: "deno", runs: "", modules: "", stays: "", valued: &[] },
-    Options { name: "ruby", runs: "e", modules: "", stays: "", valued: &["-r", "-I", "-C"] },
-    Options { name: "perl", runs: "eE", modules: "", stays: "d", valued: &["-I"] },
-    Options { name: "php", runs: "rRB", modules: "", stays: "aS", valued: &["-d", "-c", "-z"] },
-    Options { name: "lua", runs: "e", modules: "", stays: "i", valued: &["-l"] },
-    Options { name: "luajit", runs: "e", modules: "", stays: "i", valued: &["-l", "-j"] },
-    Options {
-        name: "julia",
-        runs: "eE",
-        modules: "",
-        stays: "i",
-        valued: &["-p", "-t", "-L", "-C", "-J"],
-    },
-    Options { name: "Rscript", runs: "e", modules: "", stays: "", valued: &[] },
+    Options { name: "python", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
+    Options { name: "pypy", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
+    Options { name: "node", runs: "ep", stays: "i", values: "rC", valued: NODE_VALUED, ..PLAIN },
+    Options { name: "nodejs", runs: "ep", stays: "i", values: "rC", valued: NODE_VALUED, ..PLAIN },
+    Options { name: "bun", runs: "ep", values: "rc", valued: &["--preload", "--cwd"], ..PLAIN },
+    Options { name: "deno", ..PLAIN },
+    Options { name: "ruby", runs: "e", values: "rIC", ..PLAIN },
+    Options { name: "perl", runs: "eE", stays: "d", values: "IMm", ..PLAIN },
+    Options { name: "php", runs: "rRB", stays: "aS", values: "dcz", ..PLAIN },
+    Options { name: "lua", runs: "e", stays: "i", values: "l", ..PLAIN },
+    Options { name: "luajit", runs: "e", stays: "i", values: "lj", ..PLAIN },
+    Options { name: "julia", runs: "eE", stays: "i", values: "ptLCJ", ..PLAIN },
+    Options { name: "rscript", runs: "e", ..PLAIN },
 ];
 
-const NODE_VALUED: &[&str] = &[
-    "-r",
-    "--require",
-    "--import",
-    "--loader",
-    "--experimental-loader",
-    "-C",
-    "--conditions",
-    "--env-file",
-];
+const NODE_VALUED: &[&str] =
+    &["--require", "--import", "--loader", "--experimental-loader", "--conditions", "--env-file"];
 
 /// Words in an interpreter's own place for a script, after which it prompts or debugs.
 const PROMPTING_WORDS: &[&str] = &["inspect", "repl", "debug"];
@@ -104,17 +78,17 @@ struct Options {
     modules: &'static str,
     /// Letters of options after which it prompts all the same.
     stays: &'static str,
-    /// Options whose value is an argument of its own.
+    /// Letters of options with a value, in the same argument or the next.
+    values: &'static str,
+    /// Long options whose value is an argument of its own.
     valued: &'static [&'static str],
 }
 
-const SHELL_OPTIONS: Options = Options {
-    name: "",
-    runs: "c",
-    modules: "",
-    stays: "s",
-    valued: &["--rcfile", "--init-file", "-o", "+o", "-O", "+O"],
-};
+const PLAIN: Options =
+    Options { name: "", runs: "", modules: "", stays: "", values: "", valued: &[] };
+
+const SHELL_OPTIONS: Options =
+    Options { runs: "c", stays: "s", values: "oO", valued: &["--rcfile", "--init-file"], ..PLAIN };
 
 /// Programs that read commands of a language of their own: interpreters without scripts, debuggers,
 /// databases, and editors of lines.
@@ -402,16 +376,6 @@ impl Kind {
         }
     }
 
-    /// It may do nothing but wait for a program that it has started.
-    pub(super) fn launches(&self) -> bool {
-        matches!(self, Self::ShellScript(_) | Self::Launcher)
-    }
-
-    /// It may be a shim: an executable that does nothing but wait for one that it has started.
-    pub(super) fn may_be_shim(&self) -> bool {
-        matches!(self, Self::Other(_))
-    }
-
     /// It waits for each program of a batch file.
     pub(super) fn runs_batch_file(&self, program: &Program) -> bool {
         matches!(self, Self::ShellScript(Some(_))) && base(program) == "cmd"
@@ -492,52 +456,73 @@ fn options_of(name: &str) -> Option<&'static Options> {
     INTERPRETERS.iter().find(|options| options.name.eq_ignore_ascii_case(name))
 }
 
-/// The names of all shells and interpreters: a copy of one under another name is one as well.
-pub fn interpreters() -> impl Iterator<Item = &'static str> {
-    let interpreters = INTERPRETERS.iter().map(|options| options.name);
-    SHELLS.iter().copied().chain(interpreters)
+/// Whether a program mostly starts another one, which then reads the terminal.
+#[must_use]
+pub fn is_launcher(program: &Program) -> bool {
+    matches!(Kind::of(program), Kind::Launcher)
+}
+
+/// Whether what is typed into a program of this name runs, or goes on to another one: a copy of it under
+/// another name does the same.
+#[must_use]
+pub fn is_dangerous(name: &str) -> bool {
+    let kind = name.split('.').next().unwrap_or(name);
+    let lists = [SHELLS, COMMAND_READERS, SESSIONS];
+    options_of(kind).is_some() || lists.iter().any(|list| list.contains(&kind))
 }
 
 impl Options {
     fn operand(&self, arguments: &[String]) -> Operand {
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
-            if self.valued.contains(&argument.as_str()) {
-                arguments.next();
-                continue;
-            }
-            if matches!(argument.as_str(), "--eval" | "--print") {
-                return Operand::Inline;
-            }
-            if argument == "--interactive" {
-                return Operand::Prompt;
-            }
-            let Some(option) = argument.strip_prefix(['-', '+']).filter(|it| !it.is_empty()) else {
-                if PROMPTING_WORDS.contains(&argument.as_str()) {
-                    return Operand::Prompt;
-                }
-                if !self.name.is_empty() && RUNNING_WORDS.contains(&argument.as_str()) {
+            let letters = match argument.as_str() {
+                "--eval" | "--print" => return Operand::Inline,
+                "--interactive" | "-" => return Operand::Prompt,
+                word if PROMPTING_WORDS.contains(&word) => return Operand::Prompt,
+                word if !self.name.is_empty() && RUNNING_WORDS.contains(&word) => continue,
+                word if self.valued.contains(&word) => {
+                    arguments.next();
                     continue;
                 }
-                return if argument == "-" {
-                    Operand::Prompt
-                } else {
-                    Operand::Script(argument.clone())
-                };
+                word if word.starts_with("--") => continue,
+                word => match word.strip_prefix(['-', '+']) {
+                    Some(letters) => letters,
+                    None => return Operand::Script(argument.clone()),
+                },
             };
-            let letters = if option.starts_with('-') { "" } else { option };
-            let has = |all: &str| letters.contains(|letter| all.contains(letter));
-            if has(self.stays) {
-                return Operand::Prompt;
-            }
-            if has(self.modules) {
-                return Operand::Module(arguments.next().cloned().unwrap_or_default());
-            }
-            if has(self.runs) {
-                return Operand::Inline;
+            if let Some(operand) = self.letters(letters, &mut arguments) {
+                return operand;
             }
         }
         Operand::Prompt
+    }
+
+    /// What short options in one argument say, some of which take the rest of it or the next one.
+    fn letters<'a>(
+        &self,
+        letters: &str,
+        rest: &mut impl Iterator<Item = &'a String>,
+    ) -> Option<Operand> {
+        for (at, letter) in letters.char_indices() {
+            let value = &letters[at + letter.len_utf8()..];
+            let mut value = || match value {
+                "" => rest.next().cloned().unwrap_or_default(),
+                value => value.to_owned(),
+            };
+            match letter {
+                _ if self.stays.contains(letter) => return Some(Operand::Prompt),
+                _ if self.modules.contains(letter) => return Some(Operand::Module(value())),
+                _ if self.runs.contains(letter) => return Some(Operand::Inline),
+                // Shells take these behind all others.
+                _ if self.values.contains(letter) && self.name.is_empty() => drop(rest.next()),
+                _ if self.values.contains(letter) => {
+                    value();
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        None
     }
 }
 

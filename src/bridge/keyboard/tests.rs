@@ -92,14 +92,18 @@ fn name_in_the_command_line_makes_no_agent() {
 
 #[test]
 fn shell_has_a_harmless_form_only_if_it_was_wrapped_itself() {
-    for line in ["/usr/bin/bash --norc", "/bin/zsh -l", "/bin/bash", "/usr/bin/dash -i"] {
+    for line in ["/usr/bin/bash --norc", "/bin/zsh -l", "/bin/bash"] {
         assert_eq!(alone(line), Reader::Shell, "{line}");
         let other = reader_of(&[member(COMMAND + 1, COMMAND, line)], true);
         assert!(matches!(other, Reader::Barred(Obstacle::Shell, _)), "{line}: {other:?}");
     }
-    for line in
-        ["/usr/bin/fish", "/bin/busybox sh", "/usr/bin/tcsh", "C:\\Windows\\System32\\cmd.exe /k x"]
-    {
+    for line in [
+        "/usr/bin/fish",
+        "/usr/bin/dash -i",
+        "/bin/busybox sh",
+        "/usr/bin/tcsh",
+        "C:\\Windows\\System32\\cmd.exe /k x",
+    ] {
         assert!(matches!(alone(line), Reader::Barred(Obstacle::Shell, _)), "{line}");
     }
 }
@@ -144,6 +148,19 @@ fn unknown_program_is_typed_into_only_if_it_was_wrapped_and_said_to_read_text() 
         assert!(matches!(own(true, false), Reader::Barred(Obstacle::Unaccepted, _)), "{line}");
         assert!(matches!(own(false, true), Reader::Barred(Obstacle::OtherProgram, _)), "{line}");
     }
+    for line in [
+        "/usr/bin/python3 -Wignore -Xdev /x/agent.py",
+        "/bin/bash -euo pipefail /x/agent.sh",
+        "/bin/bash -o vi -O extglob /x/agent.sh",
+        "/usr/bin/perl -MIO::File /x/agent.pl",
+    ] {
+        let found = alone(line);
+        assert!(
+            matches!(found, Reader::Barred(Obstacle::OtherProgram, Some(name)) if name.starts_with("agent")),
+            "{line}"
+        );
+    }
+    assert_eq!(alone("/usr/bin/python3 -maider --model x"), agent("aider"));
     let inline = reader_of(&[member(COMMAND, 1, "/bin/sh -c cat")], true);
     assert_eq!(inline, barred(Obstacle::OtherProgram, "sh"));
 }
@@ -157,6 +174,8 @@ fn launcher_counts_as_the_program_that_it_waits_for() {
     assert_eq!(launched("/bin/sh -c claude", "/x/claude"), agent("claude"));
     assert_eq!(launched("/usr/bin/node /x/.bin/codex", "/x/codex"), agent("codex"));
     assert_eq!(launched("/usr/bin/node /usr/bin/npx x", "/x/gemini"), agent("gemini"));
+    assert_eq!(launched("/usr/bin/python3 /x/start.py", "/x/claude"), agent("claude"));
+    assert_eq!(launched("/x/volta-shim", "/x/claude"), agent("claude"));
     assert_eq!(launched("/bin/sh /x/claude", "/bin/bash"), barred(Obstacle::Shell, "bash"));
     assert_eq!(launched("/bin/sh /x/work.sh", "/x/other"), barred(Obstacle::OtherProgram, "other"));
     let doubtful = Reader::Barred(Obstacle::Unidentified, None);
@@ -251,8 +270,7 @@ fn shim_counts_as_its_child_where_readers_are_not_known() {
     assert_eq!(reader_of(&[shim.clone(), program], true), Reader::Accepted);
 
     let accepted = wrapped(shim.clone());
-    let doubtful = Reader::Barred(Obstacle::Unidentified, None);
-    assert_eq!(launched(&accepted, r"C:\apps\claude.exe"), doubtful, "it reads text itself");
+    assert_eq!(launched(&accepted, r"C:\apps\claude.exe"), agent("claude"));
     assert_eq!(launched(&accepted, r"C:\t\tool.exe"), barred(Obstacle::OtherProgram, "tool"));
     let told = Member { reads_terminal: Some(true), ..shim.clone() };
     let found = launched(&told, r"C:\apps\claude.exe");

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, ops::Range};
 const BUILT_IN: &str = include_str!("built_in.toml");
 
 /// The recipe for what no other is for.
-pub(super) const GENERIC: &str = "generic";
+const GENERIC: &str = "generic";
 
 /// Times in a file are at most this, in milliseconds.
 const MS_MAX: u64 = 60_000;

@@ -64,7 +64,7 @@ fn check(name: &str, expected: &str) {
     let command = name.split('-').next().unwrap().to_owned();
     let recipe = Book::default().choose(&[command], "linux", None);
     let reader = Reader::Agent(recipe.name.clone());
-    let known = Known { reader: &reader, at_work: false };
+    let known = Known { reader: &reader, prompts: &[], at_work: false };
     let form = recipe.form(&Spot::of(&screen(&picture)), known);
     assert_eq!(
         form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),

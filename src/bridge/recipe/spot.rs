@@ -102,9 +102,15 @@ impl Spot {
 
     /// A shell's line editor waits for a line to begin: it asks for marked pastes while it reads, and `>`
     /// at the prompt's end may be that of an unfinished command.
-    pub(super) fn is_shell(&self) -> bool {
+    pub(crate) fn is_shell(&self) -> bool {
         let prompt = self.before.trim_end();
         self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')
+    }
+
+    /// A prompt of Python's, or of its debugger.
+    pub(super) fn ends_like_python(&self) -> bool {
+        [">>> ", "... ", "(Pdb) "].iter().any(|end| self.before.ends_with(end))
+            || (self.before.starts_with("In [") && self.before.ends_with("]: "))
     }
 
     /// A prompt behind which what is typed runs, of some shell.
