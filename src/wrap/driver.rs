@@ -65,6 +65,11 @@ const LOOK_MS: u64 = 2;
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
+/// When another wrapper has come to the foreground, what arrives within this time, in so many pieces, was
+/// printed before: it takes longer to start.
+const PRINTED_BEFORE: Duration = Duration::from_millis(3);
+const PRINTED_BEFORE_MAX: usize = 16;
+
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
@@ -344,6 +349,15 @@ impl Driver {
         self.visitors.printed(bytes);
     }
 
+    /// What was printed before another wrapper came to the foreground may still be on its way.
+    fn take_what_was_printed(&mut self) {
+        for _ in 0..PRINTED_BEFORE_MAX {
+            let Ok(bytes) = self.channels.printed.recv_timeout(PRINTED_BEFORE) else { return };
+            self.input(Input::Printed(&bytes));
+            self.visitors.printed(&bytes);
+        }
+    }
+
     /// Which program reads what is typed now. One that another command has started may have a recipe.
     fn look_who_reads(&mut self) {
         let mut reader = self.foreground.reader();
@@ -362,6 +376,9 @@ impl Driver {
             self.input(Input::Recognised(Box::new(self.chosen.clone())));
         }
         if *self.bridge.reader() != reader {
+            if reader.is_relay() && !self.bridge.reader().is_relay() {
+                self.take_what_was_printed();
+            }
             tracing::info!("the terminal is read by {reader:?}");
             self.input(Input::Reads(reader));
         }

@@ -84,6 +84,20 @@ fn sqlite3_runs_nothing() {
 }
 
 #[test]
+fn a_copy_of_sqlite3_named_claude_runs_nothing() {
+    Program {
+        needs: &["sqlite3"],
+        files: &[("bin/claude", File::Copy("sqlite3"))],
+        command: &["{dir}/bin/claude", "-cmd", ".prompt '❯ '"],
+        prompt: "❯",
+        bodies: &[".shell touch {mark}", "\n.shell touch {mark}\n"],
+        leave: &["\r", ".quit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
+#[test]
 fn gdb_runs_nothing() {
     Program {
         needs: &["gdb"],

@@ -16,6 +16,37 @@ fn bash_with_its_usual_prompt_runs_nothing() {
     Program { command, expected: Expected::Typed, ..BASH }.runs_no_message();
 }
 
+/// What would end the quote, and run.
+const IN_QUOTES: [&str; 3] = ["don't\ntouch {mark}\n'", "'; touch {mark}; '", "\ntouch {mark}\n"];
+
+#[test]
+fn bash_in_an_open_quote_runs_nothing() {
+    Program {
+        files: &[("rc", File::Text("PS1='$ '\nPS2='∙ '\n"))],
+        first: &[("echo 'abc\r", "∙")],
+        bodies: &IN_QUOTES,
+        expected: Expected::Waiting,
+        leave: &["\u{3}", "exit\r"],
+        ..BASH
+    }
+    .runs_no_message();
+}
+
+#[test]
+fn zsh_in_an_open_quote_runs_nothing() {
+    Program {
+        needs: &["zsh"],
+        files: &[(".zshrc", File::Text("PROMPT='$ '\nPROMPT2='∙ '\n"))],
+        command: &["env", "ZDOTDIR={dir}", "zsh"],
+        first: &[("echo 'abc\r", "∙")],
+        bodies: &IN_QUOTES,
+        expected: Expected::Waiting,
+        leave: &["\u{3}", "exit\r"],
+        ..PROGRAM
+    }
+    .runs_no_message();
+}
+
 #[test]
 fn bash_with_a_word_for_a_prompt_runs_nothing() {
     let files = &[("rc", File::Text("PS1='lambda '\n"))];
