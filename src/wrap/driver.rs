@@ -64,6 +64,9 @@ const LOOK_MS: u64 = 2;
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
+/// An agent reads keys, and its terminal gathers lines.
+const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
+
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
@@ -287,11 +290,11 @@ impl Driver {
     }
 
     fn tick_if_due(&mut self) {
-        if self.is_starting() && self.foreground.may_have_changed() {
+        if self.is_starting() && self.reader_may_have_changed() {
             self.look_who_reads();
         }
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
-            if self.bridge.asks_for_reader(now()) || self.foreground.may_have_changed() {
+            if self.bridge.asks_for_reader(now()) || self.reader_may_have_changed() {
                 self.look_who_reads();
             }
             self.input(Input::Tick);
@@ -321,12 +324,19 @@ impl Driver {
         }
         if self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS) {
             self.looked_at = Some(now());
-            if self.foreground.may_have_changed() {
+            if self.reader_may_have_changed() {
                 self.look_who_reads();
             }
         }
         self.input(Input::Printed(bytes));
         self.visitors.printed(bytes);
+    }
+
+    /// Whether a look may find another program, or that an agent reads again.
+    fn reader_may_have_changed(&self) -> bool {
+        let reads_again =
+            || *self.bridge.reader() == GATHERS_LINES && self.pty.gathers_lines() != Some(true);
+        self.foreground.may_have_changed() || reads_again()
     }
 
     /// Which program reads what is typed now. One that another command has started may have a recipe.
@@ -339,7 +349,7 @@ impl Driver {
             }
             // An editor that it started has just ended, or it has not begun to read.
             if self.bridge.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
-                reader = Reader::Barred(Obstacle::NotReading, None);
+                reader = GATHERS_LINES;
             }
         }
         if *self.bridge.reader() != reader {

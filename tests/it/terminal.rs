@@ -42,7 +42,7 @@ impl Terminal {
         let mut line = vec![wrap.to_str().unwrap()];
         line.extend_from_slice(options);
         // The tests' own programs read text, of which nothing else tells the wrapper.
-        let program = command.first().map(|program| Path::new(program));
+        let program = command.first().map(Path::new);
         let stem = program.and_then(Path::file_stem).unwrap_or_default();
         if stem == "lines" || stem == "fullscreen" {
             line.push("--accepts-text");

@@ -72,6 +72,21 @@ fn agent_cli_is_known_by_what_runs() {
 }
 
 #[test]
+fn agent_cli_is_known_by_where_a_link_to_its_script_leads() {
+    let linked = |to: &str| Member {
+        program: Some(Program {
+            script: Some(to.to_owned()),
+            ..program("/usr/bin/node /home/ann/bin/assistant")
+        }),
+        ..member(COMMAND, 1, "")
+    };
+    let codex = linked("/x/@openai/codex/bin/codex.js");
+    assert_eq!(reader_of(&[codex], false), agent("codex"));
+    let other = linked("/x/other/index.js");
+    assert_eq!(reader_of(&[other], false), barred(Obstacle::OtherProgram, "assistant"));
+}
+
+#[test]
 fn name_in_the_command_line_makes_no_agent() {
     let as_claude = |path: &str| {
         let arguments = Some(vec!["claude".to_owned()]);
@@ -199,7 +214,7 @@ fn suspended_unreadable_and_absent_programs_are_barred() {
     assert_eq!(reader_of(&[stopped], true), barred(Obstacle::Suspended, "claude"));
     let unreadable = Member { program: None, ..member(COMMAND, 1, "") };
     let unidentified = Reader::Barred(Obstacle::Unidentified, None);
-    assert_eq!(reader_of(&[unreadable.clone()], true), unidentified);
+    assert_eq!(reader_of(std::slice::from_ref(&unreadable), true), unidentified);
     assert_eq!(reader_of(&[member(COMMAND, 1, "/x/claude"), unreadable], true), unidentified);
     assert_eq!(reader_of(&[], true), unidentified);
 }
