@@ -1,3 +1,5 @@
+//! Foregrounds of each kind, and what may be typed into them.
+
 use super::*;
 use crate::bridge::recipe::Book;
 
