@@ -70,6 +70,9 @@ const START_LOOK_MS: u64 = 5;
 const PRINTED_BEFORE: Duration = Duration::from_millis(3);
 const PRINTED_BEFORE_MAX: usize = 16;
 
+/// An agent reads keys, and its terminal gathers lines.
+const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
+
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
@@ -299,11 +302,11 @@ impl Driver {
     }
 
     fn tick_if_due(&mut self) {
-        if self.is_starting() && self.foreground.may_have_changed() {
+        if self.is_starting() && self.reader_may_have_changed() {
             self.look_who_reads();
         }
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
-            if self.bridge.asks_for_reader(now()) || self.foreground.may_have_changed() {
+            if self.bridge.asks_for_reader(now()) || self.reader_may_have_changed() {
                 self.look_who_reads();
             }
             self.input(Input::Tick);
@@ -334,19 +337,18 @@ impl Driver {
         let is_due = self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS);
         let has_changed = is_due && {
             self.looked_at = Some(now());
-            self.foreground.may_have_changed()
+            self.reader_may_have_changed()
         };
         // What came before another wrapper had the terminal is not its program's, nor is what comes after.
-        if has_changed && self.bridge.reader().is_relay() {
+        let ends_relay = self.bridge.reader().is_relay();
+        if has_changed && ends_relay {
             self.look_who_reads();
-            self.input(Input::Printed(bytes));
-        } else {
-            self.input(Input::Printed(bytes));
-            if has_changed {
-                self.look_who_reads();
-            }
         }
+        self.input(Input::Printed(bytes));
         self.visitors.printed(bytes);
+        if has_changed && !ends_relay {
+            self.look_who_reads();
+        }
     }
 
     /// What was printed before another wrapper came to the foreground may still be on its way.
@@ -356,6 +358,13 @@ impl Driver {
             self.input(Input::Printed(&bytes));
             self.visitors.printed(&bytes);
         }
+    }
+
+    /// Whether a look may find another program, or that an agent reads again.
+    fn reader_may_have_changed(&self) -> bool {
+        let reads_again =
+            || *self.bridge.reader() == GATHERS_LINES && self.pty.gathers_lines() != Some(true);
+        self.foreground.may_have_changed() || reads_again()
     }
 
     /// Which program reads what is typed now. One that another command has started may have a recipe.
@@ -368,7 +377,7 @@ impl Driver {
             }
             // An editor that it started has just ended, or it has not begun to read.
             if self.bridge.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
-                reader = Reader::Barred(Obstacle::NotReading, None);
+                reader = GATHERS_LINES;
             }
         }
         if reader == Reader::Shell && self.bridge.recipe().shows_composer() && !self.has_transcript

@@ -11,8 +11,8 @@ use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A server of tools by the Model Context Protocol, which offers one.
@@ -49,7 +49,7 @@ impl Kind {
 
 fn write_script(path: &Path, lines: &str) {
     fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(path).status().unwrap().success());
 }
 
 /// A wrapped script has started a shell that looks like an agent, from which a person starts one.

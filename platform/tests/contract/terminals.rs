@@ -198,12 +198,14 @@ pub(crate) fn raw_mode_ends_in_a_panic() {
 fn raw_mode(ending: &str) {
     let mut screen = Screen::play("raw", &[ending]);
     screen.wait_for("ready;");
+    assert_eq!(screen.pty.gathers_lines(), cfg!(unix).then_some(false));
     screen.type_keys("x");
     screen.wait_for("key=120;");
     if ending == "panic" {
         screen.wait_for("hook;");
     }
     screen.wait_for("cooked;");
+    assert_eq!(screen.pty.gathers_lines(), cfg!(unix).then_some(true));
     screen.type_keys("abX\x7fc\r");
     screen.wait_for("line=abc;");
     assert_eq!(screen.finish().0, 0);

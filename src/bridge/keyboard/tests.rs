@@ -74,6 +74,21 @@ fn agent_cli_is_known_by_what_runs() {
 }
 
 #[test]
+fn agent_cli_is_known_by_where_a_link_to_its_script_leads() {
+    let linked = |to: &str| Member {
+        program: Some(Program {
+            script: Some(to.to_owned()),
+            ..program("/usr/bin/node /home/ann/bin/assistant")
+        }),
+        ..member(COMMAND, 1, "")
+    };
+    let codex = linked("/x/@openai/codex/bin/codex.js");
+    assert_eq!(reader_of(&[codex], false), agent("codex"));
+    let other = linked("/x/other/index.js");
+    assert_eq!(reader_of(&[other], false), barred(Obstacle::OtherProgram, "assistant"));
+}
+
+#[test]
 fn name_in_the_command_line_makes_no_agent() {
     let as_claude = |path: &str| {
         let arguments = Some(vec!["claude".to_owned()]);
