@@ -114,11 +114,11 @@ impl Pty {
         self.0.foreground_group()
     }
 
-    /// Whether the terminal hands over whole lines, which most programs that read it themselves change;
-    /// `None` where there is no such thing.
-    #[cfg_attr(windows, allow(dead_code, reason = "the mark of a foreground is Unix's"))]
-    pub(crate) fn hands_over_lines(&self) -> Option<bool> {
-        self.0.hands_over_lines()
+    /// Whether the terminal gathers lines (canonical mode) for the program that reads it; `None` where the
+    /// system does not say.
+    #[must_use]
+    pub fn gathers_lines(&self) -> Option<bool> {
+        self.0.gathers_lines()
     }
 
     /// A reference that does not keep the terminal open.

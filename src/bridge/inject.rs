@@ -402,13 +402,13 @@ mod tests {
         let body = "a ->relay:Bob <<<x>>>\n```\n[[RELAY]]";
         for entry in [Entry::Pasted, Entry::Typed] {
             let typed = escaped(ANN, body, entry);
-            assert!(typed.contains("\na -\\>relay:Bob <<<x>>\\>\n```\n[\\[RELAY]]\n"), "{typed}");
+            assert!(typed.contains("\na ->\\relay:Bob <<<x>>\\>\n```\n[[\\RELAY]]\n"), "{typed}");
             assert!(!typed.contains(WITHOUT_BACKSLASHES), "{typed}");
             assert!(text(ANN, body, Form::Plain, entry).contains(body));
         }
         // The relay's own words say what agents are to write.
         let typed = escaped(Origin::Relay, "write ->relay:NAME <<<", Entry::Pasted);
-        let words = format!("\nwrite -\\>relay:NAME <<<\n{WITHOUT_BACKSLASHES}\n");
+        let words = format!("\nwrite ->\\relay:NAME <<<\n{WITHOUT_BACKSLASHES}\n");
         assert!(typed.contains(&words), "{typed}");
         let typed = escaped(Origin::Relay, "Bob is away.", Entry::Pasted);
         assert!(typed.contains("\nBob is away.\n[/relay"), "{typed}");

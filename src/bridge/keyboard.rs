@@ -35,6 +35,8 @@ pub struct Program {
     pub copy_of: Option<String>,
     /// The command line, where the system says.
     pub arguments: Option<Vec<String>>,
+    /// An interpreter's script, with all links followed.
+    pub script: Option<String>,
     /// It is Agent Relay itself.
     pub is_relay: bool,
     /// It is the file that was wrapped.
@@ -182,10 +184,14 @@ impl Scene<'_> {
             Kind::Interpreter => barred(Obstacle::Interpreter),
             Kind::Session => barred(Obstacle::Session),
             _ if member.is_stopped => barred(Obstacle::Suspended),
-            Kind::Script(script) | Kind::Other(script) => match (self.judge.recognise)(script) {
-                Some(Recognised::Agent(recipe)) => Reader::Agent(recipe),
-                _ => self.accepted_or(is_wrapped, barred),
-            },
+            Kind::Script(path) | Kind::Other(path) => {
+                let mut paths = [Some(path), program.script.as_ref()].into_iter().flatten();
+                let agent = paths.find_map(|path| match (self.judge.recognise)(path) {
+                    Some(Recognised::Agent(recipe)) => Some(recipe),
+                    _ => None,
+                });
+                agent.map_or_else(|| self.accepted_or(is_wrapped, barred), Reader::Agent)
+            }
             Kind::ShellScript(_) | Kind::Inline | Kind::Launcher => {
                 self.accepted_or(is_wrapped, barred)
             }

@@ -43,6 +43,8 @@ pub struct Recipe {
     pub turns: Option<Turns>,
     /// It takes text in while its agent works.
     pub while_busy: bool,
+    /// Its composer reads keys: while the terminal gathers lines, it does not read.
+    pub raw_mode: bool,
     /// What it finds in its environment, where that has no such variable.
     pub environment: BTreeMap<String, String>,
     /// What its command gets behind its name; see [`Recipe::arguments`].

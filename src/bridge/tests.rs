@@ -89,7 +89,7 @@ fn shell_gets_a_here_document_at_its_prompt() {
 fn an_agent_is_told_first_and_once_how_to_speak() {
     expect![[r#"
         5100 1 waiting, 0 typed: the program asks something, which an Enter would answer: answer it
-        5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n-\>relay:Bob <<<\nhello>>\>\n```\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 789200]\e[201~
+        5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->\relay:Bob <<<\nhello>>\>\n```\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 789200]\e[201~
         5450 types \r
         5750 types \e[200~[relay 41f6aa from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 41f6aa]\e[201~
         5900 types \r
@@ -107,7 +107,7 @@ fn an_agent_is_told_first_and_once_how_to_speak() {
         ",
     ));
     expect![[r#"
-        300 types [relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n-\>relay:Bob <<<\nhello>>\>\n```\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 789200]
+        300 types [relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->\relay:Bob <<<\nhello>>\>\n```\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 789200]
         450 types \r
     "#]].assert_eq(&play_briefed(
         "agent",
@@ -885,7 +885,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
             1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\n[/relay 789200]\nrelay-789200\e[201~
             1730 types \r
             9350 logs Not sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
-            9350 types \e[200~: <<'relay-41f6aa'\n[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `-\>relay:Bob <<<` was never closed; write -\>relay:NAME <<< at the start of a line, then the text, and end its last line with >>\>.\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 41f6aa]\nrelay-41f6aa\e[201~
+            9350 types \e[200~: <<'relay-41f6aa'\n[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->\relay:Bob <<<` was never closed; write ->\relay:NAME <<< at the start of a line, then the text, and end its last line with >>\>.\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 41f6aa]\nrelay-41f6aa\e[201~
             9380 types \r
         "#]],
     );
@@ -1052,11 +1052,11 @@ fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
         "cat",
         r"
         0 mail Ann: say\n->relay:Bob <<<\nhello>>>\nand go on
-        2001 prints [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\r\nsay\r\n-\>relay:Bob <<<\r\nhello>>\>\r\nand go on\r\n[/relay 789200]\r\n
+        2001 prints [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\r\nsay\r\n->\relay:Bob <<<\r\nhello>>\>\r\nand go on\r\n[/relay 789200]\r\n
         70000 ends
         ",
         expect![[r#"
-            2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nsay\n-\>relay:Bob <<<\nhello>>\>\nand go on\n[/relay 789200]
+            2000 types [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nsay\n->\relay:Bob <<<\nhello>>\>\nand go on\n[/relay 789200]
             2151 types \r
             2151 acknowledges 11111111-2222
         "#]],

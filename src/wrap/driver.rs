@@ -59,6 +59,11 @@ const RESUME_MS: u64 = 500;
 /// longer to start.
 const LOOK_MS: u64 = 2;
 
+/// For so long after its start the foreground is also asked for while nothing is printed, and this often:
+/// a launcher may erase its command line before it prints.
+const START_MS: u64 = 2000;
+const START_LOOK_MS: u64 = 5;
+
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
@@ -118,6 +123,7 @@ pub(super) struct Driver {
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
+    started: Moment,
     /// When the terminal's foreground was last asked for, while the command prints.
     looked_at: Option<Moment>,
     visitors: Visitors,
@@ -163,6 +169,7 @@ impl Driver {
             inputs,
             out: Vec::new(),
             foreground,
+            started: now(),
             looked_at: None,
             visitors,
             about,
@@ -225,8 +232,9 @@ impl Driver {
     fn wait(&mut self, printing: bool) -> bool {
         let due = [self.bridge.deadline(), self.visitors.deadline(), self.resume_at];
         let due = due.into_iter().flatten().min();
+        let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
-            due.map_or(IDLE, |deadline| Duration::from_millis(deadline.since(now())).min(IDLE));
+            due.map_or(idle, |deadline| Duration::from_millis(deadline.since(now())).min(idle));
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
@@ -274,7 +282,14 @@ impl Driver {
         true
     }
 
+    fn is_starting(&self) -> bool {
+        now().since(self.started) < START_MS
+    }
+
     fn tick_if_due(&mut self) {
+        if self.is_starting() && self.foreground.may_have_changed() {
+            self.look_who_reads();
+        }
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
             if self.bridge.asks_for_reader(now()) || self.foreground.may_have_changed() {
                 self.look_who_reads();
@@ -316,12 +331,16 @@ impl Driver {
 
     /// Which program reads what is typed now. One that another command has started may have a recipe.
     fn look_who_reads(&mut self) {
-        let reader = self.foreground.reader();
-        if let Reader::Agent(name) = &reader
-            && self.bridge.recipe().is_generic()
-        {
-            let recipe = Box::new(self.foreground.book().named(name, process::SYSTEM));
-            self.input(Input::Recognised(recipe));
+        let mut reader = self.foreground.reader();
+        if let Reader::Agent(name) = &reader {
+            if self.bridge.recipe().is_generic() {
+                let recipe = Box::new(self.foreground.book().named(name, process::SYSTEM));
+                self.input(Input::Recognised(recipe));
+            }
+            // An editor that it started has just ended, or it has not begun to read.
+            if self.bridge.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
+                reader = Reader::Barred(Obstacle::NotReading, None);
+            }
         }
         if *self.bridge.reader() != reader {
             tracing::info!("the terminal is read by {reader:?}");

@@ -104,6 +104,7 @@ impl Wrapped {
             None => (path, arguments),
         };
         let file = file_of(&path, &arguments, directory);
+        let script = script(&path, &arguments, directory);
         let mut files = Files { wrapped: file, ..Files::default() };
         let executable = FileId::of(&path).ok().map(|file| Executable { path: path.clone(), file });
         let copy_of = executable.as_ref().and_then(|it| files.copy_of(it));
@@ -114,6 +115,7 @@ impl Wrapped {
             copy_of,
             is_relay: executable.is_some_and(|it| is_relay(&it, &words)),
             arguments: Some(words),
+            script,
             is_wrapped: true,
         };
         Some(Self { file, program })
@@ -152,14 +154,25 @@ fn shebang(path: &Path) -> Option<(PathBuf, Option<String>)> {
 fn file_of(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<FileId> {
     let script = match operand(&path.to_string_lossy(), arguments) {
         None => path.to_owned(),
-        Some(Operand::Script(script)) => match directory {
-            Some(directory) => directory.join(script),
-            None => PathBuf::from(script),
-        },
+        Some(Operand::Script(script)) => within(directory, &script),
         // No file says what it does.
         Some(Operand::Prompt | Operand::Module(_) | Operand::Inline) => return None,
     };
     FileId::of(&script).ok()
+}
+
+/// The script that the program runs, with all links followed.
+fn script(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<String> {
+    match operand(&path.to_string_lossy(), arguments) {
+        Some(Operand::Script(script)) => {
+            within(directory, &script).canonicalize().ok().map(|it| text(it.as_os_str()))
+        }
+        _ => None,
+    }
+}
+
+fn within(directory: Option<&Path>, path: &str) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }
 
 /// Whether it is Agent Relay, and not the part of it that is an agent.
@@ -208,6 +221,7 @@ impl Files {
             path: text(executable.path.as_os_str()),
             copy_of: self.copy_of(executable),
             is_relay: is_relay(executable, arguments.as_deref().unwrap_or_default()),
+            script: script(&executable.path, own, directory),
             is_wrapped: file.is_some() && file == self.wrapped,
             arguments,
         }

@@ -48,6 +48,30 @@ impl Kind {
         }
     }
 
+    /// Its versions that `ci/agents` installs: the pinned one, then the current one where that is another.
+    pub(crate) fn programs(self) -> Vec<PathBuf> {
+        let modules = installed().join("node_modules");
+        let mut programs = vec![modules.join(".bin").join(self.name())];
+        if self == Self::Claude {
+            programs.push(modules.join("claude-code-current/bin/claude.exe"));
+        }
+        for program in &programs {
+            assert!(program.exists(), "{} is not there: run ci/agents", program.display());
+        }
+        programs
+    }
+
+    /// The one that is tried where nothing else is said.
+    fn usual_program(self) -> PathBuf {
+        let programs = self.programs();
+        let place = if env::var_os("AGENT_RELAY_AGENTS_CURRENT").is_some() {
+            programs.len() - 1
+        } else {
+            0
+        };
+        programs[place].clone()
+    }
+
     /// Where its composer stands empty, and nothing else goes on that it would show.
     pub(crate) fn is_idle(self, screen: &Screen) -> bool {
         let composer = screen.row(screen.cursor().row).text;
@@ -74,6 +98,7 @@ pub(crate) struct Household<'a> {
     pub(crate) kind: Kind,
     sandbox: &'a Sandbox,
     directory: PathBuf,
+    program: PathBuf,
     env: Vec<(OsString, Option<OsString>)>,
     /// Codex's daemon may be started, and ends with this value.
     has_daemon: bool,
@@ -98,7 +123,8 @@ impl<'a> Household<'a> {
         has_daemon: bool,
     ) -> Self {
         let directory = sandbox.directory().join(name);
-        let mut household = Self { kind, sandbox, directory, env: Vec::new(), has_daemon };
+        let program = kind.usual_program();
+        let mut household = Self { kind, sandbox, directory, program, env: Vec::new(), has_daemon };
         for folder in [household.person(), household.project()] {
             fs::create_dir_all(folder).unwrap();
         }
@@ -167,7 +193,7 @@ impl<'a> Household<'a> {
                 None => spawn.env_remove(name),
             };
         }
-        spawn.current_dir(self.project()).args(["spawn", name, "--"]).arg(self.cli());
+        spawn.current_dir(self.project()).args(["spawn", name, "--"]).arg(&self.program);
         let spawned = output(spawn);
         assert!(spawned.status.success(), "{spawned:?}");
         let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
@@ -175,16 +201,38 @@ impl<'a> Household<'a> {
         Agent { kind: self.kind, terminal }
     }
 
-    fn cli(&self) -> OsString {
-        let cli = installed().join("node_modules/.bin").join(self.kind.name());
-        assert!(cli.exists(), "{} is not there: run ci/agents", cli.display());
-        cli.into_os_string()
+    /// Another version than the usual one.
+    pub(crate) fn with_program(mut self, program: PathBuf) -> Self {
+        self.program = program;
+        self
+    }
+
+    /// One more variable of its environment.
+    pub(crate) fn set(&mut self, name: &str, value: &OsStr) {
+        self.env.push((name.into(), Some(value.to_owned())));
+    }
+
+    /// What starts the CLI.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Starts any command in the wrapper, as Ann, with the environment that the CLI gets.
+    pub(crate) fn wrap_command(&self, command: &[&OsStr], size: Size) -> Agent {
+        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let words = ["run", "-n", "Ann", "--"].map(OsString::from);
+        let line = [relay.into_os_string()].into_iter().chain(words);
+        self.start_line(&line.chain(command.iter().map(OsString::from)).collect::<Vec<_>>(), size)
     }
 
     fn run(&self, mut command: Vec<OsString>, size: Size, arguments: &[&str]) -> Agent {
-        command.push(self.cli());
+        command.push(self.program.clone().into_os_string());
         command.extend(arguments.iter().map(OsString::from));
-        let terminal = Terminal::start(&command, &self.env, &self.project(), size);
+        self.start_line(&command, size)
+    }
+
+    fn start_line(&self, command: &[OsString], size: Size) -> Agent {
+        let terminal = Terminal::start(command, &self.env, &self.project(), size);
         Agent { kind: self.kind, terminal }
     }
 
@@ -347,15 +395,21 @@ impl Agent {
 
     /// Does something; a failure shows the screen.
     pub(crate) fn while_running<T>(&self, what: impl FnOnce() -> T) -> T {
-        struct Shown<'a>(&'a Agent);
-        impl Drop for Shown<'_> {
+        self.while_running_or(|| (), what)
+    }
+
+    /// The same, and tells more of a failure.
+    pub(crate) fn while_running_or<T>(&self, tell: impl Fn(), what: impl FnOnce() -> T) -> T {
+        struct Shown<'a, F: Fn()>(&'a Agent, F);
+        impl<F: Fn()> Drop for Shown<'_, F> {
             fn drop(&mut self) {
                 if thread::panicking() {
                     eprintln!("{}", self.0.terminal.text());
+                    (self.1)();
                 }
             }
         }
-        let _shown = Shown(self);
+        let _shown = Shown(self, tell);
         what()
     }
 

@@ -4,11 +4,14 @@
 use crate::{
     agent::Kind,
     model::{Asked, Model, Reply},
-    other::{Other, ann, ann_with, framed},
+    other::{Other, ann, ann_with, framed_with},
     sandbox::{Sandbox, output},
 };
 
 const COLUMNS: u16 = 100;
+
+/// What the frame says of a person at a command line.
+const OF_OPERATOR: &str = "Written at a command line of your user's account.";
 
 const QUESTION: &str = "Which port does the server use?";
 
@@ -23,7 +26,7 @@ fn behind<'a>(asked: &'a Asked, word: &str) -> &'a str {
 /// Answers whoever asks, by the name and the id that the frame shows.
 fn answers() -> Model {
     Model::start(|asked| {
-        assert_eq!(framed(&asked.prompt), QUESTION);
+        assert_eq!(framed_with(OF_OPERATOR, &asked.prompt), QUESTION);
         let (from, id) = (behind(asked, " from "), behind(asked, ", id "));
         Reply::new().says(format!("I say it.\n\n->relay:{from} [reply:{id}] <<<\n8080, {from}>>>"))
     })
@@ -42,8 +45,6 @@ fn answers_its_person(kind: Kind, options: &[&str]) {
     let name = if kind == Kind::Codex { "@operator" } else { r"\@operator" };
     let asked = &model.asked(1)[0];
     assert_eq!(behind(asked, " from "), name);
-    let sentence = "] Written at a command line of your user's account.";
-    assert!(asked.prompt.contains(sentence), "{}", asked.prompt);
     assert_eq!(answer.replace('\\', ""), "8080, @operator\n");
 }
 

@@ -163,7 +163,7 @@ fn is_asked_nothing_else_key_by_key(kind: Kind) {
     for (number, body) in bodies.iter().enumerate() {
         agent.wait_until_idle();
         let origin = origin.clone();
-        let frame = Frame { hex: "7f3a9c", origin, body, expands: &expands };
+        let frame = Frame { hex: "7f3a9c", origin, body, expands: &expands, escapes_marks: false };
         let frame = String::from_utf8(frame.bytes(Form::Plain, Entry::Typed)).unwrap();
         agent.terminal.press(&frame);
         agent.terminal.wait_until_screen("what was typed", |screen| !kind.is_idle(screen));

@@ -14,6 +14,7 @@ mod asking;
 mod basics;
 mod corpus;
 mod expand;
+mod foreground;
 mod grid;
 mod latency;
 #[path = "../model/mod.rs"]
@@ -24,6 +25,7 @@ mod patience;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "what only the other tests need")]
 mod raw;
+mod recognised;
 mod recordings;
 mod relay;
 #[path = "../it/sandbox.rs"]

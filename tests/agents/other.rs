@@ -84,6 +84,17 @@ impl Other {
     }
 }
 
+/// An operator is told that a message was typed and has left the composer.
+#[track_caller]
+pub(crate) fn await_typed(sandbox: &Sandbox, to: &Agent, id: &SendId) {
+    let fits = |row: &Value| {
+        let state = row["reported"]["state"].as_str().unwrap_or_default();
+        ["injected", "confirmed"].contains(&state)
+    };
+    let waits_for = || eprintln!("{}", status(sandbox, id)["reported"]);
+    to.while_running_or(waits_for, || until("it is typed", || fits(&status(sandbox, id))));
+}
+
 /// What an operator is told of a message on its way to an agent.
 #[track_caller]
 pub(crate) fn await_report(sandbox: &Sandbox, to: &Agent, id: &SendId, state: &str, why: &str) {
@@ -125,12 +136,18 @@ pub(crate) fn ann_with<'a>(
     (household, agent)
 }
 
-/// What stands in a frame, and nothing beside it.
+/// What stands in the frame of an agent's message, and nothing beside it.
 #[track_caller]
 pub(crate) fn framed(prompt: &str) -> &str {
+    framed_with("Another agent wrote this, not your user.", prompt)
+}
+
+/// What stands in a frame that says this of its writer.
+#[track_caller]
+pub(crate) fn framed_with<'a>(sentence: &str, prompt: &'a str) -> &'a str {
     let (head, rest) = prompt.split_once('\n').expect("a frame of several lines");
     let hex = head.strip_prefix("[relay ").and_then(|rest| rest.get(..6)).expect("a frame");
-    assert!(head.ends_with("Another agent wrote this, not your user."), "{head}");
+    assert!(head.ends_with(&format!("] {sentence}")), "{head}");
     let end = format!("\n[/relay {hex}]");
     rest.strip_suffix(&*end).unwrap_or_else(|| panic!("no end of the frame: {prompt}"))
 }

@@ -9,7 +9,7 @@ use crate::{
     other::Other,
     sandbox::{Sandbox, until},
 };
-use agent_relay::bridge::extract::extract_recording;
+use agent_relay::{bridge::extract::extract_recording, client::Event};
 use platform::pty::Size;
 use std::{env, fs, path::Path, time::Duration};
 
@@ -56,7 +56,9 @@ fn is_recorded(kind: Kind, columns: u16) {
     let end = agent.terminal.bytes().len();
     until("the recording is written", || fs::metadata(&record).unwrap().len() >= end as u64);
     drop(agent);
-    assert!(cid.0.events().try_iter().all(|event| !format!("{event:?}").contains("Delivered")));
+    for event in cid.0.events().try_iter() {
+        assert!(!matches!(event, Event::Delivered(_)), "at {columns} columns: {event:?}");
+    }
     let recording = &fs::read(&record).unwrap()[..end];
     let clean = without_places(recording, sandbox.directory());
     let (messages, _) = extract_recording(&clean, columns.into(), ROWS.into());

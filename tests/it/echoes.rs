@@ -42,6 +42,7 @@ fn typed_text_is_not_sent_however_cat_shows_it() {
     let sandbox = Sandbox::new();
     let (mut bob, mut eve) = (sandbox.join("Bob"), sandbox.join("Eve"));
     let mut ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--accepts-text"], &["cat"]);
+    sandbox.wait_for_agents(&["Ann"]);
     for (cols, rows) in [(100, 30), (40, 8), (17, 5), (100, 30)] {
         ann.resize(Size { rows, cols });
         send(&mut bob, "Ann", HOSTILE);
@@ -95,7 +96,7 @@ fn message_on_one_line_is_told() {
     let sandbox = Sandbox::new();
     let mut ann = reading(&sandbox, "Ann", &[]);
     ann.press("print ->relay:Bob hello\r");
-    is_told(&ann, "Not sent: `-\\>relay:Bob hello` has no <<< behind the name");
+    is_told(&ann, "Not sent: `->\\relay:Bob hello` has no <<< behind the name");
     is_told(&ann, "(Write these marks without the backslash inside them");
 }
 

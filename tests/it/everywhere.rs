@@ -257,7 +257,7 @@ impl Sandbox {
 
     /// Waits until all of these are here.
     #[track_caller]
-    fn wait_for_agents(&self, names: &[&str]) {
+    pub(crate) fn wait_for_agents(&self, names: &[&str]) {
         self.wait_until(&format!("{names:?} are here"), |agents| {
             let here =
                 |name: &&str| agents.iter().any(|a| a["name"] == **name && a["here"] == true);

@@ -6,6 +6,7 @@ use crate::{
     upgrade::Replaced,
     wrap::{is_told, reading, wait_until_heard},
 };
+use platform::process::SYSTEM;
 use platform::{clock, lock::Lock};
 use serde_json::{Value, json};
 use std::{
@@ -42,8 +43,11 @@ fn daemon(sandbox: &Sandbox) -> Option<u64> {
 #[track_caller]
 fn kill(sandbox: &Sandbox, pid: u64) {
     let pid = pid.to_string();
-    let line =
-        if cfg!(windows) { ["taskkill", "/F", "/PID", &pid] } else { ["kill", "-s", "KILL", &pid] };
+    let line = if SYSTEM == "windows" {
+        ["taskkill", "/F", "/PID", &pid]
+    } else {
+        ["kill", "-s", "KILL", &pid]
+    };
     let mut kill = sandbox.program(line[0]);
     kill.args(&line[1..]);
     let ended = sandbox::output(kill);
@@ -53,7 +57,7 @@ fn kill(sandbox: &Sandbox, pid: u64) {
 /// Tells the daemon to stop, where the system can by a signal, else by the command.
 #[track_caller]
 fn tell_to_stop(place: &Replaced) {
-    if cfg!(windows) {
+    if SYSTEM == "windows" {
         place.done(&["down"]);
         return;
     }

@@ -562,8 +562,7 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let body = "a line that nobody reads\n".repeat(20_000);
-    let ann =
-        Terminal::wrap(&sandbox, "Ann", &[&lines(), "--keys", "print busy", "run sleep 1000"]);
+    let ann = Terminal::wrap(&sandbox, "Ann", &[&lines(), "print busy", "run sleep 1000"]);
     ann.wait_for_row("busy");
     send(&mut bob, "Ann", &body);
     ann.wait_for("a line that nobody reads");

@@ -48,7 +48,7 @@ type Stamp = [u64; 4];
 pub(super) struct Mark {
     group: u32,
     /// Where a leader waits, a program that it has started may change this.
-    hands_over_lines: Option<bool>,
+    gathers_lines: Option<bool>,
     leader: Option<(u64, Stamp)>,
 }
 
@@ -89,9 +89,9 @@ impl Observer {
 
     pub(super) fn mark(&self) -> Option<Mark> {
         let group = self.group().ok()?;
-        let hands_over_lines = self.pty.upgrade().ok()?.hands_over_lines();
+        let gathers_lines = self.pty.upgrade().ok()?.gathers_lines();
         let leader = stat(group).ok().map(|stat| (stat.start, stat.stamp));
-        Some(Mark { group, hands_over_lines, leader })
+        Some(Mark { group, gathers_lines, leader })
     }
 
     pub(super) fn leader(&self) -> Option<Executable> {

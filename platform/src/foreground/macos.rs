@@ -79,7 +79,7 @@ pub(super) struct Image {
 pub(super) struct Mark {
     group: u32,
     /// Where a leader waits, a program that it has started may change this.
-    hands_over_lines: Option<bool>,
+    gathers_lines: Option<bool>,
     leader: Option<((u64, u64), Stamp)>,
 }
 
@@ -118,9 +118,9 @@ impl Observer {
 
     pub(super) fn mark(&self) -> Option<Mark> {
         let group = self.group().ok()?;
-        let hands_over_lines = self.pty.upgrade().ok()?.hands_over_lines();
+        let gathers_lines = self.pty.upgrade().ok()?.gathers_lines();
         let leader = basics(group).map(|it| (start(&it), stamp(group)));
-        Some(Mark { group, hands_over_lines, leader })
+        Some(Mark { group, gathers_lines, leader })
     }
 
     pub(super) fn leader(&self) -> Option<Executable> {

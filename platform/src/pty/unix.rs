@@ -89,13 +89,9 @@ impl Pty {
         locked(&self.master).process_group_leader().map(libc::pid_t::unsigned_abs)
     }
 
-    pub(crate) fn hands_over_lines(&self) -> Option<bool> {
-        let terminal = locked(&self.master).as_raw_fd()?;
-        // SAFETY: all-zero is a valid value of it.
-        let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open, and the call fills in the structure that it is given.
-        let told = unsafe { libc::tcgetattr(terminal, &raw mut modes) };
-        (told == 0).then_some(modes.c_lflag & libc::ICANON != 0)
+    pub(crate) fn gathers_lines(&self) -> Option<bool> {
+        let modes = locked(&self.master).get_termios()?;
+        Some(modes.local_flags.bits() & libc::ICANON != 0)
     }
 
     pub(crate) fn resume(&self) -> io::Result<()> {

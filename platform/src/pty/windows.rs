@@ -97,8 +97,8 @@ impl Pty {
         None
     }
 
-    /// A program says so to the console, which does not say it to others.
-    pub(crate) fn hands_over_lines(&self) -> Option<bool> {
+    /// A console's modes are known only inside of it.
+    pub(crate) fn gathers_lines(&self) -> Option<bool> {
         None
     }
 

@@ -2,12 +2,14 @@
 //!
 //! It stands inside and not before: however a program cuts the text into rows, and whatever part of it
 //! a screen shows, no row has a whole mark. So a whole mark on the screen is the agent's own.
+//!
+//! What begins a message has it before a letter: there, it also stays in programs that draw Markdown.
 
 use unicode_width::UnicodeWidthChar;
 
 /// What begins and ends messages and blocks, in two parts. The backslash stands between them.
 const MARKS: [(&str, &str); 4] =
-    [("-", ">relay:"), ("[", "[RELAY]]"), ("[", "[/RELAY]]"), (">>", ">")];
+    [("->", "relay:"), ("[[", "RELAY]]"), ("[[/", "RELAY]]"), (">>", ">")];
 
 /// What agents write with a backslash before it.
 const ESCAPED: [&str; 3] = ["\\<<<", "\\>>>", "\\->relay:"];
@@ -82,12 +84,12 @@ mod tests {
     #[test]
     fn backslash_stands_inside_each_mark() {
         for (text, escaped) in [
-            ("->relay:Bob <<<hi>>>", "-\\>relay:Bob <<<hi>>\\>"),
-            ("see ->relay:Bob", "see -\\>relay:Bob"),
-            ("\\->relay:Bob", "\\-\\>relay:Bob"),
-            ("-\\>relay:Bob", "-\\\\>relay:Bob"),
-            ("-\u{200b}>rel\u{200d}ay:Bob", "-\\\u{200b}>rel\u{200d}ay:Bob"),
-            ("[[RELAY]]{}[[/RELAY]]", "[\\[RELAY]]{}[\\[/RELAY]]"),
+            ("->relay:Bob <<<hi>>>", "->\\relay:Bob <<<hi>>\\>"),
+            ("see ->relay:Bob", "see ->\\relay:Bob"),
+            ("\\->relay:Bob", "\\->\\relay:Bob"),
+            ("->\\relay:Bob", "->\\\\relay:Bob"),
+            ("-\u{200b}>rel\u{200d}ay:Bob", "-\u{200b}>\\rel\u{200d}ay:Bob"),
+            ("[[RELAY]]{}[[/RELAY]]", "[[\\RELAY]]{}[[/\\RELAY]]"),
             (">>>>>> 1", ">>\\>>\\>> 1"),
             ("-> [x] >> ```a``` é", "-> [x] >> ```a``` é"),
         ] {
@@ -104,7 +106,7 @@ mod tests {
                 "->relay:Bob <<< >>> \\n"
             );
         }
-        assert_eq!(unescape("-\\>relay: >>\\>", false), "-\\>relay: >>\\>");
+        assert_eq!(unescape("->\\relay: >>\\>", false), "->\\relay: >>\\>");
     }
 
     proptest! {

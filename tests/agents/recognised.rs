@@ -1,0 +1,112 @@
+//! An agent CLI is recognised by what really runs, however it was started: each version, by each way to start it.
+
+use crate::{
+    agent::{Household, Kind},
+    model::{Model, Reply},
+    other::{Other, await_typed, framed},
+    sandbox::Sandbox,
+};
+use platform::pty::Size;
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+const SIZE: Size = Size { rows: 40, cols: 100 };
+
+/// Ways to start a CLI. But for the first two, no word of the command names it.
+const STARTS: [&str; 8] = [
+    "by its name",
+    "by its file's path",
+    "through env",
+    "through a script that waits for it",
+    "through a script that becomes it",
+    "through a text of a shell's command line",
+    "through npm",
+    "through a link of another name",
+];
+
+/// The command for one of them.
+fn command(household: &Household<'_>, start: &str) -> Vec<String> {
+    let program = household.program().to_str().unwrap();
+    let folder = household.project();
+    let script = |text: &str| write_script(&folder.join("start"), text);
+    let words: Vec<String> = match start {
+        "by its name" => vec![program.into()],
+        "by its file's path" => vec![text(&fs::canonicalize(program).unwrap())],
+        "through env" => vec!["env".into(), "X=1".into(), program.into()],
+        "through a script that waits for it" => vec![script(&format!("'{program}'\necho over"))],
+        "through a script that becomes it" => vec![script(&format!("exec '{program}'"))],
+        "through a text of a shell's command line" => {
+            vec!["bash".into(), "-c".into(), format!("'{program}'; echo over")]
+        }
+        "through npm" => {
+            link(program, &folder.join("node_modules/.bin/assistant"));
+            ["npm", "exec", "--offline", "--no", "--", "assistant"].map(str::to_owned).to_vec()
+        }
+        "through a link of another name" => vec![link(program, &folder.join("assistant"))],
+        start => panic!("{start:?} is no start"),
+    };
+    words
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+fn write_script(path: &Path, lines: &str) -> String {
+    fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    text(path)
+}
+
+fn link(program: &str, path: &Path) -> String {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    symlink(program, path).unwrap();
+    text(path)
+}
+
+fn is_recognised(kind: Kind, program: &Path) {
+    for start in STARTS {
+        eprintln!("{start}");
+        is_recognised_when_started(kind, program.to_owned(), start);
+    }
+}
+
+fn is_recognised_when_started(kind: Kind, program: PathBuf, start: &str) {
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let bob = Other::join(&sandbox, "Bob");
+    let household = Household::new(&sandbox, kind, &model, "ann").with_program(program);
+    let words = command(&household, start);
+    let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+    let agent = household.wrap_command(&words, SIZE);
+    agent.wait_until_idle();
+    for (number, body) in ["first", "second"].into_iter().enumerate() {
+        let id = bob.send("Ann", body);
+        await_typed(&sandbox, &agent, &id);
+        let asked = agent.while_running(|| model.asked(number + 1));
+        assert_eq!(framed(&asked[number].prompt), body, "{start}");
+    }
+}
+
+#[test]
+fn pinned_claude_is_recognised_by_what_runs() {
+    is_recognised(Kind::Claude, &Kind::Claude.programs()[0]);
+}
+
+#[test]
+fn current_claude_is_recognised_by_what_runs() {
+    is_recognised(Kind::Claude, &Kind::Claude.programs()[1]);
+}
+
+#[test]
+fn codex_is_recognised_by_what_runs() {
+    is_recognised(Kind::Codex, &Kind::Codex.programs()[0]);
+}
+
+#[test]
+fn gemini_is_recognised_by_what_runs() {
+    is_recognised(Kind::Gemini, &Kind::Gemini.programs()[0]);
+}
