@@ -6,6 +6,7 @@ use crate::{
     terminal::{SIZE, Terminal},
     wrap::{all_is_typed, fullscreen, send, stand_in},
 };
+use platform::process::SYSTEM;
 use serde_json::{Value, json};
 use std::{
     env, fs,
@@ -149,15 +150,16 @@ fn agent_behind_a_script_of_npm_gets_messages() {
     // It shows the composer of Claude Code, and takes the script's path for a line.
     let node = npm.join(format!("node{}", env::consts::EXE_SUFFIX));
     fs::copy(stand_in("toy"), node).unwrap();
-    let (name, text) = if cfg!(windows) {
+    let is_windows = SYSTEM == "windows";
+    let (name, text) = if is_windows {
         ("claude.cmd", format!("@\"%~dp0\\node.exe\" \"%~dp0\\{PACKAGE}/cli.js\" %*\r\n"))
     } else {
         ("claude", format!("\"${{0%/*}}/node\" \"${{0%/*}}/{PACKAGE}/cli.js\" \"$@\"\n:\n"))
     };
     let script = npm.join(name);
     fs::write(&script, text).unwrap();
-    let command = [if cfg!(windows) { "" } else { "sh" }, script.to_str().unwrap()];
-    let command = &command[usize::from(cfg!(windows))..];
+    let command = ["sh", script.to_str().unwrap()];
+    let command = &command[usize::from(is_windows)..];
     let mut ann = Terminal::wrap(&sandbox, "Ann", command);
     ann.wait_for_row("ready");
     send(&mut bob, "Ann", "hello");
