@@ -4,8 +4,9 @@ use crate::{
     raw::Raw,
     sandbox::{Sandbox, WATCHDOG, until, wait},
     terminal::{SIZE, Terminal},
-    wrap::fullscreen,
+    wrap::{all_is_typed, fullscreen, send, stand_in},
 };
+use platform::process::SYSTEM;
 use serde_json::{Value, json};
 use std::{
     env, fs,
@@ -136,6 +137,36 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
     assert!(!sandbox.directory().join("pwned").exists());
+}
+
+#[test]
+fn agent_behind_a_script_of_npm_gets_messages() {
+    const PACKAGE: &str = "node_modules/@anthropic-ai/claude-code";
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let npm = sandbox.directory().join("a folder");
+    fs::create_dir_all(npm.join(PACKAGE)).unwrap();
+    fs::write(npm.join(PACKAGE).join("cli.js"), "").unwrap();
+    // It shows the composer of Claude Code, and takes the script's path for a line.
+    let node = npm.join(format!("node{}", env::consts::EXE_SUFFIX));
+    fs::copy(stand_in("toy"), node).unwrap();
+    let is_windows = SYSTEM == "windows";
+    let (name, text) = if is_windows {
+        ("claude.cmd", format!("@\"%~dp0\\node.exe\" \"%~dp0\\{PACKAGE}/cli.js\" %*\r\n"))
+    } else {
+        ("claude", format!("\"${{0%/*}}/node\" \"${{0%/*}}/{PACKAGE}/cli.js\" \"$@\"\n:\n"))
+    };
+    let script = npm.join(name);
+    fs::write(&script, text).unwrap();
+    let command = ["sh", script.to_str().unwrap()];
+    let command = &command[usize::from(is_windows)..];
+    let mut ann = Terminal::wrap(&sandbox, "Ann", command);
+    ann.wait_for_row("ready");
+    send(&mut bob, "Ann", "hello");
+    all_is_typed(&sandbox);
+    ann.wait_until("the message", |screen| screen.matches("heard ").count() > 1);
+    ann.press("quit\r");
+    assert_eq!(ann.finish(), 0);
 }
 
 #[test]

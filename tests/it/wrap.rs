@@ -217,7 +217,7 @@ fn lines() -> String {
 }
 
 /// A program that stands in for an agent, which `cargo test` builds beside the tests.
-fn stand_in(name: &str) -> String {
+pub(crate) fn stand_in(name: &str) -> String {
     let tests = env::current_exe().unwrap();
     let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
     let program = built.join(format!("{name}{}", env::consts::EXE_SUFFIX));
