@@ -347,9 +347,7 @@ impl fmt::Display for Obstacle {
             Self::Interpreter => "the program takes what is typed for commands",
             Self::Session => "the program hands what is typed to another one",
             Self::Nested => "another `run` has the terminal",
-            Self::Unidentified => {
-                "several programs read the keyboard, or one that can't be read itself"
-            }
+            Self::Unidentified => "several programs read the keyboard, or an unknown one",
             Self::Suspended => "the program is suspended",
             Self::Dialog => "the program asks something, which an Enter would answer",
             Self::Busy => "the agent is at work",

@@ -291,7 +291,6 @@ fn shim_counts_as_its_child_where_readers_are_not_known() {
     assert_eq!(launched(&told, r"C:\apps\claude.exe"), agent("claude"));
     for other in [
         attached(COMMAND + 5, 1, &[r"C:\scoop\shims\helper.exe"]),
-        attached(COMMAND, 1, &["C:\\Python\\python.exe", r"C:\x\helper.py"]),
         attached(COMMAND, 1, &[CMD]),
         attached(COMMAND, 1, &["C:\\Python\\python.exe"]),
         attached(COMMAND, 1, &[r"C:\Windows\System32\OpenSSH\ssh.exe", "host"]),
