@@ -499,8 +499,8 @@ impl Bridge {
         !self.mail.is_full()
     }
 
-    /// Whether it has to be known right now which program reads the terminal: something is about to be
-    /// typed or sent off.
+    /// Whether it has to be known right now which program reads the terminal: something is about to
+    /// be typed or sent off.
     #[must_use]
     pub fn asks_for_reader(&self, now: Moment) -> bool {
         match self.injection.as_ref().map(|injection| &injection.stage) {
@@ -606,7 +606,8 @@ impl Bridge {
         }
     }
 
-    /// What was printed before another wrapper began, or until it ended, belongs to who had the terminal.
+    /// What was printed before another wrapper began, or until it ended, belongs to who had the
+    /// terminal.
     fn reads(&mut self, now: Moment, reader: Reader, out: &mut Vec<Output>) {
         if self.reader.is_relay() != reader.is_relay() {
             let mut found = Vec::new();

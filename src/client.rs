@@ -67,8 +67,8 @@ pub struct Settings {
     pub first_attempts: u32,
     /// After section 10's ten attempts, begin anew after this time rather than end.
     pub again_after_ms: Option<u64>,
-    /// For a daemon on this machine: once joined, reconnect at least once a second without an end. What the
-    /// daemon answers with an ERROR still waits as section 15 says.
+    /// For a daemon on this machine: once joined, reconnect at least once a second without an end.
+    /// What the daemon answers with an ERROR still waits as section 15 says.
     pub local: bool,
     /// Called after each attempt to come back that finds nobody listening.
     pub when_absent: Option<WhenAbsent>,

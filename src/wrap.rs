@@ -70,7 +70,8 @@ const INFLIGHT_MAX: u64 = 256;
 /// NAME_IN_USE, the next ones begin after this time.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
-/// The word by which an executable of ours is an agent, for the demonstration, and nothing that wraps one.
+/// The word by which an executable of ours is an agent, for the demonstration, and nothing that
+/// wraps one.
 pub const DEMO_AGENT: &str = "demo-agent";
 
 /// What is wrapped, and how.
@@ -99,7 +100,8 @@ pub struct Settings {
     pub inline: bool,
     /// What the agent says is read off its screen, also where its program writes a transcript.
     pub grid: bool,
-    /// The file that is wrapped reads text: what others say is typed into it, though nothing is known of it.
+    /// The file that is wrapped reads text: what others say is typed into it, though nothing is
+    /// known of it.
     pub accepts_text: bool,
     /// A program and its arguments that call [`serve_console_members`], for systems that want that.
     pub member_server: Vec<OsString>,
@@ -124,8 +126,8 @@ pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
 }
 
-/// Whether others' messages can be typed into a command that is about to be wrapped, as far as its file
-/// says; and if not, why.
+/// Whether others' messages can be typed into a command that is about to be wrapped, as far as its
+/// file says; and if not, why.
 pub enum Prospect {
     /// They are.
     Typed,

@@ -1,9 +1,10 @@
 //! A small agent's command line that can give way to other programs: a stand-in in the tests.
 //!
-//! It wants pastes marked, and shows its composer, `❯ `, in the last row. What it is told, it does: `work` has it
-//! show `working` above the composer until it is told something else, or suspended; `run PROGRAM ARGUMENT…` runs a program in
-//! its own process group and terminal, and says `back` when that has ended; Ctrl-Z suspends it; `quit` ends it.
-//! Anything else it counts. Its arguments are lines that it is told first; after these it says `ready`.
+//! It wants pastes marked, and shows its composer, `❯ `, in the last row. What it is told, it does:
+//! `work` has it show `working` above the composer until it is told something else, or suspended;
+//! `run PROGRAM ARGUMENT…` runs a program in its own process group and terminal, and says `back`
+//! when that has ended; Ctrl-Z suspends it; `quit` ends it. Anything else it counts. Its arguments
+//! are lines that it is told first; after these it says `ready`.
 
 use platform::terminal::RawMode;
 use std::{

@@ -169,8 +169,8 @@ impl Observer {
     }
 
     /// A cheap mark that changes when another process group comes to the foreground, when the
-    /// group's leader executes a program, or when the terminal begins or ceases to gather lines. `None` where the system has no foreground group (Windows)
-    /// or the terminal has none now.
+    /// group's leader executes a program, or when the terminal begins or ceases to gather lines.
+    /// `None` where the system has no foreground group (Windows) or the terminal has none now.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         self.0.mark().map(Mark)

@@ -241,9 +241,9 @@ impl Extractor {
         [self.due, silence].into_iter().flatten().min().filter(|_| self.reader.live)
     }
 
-    /// `body` is being typed into the agent as it is, in a frame with these six digits: what the screen
-    /// shows of it is no message. For screens that are only looked at; where what the agent says is read
-    /// there, no mark is typed whole.
+    /// `body` is being typed into the agent as it is, in a frame with these six digits: what the
+    /// screen shows of it is no message. For screens that are only looked at; where what the agent
+    /// says is read there, no mark is typed whole.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.injected.remember(hex, body);
     }
@@ -332,8 +332,8 @@ impl Prose {
         Self { rules, injected: Injected::default() }
     }
 
-    /// `body` is typed into the agent, in a frame with these six digits: who quotes the whole frame does not
-    /// say what stands in it.
+    /// `body` is typed into the agent, in a frame with these six digits: who quotes the whole frame
+    /// does not say what stands in it.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.injected.remember(hex, body);
     }

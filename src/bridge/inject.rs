@@ -152,7 +152,8 @@ impl Frame<'_> {
     }
 }
 
-/// The sentence of a frame that says who wrote its text. The daemon gives names with `@` to nobody else.
+/// The sentence of a frame that says who wrote its text. The daemon gives names with `@` to nobody
+/// else.
 fn who_wrote(name: &str) -> &'static str {
     match name {
         OPERATOR => "Written at a command line of your user's account.",
@@ -193,8 +194,9 @@ fn plain(text: &str) -> String {
     text.chars().take(65).map(|c| if allowed(c) { c } else { '?' }).collect()
 }
 
-/// A backslash for lines that look like a frame's; where each line of a foreign text may be taken by itself
-/// (`alone`), also for those that begin with a character that gives a command or attaches a file.
+/// A backslash for lines that look like a frame's; where each line of a foreign text may be taken
+/// by itself (`alone`), also for those that begin with a character that gives a command or attaches
+/// a file.
 fn escape(line: &str, alone: bool) -> String {
     let commands = (alone && line.starts_with(['/', '!', '@'])).then_some(0);
     match looks_like_ours(line).or(commands) {

@@ -1,8 +1,8 @@
 //! Which program reads what is typed into the terminal, and so what may be typed.
 //!
-//! A program is judged by its executable, and an interpreter by the script that it runs: never by the
-//! name that a command line gives it, a title, or what the screen shows. The driver says which processes
-//! are in the terminal's foreground; where that is in doubt, nothing is typed.
+//! A program is judged by its executable, and an interpreter by the script that it runs: never by
+//! the name that a command line gives it, a title, or what the screen shows. The driver says which
+//! processes are in the terminal's foreground; where that is in doubt, nothing is typed.
 
 mod programs;
 
@@ -113,7 +113,8 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Whether what is typed may go to this process. One that has launched another reader counts as that.
+    /// Whether what is typed may go to this process. One that has launched another reader counts as
+    /// that.
     fn is_reader(&self, member: &Member) -> bool {
         member.reads_terminal != Some(false)
             && !(self.may_launch(member)
@@ -125,8 +126,8 @@ impl Scene<'_> {
         other.reads_terminal != Some(false) && self.descends(other, |it| it.pid == launcher.pid)
     }
 
-    /// Scripts, package managers and shims start a program and wait for it. Where the system does not say
-    /// who reads, only the wrapped command may be one of which nothing is known.
+    /// Scripts, package managers and shims start a program and wait for it. Where the system does
+    /// not say who reads, only the wrapped command may be one of which nothing is known.
     fn may_launch(&self, member: &Member) -> bool {
         let kind = member.program.as_ref().map(Kind::of);
         let is_known = matches!(kind, Some(Kind::ShellScript(_) | Kind::Launcher));
@@ -147,7 +148,8 @@ impl Scene<'_> {
         program.is_wrapped || starter.and_then(|it| it.program.as_ref()).is_some_and(is_batch_file)
     }
 
-    /// Where the system does not say who reads, an agent's tool servers are no readers of their own.
+    /// Where the system does not say who reads, an agent's tool servers are no readers of their
+    /// own.
     fn belongs_to_agent(&self, member: &Member) -> bool {
         member.reads_terminal.is_none()
             && matches!(self.verdict(member), Reader::Barred(Obstacle::OtherProgram, _))

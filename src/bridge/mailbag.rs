@@ -57,7 +57,8 @@ impl Mailbag {
         Some(mail)
     }
 
-    /// Whether there are messages whose reason to wait was not reported yet, or may be another one by now.
+    /// Whether there are messages whose reason to wait was not reported yet, or may be another one
+    /// by now.
     pub(super) fn has_unreported(&self) -> bool {
         self.all().any(|waiting| self.is_outdated || !waiting.is_reported)
     }
@@ -95,8 +96,9 @@ impl Mailbag {
         }
     }
 
-    /// The messages to be reported as waiting, and the reason. Another reason than the last one counts if it
-    /// `lasts`, or where something was typed since; until then, what has just come waits for the last one.
+    /// The messages to be reported as waiting, and the reason. Another reason than the last one
+    /// counts if it `lasts`, or where something was typed since; until then, what has just come
+    /// waits for the last one.
     pub(super) fn report(&mut self, why: Obstacle, lasts: bool) -> (Obstacle, Vec<String>) {
         let counts = std::mem::take(&mut self.is_outdated) || lasts;
         let why = self.why.filter(|_| !counts).unwrap_or(why);

@@ -128,8 +128,8 @@ impl Recipe {
         }
     }
 
-    /// A prompt is certain only where the shell's line editor says that it reads, and where it is known
-    /// that no command is unfinished: in an open quote, a here-document would run.
+    /// A prompt is certain only where the shell's line editor says that it reads, and where it is
+    /// known that no command is unfinished: in an open quote, a here-document would run.
     fn at_shell_prompt(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),
@@ -301,8 +301,8 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The reason, and behind a colon what ends it, where a person can: for `agent`, while `program` has
-    /// the terminal.
+    /// The reason, and behind a colon what ends it, where a person can: for `agent`, while
+    /// `program` has the terminal.
     #[must_use]
     pub fn words(self, agent: &str, program: Option<&str>) -> String {
         let name = program.unwrap_or("the program");

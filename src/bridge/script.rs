@@ -9,11 +9,12 @@ const SEARCH_MS: u64 = 250;
 
 /// Plays a script and says what came of it.
 ///
-/// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a blank) for those keys:
-/// `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize COLUMNSxROWS`, `accepted N`,
-/// `refused N CODE WHY`, `foreground self|shell|relay|suspended|NAME`, `stalls` (the terminal takes nothing), `takes`
-/// (it takes everything again), `holds`, `releases`, `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on
-/// reports are shown), `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
+/// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a
+/// blank) for those keys: `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize
+/// COLUMNSxROWS`, `accepted N`, `refused N CODE WHY`, `foreground self|shell|relay|suspended|NAME`,
+/// `stalls` (the terminal takes nothing), `takes` (it takes everything again), `holds`, `releases`,
+/// `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on reports are shown),
+/// `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
 pub(super) fn play(command: &str, script: &str) -> String {
     play_with(&settings(command), script)
 }

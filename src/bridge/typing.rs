@@ -92,8 +92,8 @@ impl Bridge {
         self.started.filter(|_| is_due)
     }
 
-    /// Nothing can be typed for this reason. It is reported of messages that have just come, and of all of them
-    /// where it is another one that lasts, or their person's wish.
+    /// Nothing can be typed for this reason. It is reported of messages that have just come, and of
+    /// all of them where it is another one that lasts, or their person's wish.
     fn stand_before(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         let since = self.obstacle.filter(|(before, _)| *before == why).map_or(now, |it| it.1);
         self.obstacle = Some((why, since));
@@ -311,7 +311,8 @@ impl Bridge {
         }
     }
 
-    /// The text is not sent off while another program has the terminal; its person does what they want.
+    /// The text is not sent off while another program has the terminal; its person does what they
+    /// want.
     fn wait_for_reader(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         if let Some(Injection { stage: Stage::Guard { since, .. }, .. }) = &mut self.injection {
             *since = now.plus(RETRY_MS);

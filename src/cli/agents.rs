@@ -82,8 +82,8 @@ struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// The daemon's row, with what the agent's wrapper knows beyond that: where its words are read, and what it
-    /// has that the daemon is done with, as answers and at-most-once messages.
+    /// The daemon's row, with what the agent's wrapper knows beyond that: where its words are read,
+    /// and what it has that the daemon is done with, as answers and at-most-once messages.
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
         let Some(State { waiting, why, source, held, .. }) = wrapper else {
             return Self { agent, source: None, held: false };

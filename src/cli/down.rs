@@ -27,7 +27,8 @@ const STOP_MS: u64 = 15_000;
 /// Between two looks at whether it is gone: nothing tells a stranger when a lock is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Stop the daemon, until your next command that wants one. Clients are told; nothing running is success.
+/// Stop the daemon, until your next command that wants one. Clients are told; nothing running is
+/// success.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "down", help_triggers("--help"), example = "agent-relay down")]
 pub(super) struct Down {

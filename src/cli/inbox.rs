@@ -11,7 +11,8 @@ use super::{
 use crate::protocol::relay::{InboxRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
 
-/// Show what waits for an agent, and why, and what it has not acknowledged yet; that takes nothing out.
+/// Show what waits for an agent, and why, and what it has not acknowledged yet; that takes nothing
+/// out.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,

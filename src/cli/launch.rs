@@ -49,7 +49,8 @@ pub(super) fn join_or_start(
     }
 }
 
-/// Starts a daemon for this command: a person's is always obeyed, an agent's within the bounds of automatic starts.
+/// Starts a daemon for this command: a person's is always obeyed, an agent's within the bounds of
+/// automatic starts.
 pub(super) fn start_as_asked(place: &mut Place) -> Result<bool, Failure> {
     if agent_around().is_some() { restart::start_for_agent(place) } else { start(place) }
 }
@@ -151,8 +152,8 @@ fn start_service(place: &Place, service: &Service) -> Result<(), Failure> {
     }
 }
 
-/// This program's file, to be run again: where it was when this process asked first. What is installed there later
-/// is what runs next.
+/// This program's file, to be run again: where it was when this process asked first. What is
+/// installed there later is what runs next.
 pub(super) fn own_program() -> Result<PathBuf, Failure> {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     if let Some(file) = FILE.get() {

@@ -57,8 +57,8 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one line into the daemon's log, as a process beside the daemon. What can't be written is lost: there is
-/// nobody else to tell.
+/// Writes one line into the daemon's log, as a process beside the daemon. What can't be written is
+/// lost: there is nobody else to tell.
 pub(super) fn note(home: &Path, line: &str) {
     let path = home.join(FILE);
     let Ok(log) = paths::open_private_file(&path).and_then(|_| Log::open(&path)) else { return };

@@ -1,8 +1,10 @@
-//! Automatic starts: what a wrapper, a listener or a command of a wrapped agent does about a daemon that has died.
+//! Automatic starts: what a wrapper, a listener or a command of a wrapped agent does about a daemon
+//! that has died.
 //!
-//! They are made under one lock of the home. A command that puts another daemon in place of one, or stops it, holds
-//! that lock meanwhile, so that nothing starts a daemon in between. Under it, in this order: is a daemon up,
-//! does one hold the home, was it stopped on purpose, were there too many starts.
+//! They are made under one lock of the home. A command that puts another daemon in place of one, or
+//! stops it, holds that lock meanwhile, so that nothing starts a daemon in between. Under it, in
+//! this order: is a daemon up, does one hold the home, was it stopped on purpose, were there too
+//! many starts.
 
 mod starts;
 
@@ -27,7 +29,8 @@ use std::{
 /// The lock in the home directory under which automatic starts are made.
 const LOCK_FILE: &str = "start.lock";
 
-/// How long a person's command, or an agent's, waits for the start lock: as long as a start may take.
+/// How long a person's command, or an agent's, waits for the start lock: as long as a start may
+/// take.
 const LOCK_WAIT_MS: u64 = 15_000;
 
 /// Between two looks whether it is free.
@@ -65,9 +68,9 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Keeps automatic starts off a home until the result is dropped, for a person's command that stops a daemon or
-/// replaces it. `None` where there is no home, or where somebody holds the start lock for longer than a start takes: a
-/// process that stands still must not shut a person out.
+/// Keeps automatic starts off a home until the result is dropped, for a person's command that stops
+/// a daemon or replaces it. `None` where there is no home, or where somebody holds the start lock
+/// for longer than a start takes: a process that stands still must not shut a person out.
 pub(super) fn hold_off(home: &Path) -> Result<Option<Lock>, Failure> {
     if !home.is_dir() {
         return Ok(None);
@@ -140,7 +143,8 @@ fn start(place: &mut Place, is_over: &dyn Fn() -> bool) -> Result<Outcome, Failu
     Ok(if is_ours { Outcome::Started } else { Outcome::IsUp })
 }
 
-/// The thread that starts a daemon when the one that a client had has died, so that the client waits for nothing.
+/// The thread that starts a daemon when the one that a client had has died, so that the client
+/// waits for nothing.
 pub(super) struct Starter {
     /// The endpoint that the client had.
     wake: Sender<String>,
@@ -151,7 +155,8 @@ pub(super) struct Starter {
 impl Starter {
     /// Starts the thread, for a client of this name.
     pub(super) fn begin(place: &Place, name: &str) -> Result<Self, Failure> {
-        // After an upgrade this program's file is another one, or is where this one was at the beginning.
+        // After an upgrade this program's file is another one, or is where this one was at the
+        // beginning.
         launch::own_program()?;
         let (wake, wakes) = bounded(1);
         let is_over = Arc::new(AtomicBool::new(false));

@@ -71,8 +71,8 @@ pub(super) struct Run {
     #[argh(switch)]
     grid: bool,
 
-    /// type messages into a command of which nothing is known but that it reads text; not into programs that
-    /// it starts, nor into a shell, an interpreter or a multiplexer
+    /// type messages into a command of which nothing is known but that it reads text; not into
+    /// programs that it starts, nor into a shell, an interpreter or a multiplexer
     #[argh(switch)]
     accepts_text: bool,
 

@@ -390,7 +390,8 @@ impl Driver {
     }
 
     fn keep(&mut self, event: Event) {
-        // An application that does not listen for hours hears of the last attempt to reconnect, not of all.
+        // An application that does not listen for hours hears of the last attempt to reconnect, not
+        // of all.
         if self.events.is_full()
             && is_of_attempt(&event)
             && let Some(last) = self.unheard.back_mut().filter(|last| is_of_attempt(last))

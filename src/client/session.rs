@@ -37,8 +37,8 @@ pub const BACKOFF_MS: u64 = 100;
 /// The longest wait, before jitter.
 pub const BACKOFF_MS_MAX: u64 = 30_000;
 
-/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter: with it, a
-/// second has an attempt.
+/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter:
+/// with it, a second has an attempt.
 pub const LOCAL_WAIT_MS_MAX: u64 = 800;
 
 /// Waits that double before a local client's is the longest.
@@ -77,7 +77,8 @@ pub struct Identity {
     /// After a cycle of tries, or where somebody else has the name, begin anew after this time rather
     /// than end.
     pub again_after_ms: Option<u64>,
-    /// Once joined, reconnect at least once a second without an end, unless the daemon answers with an ERROR.
+    /// Once joined, reconnect at least once a second without an end, unless the daemon answers with
+    /// an ERROR.
     pub local: bool,
     /// For ids and jitter.
     pub seed: [u8; 32],
@@ -312,8 +313,8 @@ impl Session {
         self.back_off(now, wait_ms, why, out);
     }
 
-    /// The daemon is there, and ended the connection with an ERROR that may pass: the cycle goes on, also of a
-    /// local client.
+    /// The daemon is there, and ended the connection with an ERROR that may pass: the cycle goes
+    /// on, also of a local client.
     fn rejected(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
         if self.end_connection(now, out) {
             self.try_again(now, why, 0, out);

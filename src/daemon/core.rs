@@ -71,8 +71,9 @@ impl Core {
         core
     }
 
-    /// Runs until the machine says that it has stopped, or the store's thread has died; the end of `news`
-    /// tells so. Then until nobody has a way into the inbox any more. Returns why it was told to stop, if it was.
+    /// Runs until the machine says that it has stopped, or the store's thread has died; the end of
+    /// `news` tells so. Then until nobody has a way into the inbox any more. Returns why it was
+    /// told to stop, if it was.
     pub(super) fn run(mut self, news: Sender<()>) -> Option<&'static str> {
         while !self.hands.stopped {
             let event = self.wait();

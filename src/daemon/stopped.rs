@@ -1,8 +1,8 @@
-//! daemon.stopped: the mark that a home's daemon was stopped on purpose. While it is there, only a person's
-//! command starts a daemon.
+//! daemon.stopped: the mark that a home's daemon was stopped on purpose. While it is there, only a
+//! person's command starts a daemon.
 //!
-//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon that starts
-//! clears it. A daemon that is killed, fails, or makes room for another sets none.
+//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon
+//! that starts clears it. A daemon that is killed, fails, or makes room for another sets none.
 
 use crate::config::is_absent;
 use platform::paths;

@@ -307,13 +307,13 @@ pub struct MessageRow<'a> {
 /// How far a delivery is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way<'a> {
-    /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`; `dead`; or
-    /// `over` where the end isn't kept yet.
+    /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`;
+    /// `dead`; or `over` where the end isn't kept yet.
     #[serde(borrow)]
     pub state: Cow<'a, str>,
-    /// For what it waits: `store` (to be kept), `recipient` (who is away), `turn` (others are before it),
-    /// `window` (others are to be acknowledged first), `rest` (it was given back), `agent` (its recipient has
-    /// it, and its agent has not been given it).
+    /// For what it waits: `store` (to be kept), `recipient` (who is away), `turn` (others are
+    /// before it), `window` (others are to be acknowledged first), `rest` (it was given back),
+    /// `agent` (its recipient has it, and its agent has not been given it).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
     /// The end of its rest; milliseconds since 1970, as all times here.

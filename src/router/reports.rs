@@ -12,8 +12,8 @@ use uuid::Uuid;
 /// Deliveries that are over and may still be reported about. Of more, the oldest are forgotten.
 const REPORTS_MAX: usize = 1024;
 
-/// The last reports about deliveries that are over. A wrapper acknowledges what it has typed, and learns only
-/// then that its agent has it.
+/// The last reports about deliveries that are over. A wrapper acknowledges what it has typed, and
+/// learns only then that its agent has it.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     by_id: FastMap<Uuid, (AgentKey, Option<Reported>)>,
@@ -33,8 +33,9 @@ impl Reports {
         }
     }
 
-    /// Adds a report to a delivery that is over. Only what leads on counts: such a delivery does not wait any
-    /// more, and what was confirmed stays confirmed. Returns whether the delivery is known.
+    /// Adds a report to a delivery that is over. Only what leads on counts: such a delivery does
+    /// not wait any more, and what was confirmed stays confirmed. Returns whether the delivery is
+    /// known.
     pub(super) fn add(&mut self, id: Uuid, reported: Reported) -> bool {
         let Some((_, last)) = self.by_id.get_mut(&id) else { return false };
         let is_confirmed = last.as_ref().is_some_and(Reported::is_confirmed);
@@ -73,8 +74,8 @@ impl Router {
         seat.is_some_and(|seat| seat.capabilities.reports)
     }
 
-    /// Takes a report of a delivery's recipient. Returns whether the delivery is known. A report about a delivery
-    /// that its recipient does not have now comes too late, and changes nothing.
+    /// Takes a report of a delivery's recipient. Returns whether the delivery is known. A report
+    /// about a delivery that its recipient does not have now comes too late, and changes nothing.
     pub(super) fn take_report(&mut self, id: Uuid, reported: Reported) -> bool {
         let Some(key) = self.deliveries.get(&id) else { return self.reports.add(id, reported) };
         if let Some(kept) = self.messages.get_mut(*key).and_then(Message::kept_mut)
@@ -85,7 +86,8 @@ impl Router {
         true
     }
 
-    /// How far a delivery is that its recipient has and has not acknowledged: its state, and for what it waits.
+    /// How far a delivery is that its recipient has and has not acknowledged: its state, and for
+    /// what it waits.
     pub(super) fn progress_of(
         &self,
         message: &Message,

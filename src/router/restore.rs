@@ -31,8 +31,8 @@ use std::{
 /// Answers of `@relay` to one agent in a millisecond, at most: its numbers go on over restarts by time.
 const RELAY_SEQS_PER_MS: u64 = 1_024;
 
-/// An agent with a session that left so shortly before the last daemon's end was connected when that was told to
-/// stop.
+/// An agent with a session that left so shortly before the last daemon's end was connected when
+/// that was told to stop.
 const STOP_MS_MAX: u64 = 2_000;
 
 /// Who and what the records' numbers mean now.

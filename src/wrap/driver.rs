@@ -56,17 +56,17 @@ const SUSPENDS: [&[u8]; 3] = [b"\x1a", b"\x1b[122;5u", b"\x1b[27;5;122~"];
 /// From that to when a program that has suspended itself is to go on.
 const RESUME_MS: u64 = 500;
 
-/// While the command prints, the foreground is asked for this often at most: a wrapper in this one takes
-/// longer to start.
+/// While the command prints, the foreground is asked for this often at most: a wrapper in this one
+/// takes longer to start.
 const LOOK_MS: u64 = 2;
 
-/// For so long after its start the foreground is also asked for while nothing is printed, and this often:
-/// a launcher may erase its command line before it prints.
+/// For so long after its start the foreground is also asked for while nothing is printed, and this
+/// often: a launcher may erase its command line before it prints.
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
-/// When another wrapper has come to the foreground, what arrives within this time, in so many pieces, was
-/// printed before: it takes longer to start.
+/// When another wrapper has come to the foreground, what arrives within this time, in so many
+/// pieces, was printed before: it takes longer to start.
 const PRINTED_BEFORE: Duration = Duration::from_millis(3);
 const PRINTED_BEFORE_MAX: usize = 16;
 
@@ -132,8 +132,8 @@ pub(super) struct Driver {
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
-    /// The recipe for the command, which that for a program that it starts replaces where nothing depends
-    /// on a transcript.
+    /// The recipe for the command, which that for a program that it starts replaces where nothing
+    /// depends on a transcript.
     chosen: Recipe,
     has_transcript: bool,
     started: Moment,
@@ -339,7 +339,8 @@ impl Driver {
             self.looked_at = Some(now());
             self.reader_may_have_changed()
         };
-        // What came before another wrapper had the terminal is not its program's, nor is what comes after.
+        // What came before another wrapper had the terminal is not its program's, nor is what comes
+        // after.
         let ends_relay = self.bridge.reader().is_relay();
         if has_changed && ends_relay {
             self.look_who_reads();
@@ -367,7 +368,8 @@ impl Driver {
         self.foreground.may_have_changed() || reads_again()
     }
 
-    /// Which program reads what is typed now. One that another command has started may have a recipe.
+    /// Which program reads what is typed now. One that another command has started may have a
+    /// recipe.
     fn look_who_reads(&mut self) {
         let mut reader = self.foreground.reader();
         if let Reader::Agent(name) = &reader {

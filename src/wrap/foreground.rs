@@ -53,8 +53,8 @@ impl Foreground {
         Self { observer, files, command: pty.pid(), accepts, book, mark: None }
     }
 
-    /// Whether another program may have come to the foreground since the last look, as far as that can
-    /// be said without a look.
+    /// Whether another program may have come to the foreground since the last look, as far as that
+    /// can be said without a look.
     pub(super) fn may_have_changed(&self) -> bool {
         let mark = self.observer.mark();
         mark.is_some() && mark != self.mark
@@ -86,7 +86,8 @@ fn judge(book: &Book, command: u32, accepts: bool, members: &[Member]) -> Reader
     Judge { command, accepts, recognise: &recognise }.reader(members)
 }
 
-/// The file of a command that is about to be wrapped: its script, where it is an interpreter with one.
+/// The file of a command that is about to be wrapped: its script, where it is an interpreter with
+/// one.
 pub(super) struct Wrapped {
     pub(super) file: Option<FileId>,
     program: Program,
@@ -187,7 +188,8 @@ fn within(directory: Option<&Path>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }
 
-/// Whether it is a wrapper, or shows one: other commands of Agent Relay leave the terminal to its agent.
+/// Whether it is a wrapper, or shows one: other commands of Agent Relay leave the terminal to its
+/// agent.
 fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
     let name = name_of(&executable.path.to_string_lossy());
     let is_own = || {

@@ -48,7 +48,8 @@ impl Kind {
         }
     }
 
-    /// Its versions that `ci/agents` installs: the pinned one, then the current one where that is another.
+    /// Its versions that `ci/agents` installs: the pinned one, then the current one where that is
+    /// another.
     pub(crate) fn programs(self) -> Vec<PathBuf> {
         let modules = installed().join("node_modules");
         let mut programs = vec![modules.join(".bin").join(self.name())];

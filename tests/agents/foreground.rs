@@ -1,5 +1,5 @@
-//! Nothing is typed while another program than the CLI reads the terminal, and what the CLI has started for its
-//! work is none.
+//! Nothing is typed while another program than the CLI reads the terminal, and what the CLI has
+//! started for its work is none.
 
 use crate::{
     agent::{Agent, Household, Kind},

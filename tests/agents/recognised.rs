@@ -1,4 +1,5 @@
-//! An agent CLI is recognised by what really runs, however it was started: each version, by each way to start it.
+//! An agent CLI is recognised by what really runs, however it was started: each version, by each
+//! way to start it.
 
 use crate::{
     agent::{Household, Kind},

@@ -1,4 +1,5 @@
-//! What was typed into an agent and what it says itself, told apart on its screen; and frames by who wrote.
+//! What was typed into an agent and what it says itself, told apart on its screen; and frames by
+//! who wrote.
 
 use crate::{
     sandbox::{Sandbox, output},

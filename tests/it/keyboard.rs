@@ -1,7 +1,8 @@
 //! What programs do with messages that would do harm if one of them were run.
 //!
-//! Each test is one program in a terminal of its own. Every message it gets would create a file of its own.
-//! A message may be typed in a form that does nothing, or wait with a reason; no file may ever be there.
+//! Each test is one program in a terminal of its own. Every message it gets would create a file of
+//! its own. A message may be typed in a form that does nothing, or wait with a reason; no file may
+//! ever be there.
 
 mod agents;
 mod disguises;
@@ -25,8 +26,8 @@ use std::{
 
 /// A program, how a person sees that it is ready, and how a person ends it.
 ///
-/// In its texts `{dir}` is the sandbox, `{name}` a name for this test alone, `{toy}` and `{lines}` are the tests'
-/// own programs, `{relay}` is `agent-relay`.
+/// In its texts `{dir}` is the sandbox, `{name}` a name for this test alone, `{toy}` and `{lines}`
+/// are the tests' own programs, `{relay}` is `agent-relay`.
 struct Program {
     /// The programs that it wants on the `PATH`.
     needs: &'static [&'static str],
@@ -81,8 +82,8 @@ const PROGRAM: Program = Program {
     cleanup: &[],
 };
 
-/// What a shell would run, and what would end any form in which it is typed. `{mark}` is the file's path,
-/// `{file}` its name in the program's directory.
+/// What a shell would run, and what would end any form in which it is typed. `{mark}` is the file's
+/// path, `{file}` its name in the program's directory.
 const BODIES: [&str; 11] = [
     "touch {mark}",
     "touch {file}",
@@ -240,8 +241,8 @@ impl<'a> Stage<'a> {
         why.map_or_else(|| State::Open(row.clone()), |why| State::Waiting(why.to_owned()))
     }
 
-    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself; and checks
-    /// that none ran.
+    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself;
+    /// and checks that none ran.
     #[track_caller]
     fn settle(&mut self, expected: Expected) {
         self.told.clear();

@@ -1,4 +1,5 @@
-//! The daemon dies, or is stopped, while agents run: who starts the next one, and what of their messages.
+//! The daemon dies, or is stopped, while agents run: who starts the next one, and what of their
+//! messages.
 
 use crate::{
     sandbox::{self, Sandbox, until},

@@ -189,7 +189,8 @@ impl<'a> Sent<'a> {
         agents.find(|agent| agent["name"] == "Ann").unwrap()
     }
 
-    /// Waits until they wait for a reason that has one of these texts, which every command then shows. Returns it.
+    /// Waits until they wait for a reason that has one of these texts, which every command then
+    /// shows. Returns it.
     #[track_caller]
     fn wait_for(&self, reasons: &[&str]) -> String {
         let sandbox = self.sandbox;

@@ -305,7 +305,8 @@ mod imp {
     }
 
     pub(crate) fn give_terminal(group: u32) {
-        // SAFETY: no pointers. Who is not in the foreground is stopped for this unless it ignores that.
+        // SAFETY: no pointers. Who is not in the foreground is stopped for this unless it ignores
+        // that.
         unsafe {
             libc::signal(libc::SIGTTOU, libc::SIG_IGN);
             assert_eq!(libc::tcsetpgrp(0, group as libc::pid_t), 0);

@@ -1,7 +1,7 @@
 //! Frames that the wrapper typed, where their text is typed as it is.
 //!
-//! In what the agent says a whole frame is a quotation. On a screen that is looked at and not read, a
-//! frame's rows are what was typed.
+//! In what the agent says a whole frame is a quotation. On a screen that is looked at and not read,
+//! a frame's rows are what was typed.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -72,8 +72,8 @@ impl Injected {
         self.escaped.push_back(hex.to_owned());
     }
 
-    /// Whether a line ends such a frame, or does so up to where a narrow screen cuts it. What a fence has
-    /// begun above it was typed, and ends there.
+    /// Whether a line ends such a frame, or does so up to where a narrow screen cuts it. What a
+    /// fence has begun above it was typed, and ends there.
     pub(super) fn ends_escaped(&self, line: &str) -> bool {
         let Some((_, after)) = line.split_once("[/relay ") else { return false };
         let shown = after.split(']').next().unwrap_or_default().trim_end();

@@ -1,9 +1,11 @@
-//! Marks in text that is typed where the screen is read: a backslash inside each keeps it from being one.
+//! Marks in text that is typed where the screen is read: a backslash inside each keeps it from
+//! being one.
 //!
-//! It stands inside and not before: however a program cuts the text into rows, and whatever part of it
-//! a screen shows, no row has a whole mark. So a whole mark on the screen is the agent's own.
+//! It stands inside and not before: however a program cuts the text into rows, and whatever part of
+//! it a screen shows, no row has a whole mark. So a whole mark on the screen is the agent's own.
 //!
-//! What begins a message has it before a letter: there, it also stays in programs that draw Markdown.
+//! What begins a message has it before a letter: there, it also stays in programs that draw
+//! Markdown.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -27,8 +29,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The text without the backslashes before the agent's marks and, off a screen, without one inside each
-/// mark that was typed.
+/// The text without the backslashes before the agent's marks and, off a screen, without one inside
+/// each mark that was typed.
 pub(super) fn unescape(text: &str, on_screen: bool) -> String {
     let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -63,7 +65,8 @@ fn mark(text: &str) -> Option<Mark> {
     })
 }
 
-/// Where a part of a mark ends that a text begins with. Programs may leave out characters without width.
+/// Where a part of a mark ends that a text begins with. Programs may leave out characters without
+/// width.
 fn end_of(text: &str, part: &str) -> Option<usize> {
     let mut characters = text.chars();
     for wanted in part.chars() {

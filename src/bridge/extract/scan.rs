@@ -57,7 +57,8 @@ impl Rules {
         self.quotes.iter().any(|quote| quote.contains(&line.first))
     }
 
-    /// Whether a line may go on the one above it, whose program found no room there for its first word.
+    /// Whether a line may go on the one above it, whose program found no room there for its first
+    /// word.
     fn may_continue(&self, line: &Line) -> bool {
         let word = line.text.split_whitespace().next().map_or(0, UnicodeWidthStr::width);
         let full = line.above + 1 + word + MARGIN_MAX;
@@ -185,7 +186,8 @@ impl Scanner {
         }
     }
 
-    /// A line of a frame that the agent quotes: text of what is open. Else what would be a message in it is told.
+    /// A line of a frame that the agent quotes: text of what is open. Else what would be a message
+    /// in it is told.
     fn quoted(&mut self, line: Line, rules: &Rules, out: &mut Vec<Item>) {
         if !matches!(self.state, State::Text) {
             return self.push(line);

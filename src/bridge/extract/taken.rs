@@ -36,7 +36,8 @@ impl Identity {
         }
     }
 
-    /// What was wrong and where: the sentence may say at which column, which is another one after a resize.
+    /// What was wrong and where: the sentence may say at which column, which is another one after a
+    /// resize.
     fn of_problem(problem: &Problem) -> Self {
         let letters = || problem.row.chars().filter(|c| c.is_alphanumeric());
         let whole = digest(&(problem.what, letters().collect::<String>()));

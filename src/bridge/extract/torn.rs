@@ -1,4 +1,5 @@
-//! Messages whose rows were painted over before they were closed: told, unless they are read all the same.
+//! Messages whose rows were painted over before they were closed: told, unless they are read all
+//! the same.
 
 use std::collections::VecDeque;
 
@@ -19,8 +20,8 @@ pub(super) struct Torn {
 }
 
 impl Torn {
-    /// Takes an item that tells of a torn message out of those that were read; a message that was read, or
-    /// whose own mistake is told, is no longer torn.
+    /// Takes an item that tells of a torn message out of those that were read; a message that was
+    /// read, or whose own mistake is told, is no longer torn.
     pub(super) fn pass(&mut self, item: Item) -> Option<Item> {
         if item.is_torn() {
             self.add(item);

@@ -1,4 +1,5 @@
-//! What was typed is not heard, however and whichever part of it a screen shows; and the agent may say the same.
+//! What was typed is not heard, however and whichever part of it a screen shows; and the agent may
+//! say the same.
 
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;

@@ -202,8 +202,8 @@ const COMMAND_READERS: &[&str] = &[
     "lynx",
 ];
 
-/// Programs that hand what is typed to a program elsewhere: terminals within this one, other machines,
-/// containers, other users.
+/// Programs that hand what is typed to a program elsewhere: terminals within this one, other
+/// machines, containers, other users.
 const SESSIONS: &[&str] = &[
     "tmux",
     "tmate",
@@ -439,8 +439,8 @@ fn cmd_operand(arguments: &[String]) -> Operand {
     batch_file(&arguments[at + 1..]).map_or(Operand::Inline, Operand::Script)
 }
 
-/// The batch file that a line of cmd.exe's begins with. Its quotes are none of a path's, and other programs
-/// cut it up elsewhere: at the blanks of a path, and not behind it.
+/// The batch file that a line of cmd.exe's begins with. Its quotes are none of a path's, and other
+/// programs cut it up elsewhere: at the blanks of a path, and not behind it.
 fn batch_file(words: &[String]) -> Option<String> {
     let line = words.join(" ").replace('"', "");
     let line = line.trim_start();
@@ -462,8 +462,8 @@ pub fn is_launcher(program: &Program) -> bool {
     matches!(Kind::of(program), Kind::Launcher)
 }
 
-/// Whether what is typed into a program of this name runs, or goes on to another one: a copy of it under
-/// another name does the same.
+/// Whether what is typed into a program of this name runs, or goes on to another one: a copy of it
+/// under another name does the same.
 #[must_use]
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);
@@ -526,7 +526,8 @@ impl Options {
     }
 }
 
-/// A program's name: its file's, without extension and version, as `python` for `/usr/bin/python3.11`.
+/// A program's name: its file's, without extension and version, as `python` for
+/// `/usr/bin/python3.11`.
 #[must_use]
 pub fn name_of(path: &str) -> String {
     const ENDINGS: [&str; 9] =

@@ -213,7 +213,8 @@ fn anything_else_that_reads_in_front_of_an_agent_bars_it() {
     assert_eq!(beside("/bin/bash", Some(true)), barred(Obstacle::Shell, "bash"));
     assert_eq!(beside("/x/server", Some(true)), barred(Obstacle::OtherProgram, "server"));
     assert_eq!(beside("/x/codex", Some(true)), Reader::Barred(Obstacle::Unidentified, None));
-    // Tool servers have a pipe as input; where the system does not say, they are known by their parent.
+    // Tool servers have a pipe as input; where the system does not say, they are known by their
+    // parent.
     assert_eq!(beside("/usr/bin/bash", Some(false)), agent("claude"));
     assert_eq!(beside("/usr/bin/node server.js", Some(false)), agent("claude"));
     assert_eq!(beside("/usr/bin/node server.js", None), agent("claude"));

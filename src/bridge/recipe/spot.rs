@@ -100,8 +100,8 @@ impl Spot {
         })
     }
 
-    /// A shell's line editor waits for a line to begin: it asks for marked pastes while it reads, and `>`
-    /// at the prompt's end may be that of an unfinished command.
+    /// A shell's line editor waits for a line to begin: it asks for marked pastes while it reads,
+    /// and `>` at the prompt's end may be that of an unfinished command.
     pub(crate) fn is_shell(&self) -> bool {
         let prompt = self.before.trim_end();
         self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')

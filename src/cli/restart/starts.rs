@@ -1,4 +1,5 @@
-//! The file that counts a home's automatic starts: a line for each of the last minute, its time in milliseconds since
+//! The file that counts a home's automatic starts: a line for each of the last minute, its time in
+//! milliseconds since
 //! 1970. Whoever reads or writes it has the home's start lock.
 
 use crate::config::is_absent;
@@ -22,11 +23,12 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 /// Counts one more start, unless there were too many; false where there were.
 ///
-/// Only times within a minute of `now` count, before or after it: a clock that is set allows a few starts more, and
-/// never forbids one for longer than a minute.
+/// Only times within a minute of `now` count, before or after it: a clock that is set allows a few
+/// starts more, and never forbids one for longer than a minute.
 ///
 /// # Errors
-/// If the file can't be read, is no such file, or can't be written: nothing is counted then, and nothing may start.
+/// If the file can't be read, is no such file, or can't be written: nothing is counted then, and
+/// nothing may start.
 pub(super) fn count(home: &Path, now: u64) -> io::Result<bool> {
     let path = home.join(FILE);
     let mut times = read(&path)?;
