@@ -584,6 +584,7 @@ impl Bridge {
         let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
         if pressed.any {
             self.touched_at = Some(now);
+            self.learn_prompt(&Spot::of(self.extractor.screen()));
             self.typed_at_shell = true;
             if pressed.submit {
                 self.source.entered(now, self.extractor.screen());
@@ -722,7 +723,9 @@ impl Bridge {
         // Only for what waits by now, the driver has looked who reads.
         let may_type = self.has_something_to_type();
         let spot = Spot::of(self.extractor.screen());
-        self.learn_prompt(now, &spot);
+        if self.has_stood_still(now) {
+            self.learn_prompt(&spot);
+        }
         if self.turn_is_over(now, &spot) {
             self.turn.open = false;
             self.turn.told = false;
@@ -744,9 +747,10 @@ impl Bridge {
         }
     }
 
-    fn learn_prompt(&mut self, now: Moment, spot: &Spot) {
+    /// Remembers a shell's prompt that is shown before a key is pressed.
+    fn learn_prompt(&mut self, spot: &Spot) {
         let is_primary = self.reader == Reader::Shell && !self.typed_at_shell && spot.is_shell();
-        if is_primary && self.has_stood_still(now) && !self.prompts.contains(&spot.before) {
+        if is_primary && !self.prompts.contains(&spot.before) {
             if self.prompts.len() == PROMPTS_MAX {
                 self.prompts.remove(0);
             }

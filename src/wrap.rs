@@ -261,7 +261,9 @@ fn run_joined(
         seed,
     };
     let directory = settings.directory.as_deref();
+    // Whoever started it without a terminal has been told.
     if !settings.accepts_text
+        && !settings.alone
         && let Some(line) =
             prospect(&settings.command, directory, &settings.recipes).notice(client.name())
     {

@@ -17,7 +17,7 @@ use std::{
 
 /// What a wrapper writes into the daemon's log.
 const STARTED: &str = "the daemon had died, and was started again";
-const STOPPED: &str = "the daemon was stopped with `agent-relay down`";
+const STOPPED: &str = "the daemon was stopped on purpose";
 const TOO_OFTEN: &str = "the daemon was started 5 times within a minute";
 
 fn log(sandbox: &Sandbox) -> String {

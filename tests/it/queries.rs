@@ -266,7 +266,7 @@ fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_shell() {
     ann.press("echo half");
     ann.wait_for_row("$ echo half");
     change("release");
-    let half_typed = sent.wait_for(&["half typed", "no prompt"]);
+    let half_typed = sent.wait_for(&["half typed", "no empty input line"]);
     change("hold");
     sent.wait_for(&["holds"]);
     ann.press("\u{15}printf 'in\\x1b[?1049hfull screen'; read answer; printf '\\x1b[?1049lout\\n'; sleep 1000\r");
