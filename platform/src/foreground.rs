@@ -123,7 +123,7 @@ pub struct Process {
     pub parent: Option<u32>,
     /// The program's file; `None` where the system does not let it be read.
     pub executable: Option<Executable>,
-    /// The command line with argv[0], as first seen for this program image: a program may erase its
+    /// The command line with `argv[0]`, as first seen for this program image: a program may erase its
     /// own. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
     pub arguments: Option<Vec<OsString>>,
     /// The working directory when `arguments` was read, against which a relative argument is
