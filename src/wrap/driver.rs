@@ -306,7 +306,9 @@ impl Driver {
             self.look_who_reads();
         }
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
-            if self.bridge.asks_for_reader(now()) || self.reader_may_have_changed() {
+            let is_unseen = *self.bridge.reader() == Reader::Unseen;
+            let is_asked = is_unseen || self.bridge.asks_for_reader(now());
+            if is_asked || self.reader_may_have_changed() {
                 self.look_who_reads();
             }
             self.input(Input::Tick);

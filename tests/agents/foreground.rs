@@ -91,12 +91,12 @@ impl<'a> Scene<'a> {
     fn waits_at_the_shell(&mut self) -> String {
         let body = format!("touch {}", self.marker.display());
         let id = self.bob.send("Ann", &body);
-        await_report(self.sandbox, &self.agent, &id, "waiting", "a shell would run it");
+        await_report(self.sandbox, &self.agent, &id, "waiting", "bash runs what is typed");
         let word = format!("done{}", self.asked);
         self.enter(&format!("echo ''{word}"));
         self.agent.terminal.wait_for_row(&word);
         self.agent.stand_still();
-        await_report(self.sandbox, &self.agent, &id, "waiting", "a shell would run it");
+        await_report(self.sandbox, &self.agent, &id, "waiting", "bash runs what is typed");
         assert!(!self.marker.exists(), "it was run:\n{}", self.agent.terminal.text());
         body
     }
@@ -138,6 +138,8 @@ struct Editor {
     line: &'static str,
     shown: &'static str,
     keys: &'static str,
+    /// Why messages wait meanwhile.
+    why: &'static str,
 }
 
 const READER: Editor = Editor {
@@ -145,10 +147,15 @@ const READER: Editor = Editor {
            stty \"$was\"; printf '\\033[?1049l'",
     shown: "in the editor",
     keys: "\x04",
+    why: "is in the terminal's foreground",
 };
 
-const VIM: Editor =
-    Editor { line: "exec vim.tiny -u NONE -i NONE -n \"$1\"", shown: "~\n~", keys: ":q!\r" };
+const VIM: Editor = Editor {
+    line: "exec vim.tiny -u NONE -i NONE -n \"$1\"",
+    shown: "~\n~",
+    keys: ":q!\r",
+    why: "takes what is typed for commands",
+};
 
 impl Kind {
     /// The key that hands its composer to an editor.
@@ -175,9 +182,9 @@ fn leaves_messages_to_no_editor(kind: Kind, editor: &Editor) {
     agent.terminal.press(kind.editor_key());
     agent.terminal.wait_for(editor.shown);
     let id = bob.send("Ann", "second");
-    await_report(&sandbox, &agent, &id, "waiting", "is in the terminal's foreground");
+    await_report(&sandbox, &agent, &id, "waiting", editor.why);
     agent.stand_still();
-    await_report(&sandbox, &agent, &id, "waiting", "is in the terminal's foreground");
+    await_report(&sandbox, &agent, &id, "waiting", editor.why);
     agent.terminal.press(editor.keys);
     let asked = agent.while_running(|| model.asked(2));
     assert_eq!(framed(&asked[1].prompt), "second");
