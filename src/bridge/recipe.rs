@@ -211,7 +211,7 @@ impl Recipe {
             return Err(Obstacle::OtherScreen);
         }
         if typed(&self.looks.shell_mode, &spot.before).is_some() {
-            return Err(Obstacle::Shell);
+            return Err(Obstacle::ShellMode);
         }
         match self.line(spot) {
             Some("") => {}
@@ -292,8 +292,10 @@ pub enum Obstacle {
     Busy,
     /// No prompt is seen.
     NoPrompt,
-    /// What is typed would be run.
+    /// A shell: what is typed would be run.
     Shell,
+    /// An agent CLI would run what is typed.
+    ShellMode,
     /// Its person wants nothing typed for now.
     Held,
     /// What was typed stays, however often it is sent off.
@@ -308,7 +310,7 @@ impl Obstacle {
         let name = program.unwrap_or("the program");
         let remedy = match self {
             Self::HalfTyped => "send it off, or erase it".to_owned(),
-            Self::OtherScreen => "leave it".to_owned(),
+            Self::OtherScreen | Self::ShellMode => "leave it".to_owned(),
             Self::OtherProgram => "end it".to_owned(),
             Self::Shell | Self::Interpreter | Self::Session => format!("leave {name}"),
             Self::Unidentified => "end all but one".to_owned(),
@@ -353,6 +355,7 @@ impl fmt::Display for Obstacle {
             Self::Busy => "the agent is at work",
             Self::NoPrompt => "no empty input line is recognised",
             Self::Shell => "the program runs what is typed",
+            Self::ShellMode => "the program is in its shell mode",
             Self::Held => "its person holds its messages",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
         })

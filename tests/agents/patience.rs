@@ -77,7 +77,7 @@ fn waits_for_the_person(kind: Kind) {
     let sandbox = Sandbox::new();
     let bob = Other::join(&sandbox, "Bob");
     let (_household, mut agent) = ann(&sandbox, kind, &model, COLUMNS);
-    let begun = [("half a line", "half typed"), ("!", "a shell would run it"), ("/", "half typed")];
+    let begun = [("half a line", "half typed"), ("!", "shell mode"), ("/", "half typed")];
     for (count, (keys, why)) in begun.into_iter().enumerate() {
         agent.wait_until_idle();
         press(&mut agent, keys);

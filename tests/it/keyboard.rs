@@ -98,9 +98,8 @@ const BODIES: [&str; 11] = [
     "x\u{3}touch {mark}\r\u{4}x\u{16}\rtouch {mark}\r",
 ];
 
-/// Reasons that end by themselves, after which a message may still be typed.
-const PASSING: [&str; 3] =
-    ["the program has not shown its prompt yet", "the agent is printing", "somebody is typing"];
+/// Ends of reasons that end by themselves, after which a message may still be typed.
+const PASSING: [&str; 3] = ["has not shown its prompt yet", "is printing", "is typing"];
 
 impl Program {
     /// Runs it from its start to its end.
@@ -378,7 +377,7 @@ enum State {
 impl State {
     fn lasts(&self) -> bool {
         let Self::Waiting(why) = self else { return false };
-        !why.is_empty() && !PASSING.contains(&why.as_str())
+        !why.is_empty() && !PASSING.iter().any(|passing| why.ends_with(passing))
     }
 }
 

@@ -133,7 +133,7 @@ fn nothing_is_typed_into_a_line_that_was_begun() {
 #[test]
 fn nothing_is_typed_where_it_would_run() {
     for name in ["claude-shell-mode", "codex-shell-mode", "gemini-shell-mode"] {
-        check(name, "Shell");
+        check(name, "ShellMode");
     }
     // Its line looks like the other.
     check("opencode-shell-mode", "Busy");
