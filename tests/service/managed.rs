@@ -99,7 +99,7 @@ pub(crate) fn comes_back_if_killed_and_stays_away_if_stopped(managed: &impl Mana
     managed.done(&["down"]);
     let log = managed.place().home().join("daemon.log");
     until("Cid has looked", || {
-        fs::read_to_string(&log).unwrap().contains("Cid: the daemon was stopped with")
+        fs::read_to_string(&log).unwrap().contains("Cid: the daemon was stopped on purpose")
     });
     until("it has ended", || managed.service()["running"] == false);
     listening.kill().unwrap();
