@@ -158,7 +158,10 @@ impl Prospect {
 /// What becomes of others' messages in front of this command.
 #[must_use]
 pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
-    let Some(wrapped) = Wrapped::of(command, directory) else { return Prospect::NoFile };
+    Wrapped::of(command, directory).map_or(Prospect::NoFile, |it| prospect_of(&it, recipes))
+}
+
+fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
     match wrapped.reader(recipes) {
         Reader::Agent(_) | Reader::Shell | Reader::Accepted | Reader::Unseen => Prospect::Typed,
         Reader::Barred(..) if wrapped.may_launch() => Prospect::Launches,
@@ -261,11 +264,12 @@ fn run_joined(
         seed,
     };
     let directory = settings.directory.as_deref();
+    let wrapped = Wrapped::of(&settings.command, directory);
     // Whoever started it without a terminal has been told.
     if !settings.accepts_text
         && !settings.alone
-        && let Some(line) =
-            prospect(&settings.command, directory, &settings.recipes).notice(client.name())
+        && let Some(wrapped) = &wrapped
+        && let Some(line) = prospect_of(wrapped, &settings.recipes).notice(client.name())
     {
         (settings.say)(&line);
     }
@@ -279,7 +283,7 @@ fn run_joined(
     command.splice(behind_name..behind_name, arguments);
     let since_ms = clock::unix_ms();
     let directory = settings.directory.as_deref();
-    let wrapped = Wrapped::of(&command, directory).and_then(|wrapped| wrapped.file);
+    let wrapped = wrapped.and_then(|wrapped| wrapped.file);
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
     let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);

@@ -20,6 +20,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
@@ -165,7 +166,16 @@ impl Observer {
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
     /// changes all the time, or the system does not say what is there.
     pub fn look(&mut self) -> io::Result<Vec<Process>> {
-        self.0.look().map_err(naming("look at the terminal's foreground"))
+        let name = naming("look at the terminal's foreground");
+        for _ in 0..TRIES {
+            match self.0.try_look() {
+                Ok(None) => thread::sleep(PAUSE),
+                Ok(Some(processes)) => return Ok(processes),
+                Err(error) => return Err(name(error)),
+            }
+        }
+        let changing = "its processes are changing: look again";
+        Err(name(refusal(io::ErrorKind::WouldBlock, changing)))
     }
 
     /// A cheap mark that changes when another process group comes to the foreground, when the
@@ -204,10 +214,6 @@ fn unreadable(pid: u32) -> Process {
         is_stopped: false,
         reads_terminal: None,
     }
-}
-
-fn changing() -> io::Error {
-    refusal(io::ErrorKind::WouldBlock, "its processes are changing: look again")
 }
 
 fn too_many() -> io::Error {

@@ -161,20 +161,23 @@ pub(super) fn check_accepts_text(
     directory: Option<&Path>,
     recipes: &Book,
 ) -> Result<(), Failure> {
+    if !is_given {
+        return Ok(());
+    }
     let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let word = foreign_line(&word);
     match wrap::prospect(command, directory, recipes) {
-        Prospect::Typed if is_given => {
+        Prospect::Typed => {
             Err(Failure::usage(format!("--accepts-text is not needed for {word}: run it without")))
         }
-        Prospect::Launches if is_given => Err(Failure::usage(format!(
+        Prospect::Launches => Err(Failure::usage(format!(
             "--accepts-text can't be given for {word}, which starts another program: name that one"
         ))),
-        Prospect::Barred(why) if is_given => Err(Failure::usage(format!(
+        Prospect::Barred(why) => Err(Failure::usage(format!(
             "--accepts-text can't be given for {word}: {}",
             foreign_line(&why)
         ))),
-        _ => Ok(()),
+        Prospect::Unknown(_) | Prospect::NoFile => Ok(()),
     }
 }
 

@@ -199,7 +199,7 @@ fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
     match &*name {
         "agent-relay-wrap" => arguments.get(1).is_none_or(|word| word != "extract"),
         "agent-relay" | "agent-relayw" => is_wrapping(arguments),
-        _ => is_own() && is_wrapping(arguments),
+        _ => is_wrapping(arguments) && is_own(),
     }
 }
 

@@ -14,8 +14,7 @@ use std::{
 };
 
 use super::{
-    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process, TRIES,
-    changing,
+    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process,
     memory::{CommandLine, Memory},
     too_many, unreadable,
 };
@@ -77,16 +76,6 @@ impl Observer {
         observer
     }
 
-    pub(super) fn look(&mut self) -> io::Result<Vec<Process>> {
-        for _ in 0..TRIES {
-            if let Some(processes) = self.try_look()? {
-                return Ok(processes);
-            }
-            thread::sleep(PAUSE);
-        }
-        Err(changing())
-    }
-
     pub(super) fn mark(&self) -> Option<Mark> {
         let group = self.group().ok()?;
         let gathers_lines = self.pty.upgrade().ok()?.gathers_lines();
@@ -104,7 +93,7 @@ impl Observer {
     }
 
     /// None if the foreground has changed meanwhile.
-    fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
+    pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let group = self.group()?;
         let (all, closed) = all_processes()?;
         let mut members: Vec<&Stat> = all.values().filter(|it| self.is_member(it, group)).collect();

@@ -7,10 +7,10 @@ mod members;
 #[path = "windows/process.rs"]
 mod process;
 
-use std::{ffi::OsString, io, path::Path, thread};
+use std::{ffi::OsString, io, path::Path};
 
 use super::{
-    Executable, FileId, PAUSE, PROCESSES_MAX, Process, TRIES, changing,
+    Executable, FileId, PROCESSES_MAX, Process,
     memory::{CommandLine, Memory},
     too_many, unreadable,
 };
@@ -48,16 +48,6 @@ impl Observer {
         observer
     }
 
-    pub(super) fn look(&mut self) -> io::Result<Vec<Process>> {
-        for _ in 0..TRIES {
-            if let Some(processes) = self.try_look()? {
-                return Ok(processes);
-            }
-            thread::sleep(PAUSE);
-        }
-        Err(changing())
-    }
-
     pub(super) fn mark(&self) -> Option<Mark> {
         None
     }
@@ -67,7 +57,7 @@ impl Observer {
     }
 
     /// None if processes have come or gone meanwhile.
-    fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
+    pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let members = self.members()?;
         // While a process is open, no other one can have its number.
         let all: Vec<_> = members.iter().map(|&pid| (pid, process::open(pid))).collect();
