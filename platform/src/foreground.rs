@@ -185,13 +185,6 @@ impl Observer {
     pub fn mark(&self) -> Option<Mark> {
         self.0.mark().map(Mark)
     }
-
-    /// The executable of the foreground group's leader. `None` if the leader has ended or cannot be
-    /// read, and where [`Observer::mark`] is `None`.
-    #[must_use]
-    pub fn leader(&self) -> Option<Executable> {
-        self.0.leader()
-    }
 }
 
 /// Serves the members of a console to an [`Observer`] over standard input and output; returns when

@@ -103,13 +103,8 @@ impl Pty {
         self.0.pid()
     }
 
-    /// Whether what is typed goes to the command itself, rather than to something that it has started
-    /// and put into the terminal's foreground. `None` where the system does not say.
-    pub fn in_foreground(&self) -> Option<bool> {
-        self.foreground_group().map(|group| group == self.pid())
-    }
-
     /// The terminal's foreground process group; `None` where there is no such thing.
+    #[cfg_attr(windows, allow(dead_code, reason = "a console has no foreground group"))]
     pub(crate) fn foreground_group(&self) -> Option<u32> {
         self.0.foreground_group()
     }

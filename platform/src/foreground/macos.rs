@@ -112,10 +112,6 @@ impl Observer {
         Some(Mark { group, gathers_lines, leader })
     }
 
-    pub(super) fn leader(&self) -> Option<Executable> {
-        executable(self.group().ok()?)
-    }
-
     fn group(&self) -> io::Result<u32> {
         let none = || refusal(io::ErrorKind::NotFound, "the terminal has no foreground group");
         self.pty.upgrade()?.foreground_group().ok_or_else(none)

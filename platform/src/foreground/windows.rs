@@ -52,10 +52,6 @@ impl Observer {
         None
     }
 
-    pub(super) fn leader(&self) -> Option<Executable> {
-        None
-    }
-
     /// None if processes have come or gone meanwhile.
     pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let members = self.members()?;
