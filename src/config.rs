@@ -5,7 +5,7 @@ pub mod recipes;
 pub mod service;
 pub mod text;
 
-use crate::{protocol::record::Durability, router::Limits};
+use crate::{protocol::payload::Durability, router::Limits};
 use std::{
     fmt, io,
     path::{Path, PathBuf},

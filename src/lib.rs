@@ -30,6 +30,7 @@ pub mod config;
 pub mod daemon;
 pub mod link;
 pub mod protocol;
+pub mod record;
 pub mod router;
 pub mod store;
 pub mod wrap;

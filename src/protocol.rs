@@ -14,7 +14,6 @@ pub mod frame;
 mod json;
 pub mod name;
 pub mod payload;
-pub mod record;
 pub mod relay;
 pub mod secret;
 pub mod text;

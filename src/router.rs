@@ -53,9 +53,10 @@ pub use limits::Limits;
 use crate::protocol::{
     Moment, Now,
     code::Violation,
-    record::{Change, Found, Hash, Query},
     relay::{Counts, TooOften},
+    secret::Hash,
 };
+use crate::record::{Change, Found, Query};
 use alarm::{Alarm, Alarms};
 use asking::Questions;
 use client::Client;

@@ -26,7 +26,8 @@ mod tests;
 mod trouble;
 mod write;
 
-use crate::protocol::record::{Change, Clock, Durability, Found, Image, Query};
+use crate::protocol::payload::Durability;
+use crate::record::{Change, Clock, Found, Image, Query};
 use crossbeam_channel::Receiver;
 use std::{
     fmt,

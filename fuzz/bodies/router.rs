@@ -8,8 +8,8 @@ use agent_relay::{
         deliver,
         envelope::{Envelope, Kind},
         frame::PREFIX,
-        record::Found,
     },
+    record::Found,
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
 use serde_json::{Value, json};

@@ -2,10 +2,8 @@
 //! daemon starts on it, answers, and finds nothing to complain of the next time.
 
 use agent_relay::{
-    protocol::{
-        Moment, Now,
-        record::{Change, Clock, Durability, Filter, Query},
-    },
+    protocol::{Moment, Now, payload::Durability},
+    record::{Change, Clock, Filter, Query},
     router::{ClientId, Input, Limits, Output, Router},
     store::{Job, Opened, Settings, Store},
 };

@@ -15,7 +15,7 @@ use super::{
     place::Asked,
     print::{Out, say},
 };
-use crate::{client::Settings, protocol::record::Durability};
+use crate::{client::Settings, protocol::payload::Durability};
 use argh::{ArgsInfo, FromArgs};
 use measure::Flood;
 use platform::{endpoint::Endpoint, paths};

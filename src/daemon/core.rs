@@ -3,11 +3,8 @@
 use super::{event::Event, hands::Hands, spin::Spin};
 use crate::{
     link::Held,
-    protocol::{
-        Moment, Now,
-        record::{Clock, Hash, Image},
-        relay::Process,
-    },
+    protocol::{Moment, Now, relay::Process, secret::Hash},
+    record::{Clock, Image},
     router::{ClientId, Input, Limits, Output, Router, policy::Policy},
     store::Report,
 };

@@ -5,7 +5,7 @@
 
 use super::event::Event;
 use crate::{
-    protocol::record::{Change, Clock, Query},
+    record::{Change, Clock, Query},
     store::{Job, Store},
 };
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};

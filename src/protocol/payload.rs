@@ -204,6 +204,27 @@ pub struct Ack<'a> {
     pub away: bool,
 }
 
+/// The worst event that an accepted message survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A loss of power: the message is synced to the disk before it is accepted.
+    #[default]
+    Disk,
+    /// The end of the daemon's process, in whatever way.
+    Process,
+}
+
+impl Durability {
+    /// The value's text in `config.toml` and in an ACK.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Process => "process",
+        }
+    }
+}
+
 /// NACK, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nack {

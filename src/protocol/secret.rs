@@ -1,6 +1,5 @@
 //! Secrets: tokens and keys. Who holds one says it; who checks it keeps only its hash.
 
-use super::record::Hash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
@@ -8,6 +7,9 @@ use subtle::ConstantTimeEq;
 
 /// What stands before a hash where a person sees it, so that nobody takes it for the secret itself.
 const HASH_MARK: &str = "sha256:";
+
+/// The SHA-256 of a secret: of a token or a key.
+pub type Hash = [u8; 32];
 
 /// A text that only its holder may know. It is never part of what is logged or printed for debugging.
 #[derive(Clone, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! A store that lost what it had is told everything anew.
 
 use super::{AgentKey, MessageKey, Router, doubles::Standing, message::State};
-use crate::protocol::record::{Change, DoubleRecord, MessageRecord, Taken};
+use crate::record::{Change, DoubleRecord, MessageRecord, Taken};
 use std::collections::BTreeMap;
 
 impl Router {

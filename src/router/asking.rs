@@ -18,8 +18,8 @@ use crate::protocol::{
     envelope::Kind,
     frame::PREFIX,
     payload::{Ack, CORRELATION_ID_BYTES_MAX, Nack, SendMeta, Sync},
-    record::{Change, Clock, MessageRecord, QuestionRecord},
 };
+use crate::record::{Change, Clock, MessageRecord, QuestionRecord};
 use uuid::Uuid;
 
 /// What a question counts for in memory, beside its correlation id.

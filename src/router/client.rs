@@ -6,7 +6,7 @@ use super::{
     outcome::Outcome,
     unheard::Unheard,
 };
-use crate::protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, record::Hash};
+use crate::protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, secret::Hash};
 use std::collections::VecDeque;
 
 /// One connection.

@@ -12,8 +12,8 @@ use crate::protocol::{
     deliver::{Delivery, Head, Sender},
     name::EVERYONE,
     payload::{Ack, Nack},
-    record::{Change, Ending},
 };
+use crate::record::{Change, Ending};
 use std::mem;
 use uuid::Uuid;
 

@@ -6,7 +6,7 @@
 use super::{AgentKey, hash::FastMap};
 use crate::protocol::Moment;
 use crate::protocol::envelope::Envelope;
-use crate::protocol::record::Fingerprint;
+use crate::record::Fingerprint;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::{collections::VecDeque, hash::Hasher};
 

@@ -14,8 +14,7 @@ use crate::protocol::{
     envelope::{self, Envelope, Kind},
     name::{GUEST, GUEST_DIGITS, Name, OPERATOR},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
-    record::Hash,
-    secret::Secret,
+    secret::{Hash, Secret},
     text::Quoted,
 };
 use std::{mem, sync::Arc};

@@ -5,7 +5,7 @@
 //! same one too, has numbers above the sender's floor.
 
 use super::{AgentKey, Router, StreamKey, stream::Stream};
-use crate::protocol::record::{Change, StreamRecord};
+use crate::record::{Change, StreamRecord};
 use std::collections::BTreeSet;
 
 /// How many parts there are of all streams, of which one is closed at once: to look at them all costs more

@@ -10,12 +10,9 @@ use super::{
     message::{SendId, State},
     send::Said,
 };
-use crate::protocol::{
-    code::NackCode,
-    record::{
-        AgentRecord, Change, DeliveryRecord, DoubleRecord, MessageRecord, Numbers, StreamRecord,
-        Taken,
-    },
+use crate::protocol::code::NackCode;
+use crate::record::{
+    AgentRecord, Change, DeliveryRecord, DoubleRecord, MessageRecord, Numbers, StreamRecord, Taken,
 };
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 //! The machine's bounds and times, each with a name. Its outcome stands where it is enforced.
 
-use crate::protocol::record::Durability;
+use crate::protocol::payload::Durability;
 
 /// Everything that is bounded, and every length of time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use crate::protocol::{
     code::{ErrorCode, NackCode},
     envelope::{Envelope, Kind},
     payload::{Bye, Heartbeat},
-    record::Change,
     text::Quoted,
     topic::Pattern,
 };
+use crate::record::Change;
 use std::mem;
 
 const DAY_MS: u64 = 86_400_000;

@@ -8,8 +8,8 @@ use crate::protocol::{
     code::NackCode,
     envelope::{Header, Kind},
     payload::Nack,
-    record::{AnswerRecord, Change},
 };
+use crate::record::{AnswerRecord, Change};
 use serde::Serialize;
 use std::{collections::BTreeMap, mem, sync::Arc};
 use uuid::Uuid;

@@ -11,7 +11,7 @@ pub use pairs::{PER_MINUTE_MAX, Pairs};
 
 use crate::protocol::{
     name::{Name, OPERATOR, RELAY},
-    record::Hash,
+    secret::Hash,
 };
 use std::{collections::HashMap, num::NonZeroU32};
 

@@ -11,9 +11,9 @@ use crate::protocol::{
     code::NackCode,
     deliver::{Shared, shared_object},
     payload::SendMeta,
-    record::{Change, Ending, Row, StreamRecord},
     relay::Redelivered,
 };
+use crate::record::{Change, Ending, Row, StreamRecord};
 
 impl Router {
     /// Takes up those of these deliveries that are dead letters. Refused if none can be.

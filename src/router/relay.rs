@@ -26,13 +26,13 @@ use crate::protocol::{
     frame,
     name::{NAME_BYTES_MAX, Name, RELAY},
     payload::{Ack, Empty, Spoken},
-    record::{Filter, Found, Query},
     relay::{
         AgentRow, Agents, HistoryRequest, MessageRequest, Page, REPORTS, RESPONSE,
         RedeliverRequest, ReplyMeta, ReportRequest, Reported, Status,
     },
     text::Quoted,
 };
+use crate::record::{Filter, Found, Query};
 use asked::Asked;
 use desk::{Errand, Request};
 use serde::Serialize;

@@ -17,11 +17,11 @@ use crate::protocol::{
     Now,
     code::NackCode,
     deliver::{Shared, shared_object},
-    record::{
-        AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
-        SessionRecord, StreamRecord,
-    },
     topic::Pattern,
+};
+use crate::record::{
+    AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
+    SessionRecord, StreamRecord,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

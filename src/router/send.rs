@@ -18,9 +18,8 @@ use crate::protocol::{
     frame,
     name::{EVERYONE, Name, OPERATOR, RELAY},
     payload::{Ack, Busy, SendMeta, Sync},
-    record::Hash,
     relay::TooOften,
-    secret::is_same,
+    secret::{Hash, is_same},
     text::Quoted,
     topic,
 };

@@ -4,10 +4,10 @@ use super::{AgentKey, Output, Router, alarm::Alarm, outcome::Answers, replay::Re
 use crate::protocol::{
     Moment,
     payload::Capabilities,
-    record::{Change, Hash, SessionRecord},
-    secret::{Secret, is_same},
+    secret::{Hash, Secret, is_same},
     topic::Pattern,
 };
+use crate::record::{Change, SessionRecord};
 use std::{collections::VecDeque, mem, sync::Arc};
 
 /// Used tokens of a session that are recognised.

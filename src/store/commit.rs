@@ -12,10 +12,8 @@ use super::{
     trouble::Trouble,
     write::{Undo, Writer, Written},
 };
-use crate::protocol::{
-    Now,
-    record::{AnswerRecord, Change, Clock, Filter, Found, Image, Numbers, Query, Taken},
-};
+use crate::protocol::Now;
+use crate::record::{AnswerRecord, Change, Clock, Filter, Found, Image, Numbers, Query, Taken};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;

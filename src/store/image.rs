@@ -4,12 +4,9 @@ use super::{
     row::{self, number, signed},
     trouble::Trouble,
 };
-use crate::protocol::{
-    Moment, Now,
-    code::NackCode,
-    record::{
-        AnswerRecord, Clock, DeadRecord, Ending, Image, MessageRecord, Numbers, QuestionRecord,
-    },
+use crate::protocol::{Moment, Now, code::NackCode};
+use crate::record::{
+    AnswerRecord, Clock, DeadRecord, Ending, Image, MessageRecord, Numbers, QuestionRecord,
 };
 use rusqlite::{Connection, Row, params};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,12 +1,9 @@
 //! Changes that could not be written and can't be refused: the last word on each thing, until it can.
 
 use super::commit::{bytes_of, bytes_of_answer};
-use crate::protocol::{
-    Moment,
-    record::{
-        AgentRecord, AnswerRecord, Change, Ending, QuestionRecord, SessionRecord, StreamRecord,
-        Taken,
-    },
+use crate::protocol::Moment;
+use crate::record::{
+    AgentRecord, AnswerRecord, Change, Ending, QuestionRecord, SessionRecord, StreamRecord, Taken,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;

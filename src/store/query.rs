@@ -7,11 +7,8 @@ use super::{
     sweep::key,
     trouble::Trouble,
 };
-use crate::protocol::{
-    deliver::Proof,
-    name::Name,
-    record::{Filter, Found, MessageRecord, Query, Row},
-};
+use crate::protocol::{deliver::Proof, name::Name};
+use crate::record::{Filter, Found, MessageRecord, Query, Row};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 

@@ -7,10 +7,10 @@ use crate::protocol::{
     deliver::Proof,
     name::{NAME_BYTES_MAX, Name},
     payload::Capabilities,
-    record::{
-        AgentRecord, AnswerRecord, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
-        QuestionRecord, SessionRecord, StreamRecord,
-    },
+};
+use crate::record::{
+    AgentRecord, AnswerRecord, DeliveryRecord, DoubleRecord, Ending, MessageRecord, QuestionRecord,
+    SessionRecord, StreamRecord,
 };
 use rusqlite::Row;
 use std::sync::Arc;

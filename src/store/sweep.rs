@@ -2,7 +2,7 @@
 //! is forgotten. In small steps, since whoever sends meanwhile waits for the end of one.
 
 use super::{Settings, file::PAGE_BYTES, image::one, row, said, trouble::Trouble, write};
-use crate::protocol::record::Image;
+use crate::record::Image;
 use row::{number, signed};
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

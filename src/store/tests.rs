@@ -7,7 +7,7 @@ mod place;
 mod world;
 
 use super::{Job, Report, row};
-use crate::protocol::record::Change;
+use crate::record::Change;
 use place::{DAY_MS, Folder, clock, cut, keep, run};
 use proptest::prelude::*;
 use world::World;

@@ -4,7 +4,7 @@ use super::{
     row::{self, signed},
     sweep,
 };
-use crate::protocol::record::{
+use crate::record::{
     AgentRecord, AnswerRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
     Numbers, QuestionRecord, SessionRecord, StreamRecord, Taken,
 };

@@ -8,8 +8,8 @@ use crate::{
     protocol::{
         code::NackCode,
         payload::{Empty, Spoken},
-        record::{Found, Query},
     },
+    record::{Found, Query},
     router::{
         ClientId, FastMap, Output, Router,
         send::{Refusal, Said},

@@ -7,9 +7,9 @@ use crate::{
         code::NackCode,
         deliver::{Shared, shared_object},
         name::Name,
-        record::{DeliveryRecord, Ending, Found, MessageRecord, Row},
         relay::{MessageRequest, MessageRow, Messages, Piece, Way},
     },
+    record::{DeliveryRecord, Ending, Found, MessageRecord, Row},
     router::{
         MessageKey, Router,
         message::{HEAD_BYTES, Kept, Message, State},

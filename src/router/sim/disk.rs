@@ -1,10 +1,8 @@
 //! A disk: changes reach it in order and are kept after a while, some at a time. It fills up, fails, and
 //! loses in a crash what was not synced, or not all of that.
 
-use crate::protocol::{
-    Now,
-    record::{Change, DeliveryRecord, Image, oracle::Oracle},
-};
+use crate::protocol::Now;
+use crate::record::{Change, DeliveryRecord, Image, oracle::Oracle};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,

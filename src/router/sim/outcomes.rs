@@ -8,8 +8,8 @@ use crate::{
         code::NackCode,
         envelope::{Envelope, Kind},
         payload::{Ack, Nack},
-        record::{Change, Ending},
     },
+    record::{Change, Ending},
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;

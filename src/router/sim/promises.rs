@@ -8,8 +8,8 @@ use crate::{
         deliver::{self, Delivery},
         envelope::Envelope,
         payload::{Ack, Nack, Spoken},
-        record::{Change, Ending, Taken},
     },
+    record::{Change, Ending, Taken},
     router::ClientId,
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -44,9 +44,9 @@ use crate::{
         envelope::{Envelope, Header, Kind},
         name::Name,
         payload::Capabilities,
-        record::{Change, Clock, Query, QuestionRecord, oracle::Oracle},
         secret::Secret,
     },
+    record::{Change, Clock, Query, QuestionRecord, oracle::Oracle},
     router::{
         ClientId, Frame, Input, Limits, Output, Router,
         policy::{Glob, Policy, Rule},

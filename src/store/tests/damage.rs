@@ -9,10 +9,8 @@ use super::{
     place::{Folder, NOW_MS, clock, found, keep, run},
     world::World,
 };
-use crate::protocol::{
-    code::NackCode,
-    record::{AnswerRecord, Change, Ending, Filter, Numbers, Query},
-};
+use crate::protocol::code::NackCode;
+use crate::record::{AnswerRecord, Change, Ending, Filter, Numbers, Query};
 use std::fs;
 
 /// Every file, whole.

@@ -9,7 +9,7 @@ use super::{
     place::{Folder, Live, NOW_MS, clock, cut, keep, run_with},
     world::World,
 };
-use crate::protocol::record::{AnswerRecord, Change, Ending, Image};
+use crate::record::{AnswerRecord, Change, Ending, Image};
 use proptest::prelude::*;
 use std::{fs, io};
 

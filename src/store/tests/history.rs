@@ -5,11 +5,8 @@ use super::{
     place::{DAY_MS, Folder, NOW_MS, clock, found, keep, run},
     world::{World, name},
 };
-use crate::protocol::{
-    code::NackCode,
-    name::Name,
-    record::{Change, Ending, Filter, Found, Query, Row},
-};
+use crate::protocol::{code::NackCode, name::Name};
+use crate::record::{Change, Ending, Filter, Found, Query, Row};
 use proptest::prelude::*;
 
 fn any() -> Filter {

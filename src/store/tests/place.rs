@@ -1,10 +1,8 @@
 //! A folder for a store, gone at the end; and a store in it that is run step by step.
 
 use super::super::{Durability, Job, Opened, Report, Settings, Store, fault::Faults};
-use crate::protocol::{
-    Moment, Now,
-    record::{Change, Clock, Found, Image, Query},
-};
+use crate::protocol::{Moment, Now};
+use crate::record::{Change, Clock, Found, Image, Query};
 use crossbeam_channel::{Receiver, Sender};
 use std::{
     env, fs,

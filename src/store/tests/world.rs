@@ -7,10 +7,10 @@ use crate::protocol::{
     deliver::{self, Proof},
     name::Name,
     payload::Capabilities,
-    record::{
-        AgentRecord, AnswerRecord, Change, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
-        QuestionRecord, SessionRecord, StreamRecord, Taken, oracle::Oracle,
-    },
+};
+use crate::record::{
+    AgentRecord, AnswerRecord, Change, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
+    QuestionRecord, SessionRecord, StreamRecord, Taken, oracle::Oracle,
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;

@@ -11,12 +11,11 @@
 #[cfg(test)]
 pub(crate) mod oracle;
 
-use super::{Moment, Now, code::NackCode, deliver::Proof, name::Name, payload::Capabilities};
+use crate::protocol::{
+    Moment, Now, code::NackCode, deliver::Proof, name::Name, payload::Capabilities, secret::Hash,
+};
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
-
-/// SHA-256 of a secret: a token or a key.
-pub type Hash = [u8; 32];
 
 /// A SEND's id and content, as one number: what makes two of them doubles.
 pub type Fingerprint = [u8; 16];
@@ -364,27 +363,6 @@ pub struct Row {
     pub message: MessageRecord,
     /// How and when it ended, if it did.
     pub ended: Option<(Ending, u64)>,
-}
-
-/// What a kept message survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The loss of power: it is synced before it is accepted.
-    #[default]
-    Disk,
-    /// The end of the daemon's process, however it ends.
-    Process,
-}
-
-impl Durability {
-    /// As `config.toml` and ACK say it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Process => "process",
-        }
-    }
 }
 
 #[cfg(test)]
