@@ -25,7 +25,8 @@ use crate::{
         self,
         extract::{Extractor, Message},
         keyboard::Reader,
-        recipe::{Obstacle, Recipe},
+        obstacle::Obstacle,
+        recipe::Recipe,
     },
     client::{self, Client, ClientError, WhenAbsent},
     protocol::{

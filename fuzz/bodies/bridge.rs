@@ -6,7 +6,8 @@ use agent_relay::bridge::{
     Bridge, Cause, File, Input, Mail, Number, Output, Progress, Refusal, Settings,
     inject::{PASTE_BEGINS, PASTE_ENDS},
     keyboard::Reader,
-    recipe::{Book, Known, Obstacle, Reads, Recipe, Spot},
+    obstacle::Obstacle,
+    recipe::{Book, Known, Reads, Recipe, Spot},
     transcript::Record,
 };
 use agent_relay::protocol::{

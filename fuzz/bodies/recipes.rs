@@ -3,9 +3,9 @@
 
 use agent_relay::{
     bridge::{
-        inject::Form,
         keyboard::Reader,
-        recipe::{Book, Known, Obstacle, Recipe, Spot, Version},
+        obstacle::Obstacle,
+        recipe::{Book, Form, Known, Recipe, Spot, Version},
     },
     config::recipes::parse,
 };

@@ -7,7 +7,7 @@
 
 use super::{
     extract::marks,
-    recipe::{Expands, is_blank},
+    recipe::{Expands, Form, is_blank},
 };
 use crate::protocol::{
     deliver::Proof,
@@ -63,15 +63,6 @@ pub enum Origin<'a> {
     },
     /// The relay's own: none of their lines is a mark outside a fence.
     Relay,
-}
-
-/// How a frame is made harmless where it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// As it is, for programs that read text.
-    Plain,
-    /// A here-document for a command that does nothing (bash, zsh); pasted.
-    HereDocument,
 }
 
 /// How the text gets into the program; the Enter that submits it comes after it, by itself.

@@ -8,7 +8,7 @@ mod programs;
 
 pub use programs::{Operand, is_dangerous, is_launcher, name_of, operand};
 
-use super::recipe::Obstacle;
+use super::obstacle::Obstacle;
 use programs::Kind;
 
 /// A process of the terminal's foreground.

@@ -1,6 +1,6 @@
 //! Messages that wait to be typed.
 
-use super::{Mail, recipe::Obstacle};
+use super::{Mail, obstacle::Obstacle};
 use std::collections::VecDeque;
 
 /// Messages that wait here before no more are wanted. Of those that are to be acknowledged the daemon

@@ -4,7 +4,7 @@ use super::{
     Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
     keyboard::Reader,
     keys::Line,
-    recipe::Obstacle,
+    obstacle::Obstacle,
     script::{play, play_briefed, play_transcribed, reader, settings},
 };
 use crate::protocol::{Moment, code::NackCode, text::is_hidden};

@@ -5,9 +5,10 @@ use super::{
     Output, PRESSES_MAX, Progress, RETRY_MS, SEEN_MS, SENDERS_MAX, Stage, TAKING_UP_LOOK_MS,
     TAKING_UP_MS, TYPED_MAX, TakingUp, UNANSWERED_MS, WRITTEN_DOWN_MS,
     extract::PICTURE_MS,
-    inject::{self, Entry, Form, Frame, Origin},
+    inject::{self, Entry, Frame, Origin},
     keyboard::Reader,
-    recipe::{Obstacle, Spot},
+    obstacle::Obstacle,
+    recipe::{Form, Spot},
 };
 use crate::protocol::{Moment, deliver::Proof, name::NAME_BYTES_MAX};
 use std::collections::VecDeque;

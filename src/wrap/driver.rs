@@ -14,8 +14,7 @@ use super::{
 use crate::{
     bridge::{
         self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said,
-        keyboard::Reader,
-        recipe::{Obstacle, Recipe},
+        keyboard::Reader, obstacle::Obstacle, recipe::Recipe,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},

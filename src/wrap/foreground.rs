@@ -4,7 +4,8 @@ use crate::bridge::{
     keyboard::{
         Judge, Member, Operand, Program, Reader, is_dangerous, is_launcher, name_of, operand,
     },
-    recipe::{Book, Obstacle},
+    obstacle::Obstacle,
+    recipe::Book,
 };
 use platform::{
     foreground::{Executable, FileId, Mark, Observer, Process, same_content},

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
 
 use super::*;
-use crate::bridge::inject::{self, Entry, Form, Frame, Origin};
-use crate::bridge::recipe::Expands;
+use crate::bridge::inject::{self, Entry, Frame, Origin};
+use crate::bridge::recipe::{Expands, Form};
 
 const HEX: &str = "7f3a9c";
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
 const BUILT_IN: &str = include_str!("../../../src/bridge/recipe/built_in.toml");
-const RECIPE: &str = include_str!("../../../src/bridge/recipe.rs");
+const OBSTACLES: &str = include_str!("../../../src/bridge/obstacle.rs");
 
 /// The table that begins with this heading, its first cells.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
@@ -59,7 +59,7 @@ fn every_recipe_is_told_and_whether_it_was_tried() {
 
 #[test]
 fn every_reason_to_wait_is_told() {
-    let (_, reasons) = RECIPE.split_once("impl fmt::Display for Obstacle {").unwrap();
+    let (_, reasons) = OBSTACLES.split_once("impl fmt::Display for Obstacle {").unwrap();
     let (reasons, _) = reasons.split_once("\n}").unwrap();
     let reasons = reasons.lines().filter_map(|line| line.trim().strip_prefix("Self::"));
     let reasons: BTreeSet<_> = reasons.map(|line| line.split('"').nth(1).unwrap()).collect();

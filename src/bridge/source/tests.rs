@@ -1,0 +1,659 @@
+//! Scripts: what is sent of what files and the screen show.
+
+use crate::bridge::script::play_transcribed;
+use expect_test::{Expect, expect};
+
+#[track_caller]
+fn check(script: &str, expected: Expect) {
+    expected.assert_eq(&play_transcribed("agent", script));
+}
+
+#[test]
+fn a_transcript_is_the_only_source() {
+    check(
+        r"
+        0 owned 0
+        10 prints ->relay:Bob <<<what the screen shows>>>\r\n>\s
+        500 records 0 prompt tell Bob
+        600 records 0 reply Of course.\n\n->relay:Bob <<<\n- a **list**\n\n```\n->relay:Cid <<<no>>>\n```\n>>>\nDone.
+        600 records 0 over
+        700 records 0 reply ->relay:Cid <<<open
+        90000 ends
+        ",
+        expect![[r#"
+            600 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "- a **list**\n\n```\n->relay:Cid <<<no>>>\n```", data: None, meta: None, reply_to: None }
+            700 logs Not sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+            700 types [relay 789200 from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 789200]
+            850 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn reply_that_repeats_what_was_received_is_sent() {
+    check(
+        r"
+        0 prints \e[?2004h>\s
+        0 owned 0
+        5000 mail Cid: LGTM
+        6100 records 0 reply ->relay:Bob <<<LGTM>>>\n->relay:Cid <<<LGTM>>>\n->relay:Cid <<<LGTM>>>
+        9000 ends
+        ",
+        expect![[r#"
+            5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nLGTM\n[/relay 789200]\e[201~
+            5150 types \r
+            5150 acknowledges 11111111-2222
+            6100 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+            6100 sends 1: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+            6100 sends 2: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn a_quoted_header_hides_nothing_that_comes_after_it() {
+    check(
+        r"
+        0 prints \e[?2004h>\s
+        0 owned 0
+        5000 mail Cid: what is it?
+        6000 records 0 prompt [relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]
+        6100 records 0 reply > [relay 789200 from Cid, id 11111111] Another agent\n\nI answer:\n\n->relay:Cid <<<it is this>>>
+        6200 records 0 reply [relay 789200 from Cid, id 11111111]\n->relay:Cid <<<an echo>>>\n[/relay 789200]
+        9000 ends
+        ",
+        expect![[r#"
+            5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]\e[201~
+            5150 types \r
+            5150 acknowledges 11111111-2222
+            6100 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
+            6200 logs Not sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.
+            6200 types \e[200~[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.\n[/relay 41f6aa]\e[201~
+            6350 types \r
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_is_the_childs_if_it_has_what_was_typed_here() {
+    check(
+        r"
+        0 prints \e[?2004h>\s
+        10 records 0 prompt something else
+        10 records 0 reply ->relay:Bob <<<not ours>>>
+        5000 reports
+        5000 mail Ann: hello
+        6000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
+        6010 records 1 reply ->relay:Ann <<<hello yourself>>>
+        6020 records 0 reply ->relay:Bob <<<not ours either>>>
+        9000 ends
+        ",
+        expect![[r#"
+            5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+            5150 types \r
+            5150 reports 11111111-2222 Injected
+            5150 acknowledges 11111111-2222
+            6000 reports 11111111-2222 Confirmed
+            6010 sends 0: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "hello yourself", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_is_the_childs_if_the_screen_shows_its_prompt_and_its_answer() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys fix the tests\r
+        20010 prints \r\n│ fix the │\r\n│ tests   │\r\n
+        20100 records 0 prompt fix the docs
+        20100 records 0 reply ->relay:Bob <<<of another>>>
+        20100 records 1 prompt fix the tests
+        20100 records 1 reply ->relay:Bob <<<of **ours**>>>
+        20110 prints ● ->relay:Bob <<<of
+        20120 prints \sours>>>\r\n
+        60000 records 2 prompt fix the tests
+        60000 records 2 reply ->relay:Bob <<<of **ours**>>>
+        90000 ends
+        ",
+        expect![[r#"
+            20000 types fix the tests\r
+            21650 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+    // The one that it begins with.
+    check(
+        r"
+        0 prints go on\r\n>\s
+        100 records 0 prompt go
+        100 records 0 reply ->relay:Bob <<<too short to tell>>>
+        200 keys x
+        300 records 1 prompt go on
+        300 records 1 reply ->relay:Bob <<<ours>>>
+        310 prints \r\n->relay:Bob <<<ours>>>\r\n\r\n
+        29000 ends
+        ",
+        expect![[r#"
+            200 types x
+            1850 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn another_who_is_asked_the_same_at_the_same_time_is_told_apart_by_the_answer() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n
+        20100 records 0 prompt who are you
+        20100 records 1 prompt who are you
+        20200 prints ->relay:Bob <<<Cid>>>\r\n\r\n
+        20210 records 1 reply ->relay:Bob <<<Cid>>>
+        20300 records 0 reply ->relay:Bob <<<Ann>>>
+        40000 keys and now\r
+        40010 prints \r\nand now\r\n->relay:Bob <<<still>>>\r\n\r\n
+        40100 records 0 prompt and now
+        40100 records 0 reply ->relay:Bob <<<still>>>
+        40110 records 1 prompt and now
+        40110 records 1 reply ->relay:Bob <<<still>>>
+        41000 records 0 over
+        41000 records 1 over
+        50000 keys /clear\r
+        51000 keys and after that\r
+        51010 prints \r\nand after that\r\n->relay:Bob <<<anew>>>\r\n\r\n
+        51010 records 2 prompt and after that
+        51020 records 2 reply ->relay:Bob <<<anew>>>
+        59000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            21710 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Cid", data: None, meta: None, reply_to: None }
+            40000 types and now\r
+            40110 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "still", data: None, meta: None, reply_to: None }
+            50000 types /clear\r
+            51000 types and after that\r
+            52520 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "anew", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn a_prompt_may_be_written_down_before_the_screen_shows_it() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \e[2J\e[H
+        20020 records 0 prompt who are you
+        20030 prints who are you\r\n
+        20040 records 1 prompt who are you
+        20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+        20210 records 1 reply ->relay:Bob <<<me>>>
+        21000 records 0 reply ->relay:Bob <<<me>>>
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+        "#]],
+    );
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \e[2J\e[H
+        20020 records 0 prompt who are you
+        20030 prints who are you\r\n
+        20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+        20210 records 0 reply ->relay:Bob <<<me>>>
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+/// The screen is painted anew when it is looked at for the answer that both have given.
+#[test]
+fn the_same_answer_is_not_told_apart_by_when_the_screen_shows_it() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n
+        20020 records 0 prompt who are you
+        20040 records 1 prompt who are you
+        20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+        20210 records 1 reply ->relay:Bob <<<me>>>
+        20215 prints \e[2J\e[H
+        20220 records 0 reply ->relay:Bob <<<me>>>
+        22000 keys go\r
+        22010 prints go\r\nok, so\r\n
+        22020 records 0 prompt go
+        22030 records 0 reply ok, so
+        25000 records 0 prompt go
+        25010 records 0 reply [ok, so it looks otherwise](on the screen)
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            22000 types go\r
+        "#]],
+    );
+}
+
+/// What it has said last is shown, and not written down yet.
+#[test]
+fn who_says_the_same_somewhat_later_may_be_the_child() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n
+        20020 records 0 prompt who are you
+        20020 records 1 prompt who are you
+        20100 records 0 reply I look at [this](there).
+        20110 prints I look at this.\r\n
+        20200 prints ->relay:Bob <<<me>>>\r\n\r\n
+        20210 records 1 reply ->relay:Bob <<<me>>>
+        21000 records 0 reply ->relay:Bob <<<me>>>
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+        "#]],
+    );
+}
+
+/// The person looks at something else, and another agent is asked again what both were asked before.
+#[test]
+fn what_the_screen_showed_before_the_enter_is_no_answer() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        22000 keys go\r
+        22010 prints go\r\nok, so\r\n
+        22020 records 0 prompt go
+        22030 records 0 reply ok, so
+        22500 records 0 over
+        25000 keys /stats\r
+        25010 prints /stats\r\n12 s\r\n
+        26000 records 1 prompt who are you
+        26100 records 1 reply ->relay:Bob <<<me>>>
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            22000 types go\r
+            25000 types /stats\r
+        "#]],
+    );
+}
+
+/// A tool of the agent's that is an agent itself, and that the person has allowed by an Enter.
+#[test]
+fn who_is_asked_by_the_agent_is_not_the_agent_however_late() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys ask another who it is\r
+        20010 prints \r\nask another who it is\r\n
+        20100 records 0 prompt ask another who it is
+        20110 records 0 reply I do so.
+        20120 prints I do so.\r\n
+        20150 prints $ agent -p 'who are you'? (y/n)
+        21000 keys \r
+        21300 records 1 prompt who are you
+        21310 records 1 reply ->relay:Bob <<<another>>>
+        21320 prints ->relay:Bob <<<another>>>\r\n\r\n
+        29000 ends
+        ",
+        expect![[r#"
+            20000 types ask another who it is\r
+            21000 types \r
+        "#]],
+    );
+}
+
+/// What it has said before that looks otherwise on the screen.
+#[test]
+fn who_is_asked_by_the_agent_is_not_the_agent_whatever_it_says() {
+    let script = r"
+        20000 keys ask another who it is\r
+        20010 prints \e[2J\e[Hask another who it is\r\n
+        20100 records 0 prompt ask another who it is
+        20110 records 0 reply I do [so](there).
+        20120 prints I do so. $ agent -p 'who are you'\r\n
+        21300 records 1 prompt who are you
+        21310 records 1 reply ->relay:Bob <<<another>>>
+        21320 prints ->relay:Bob <<<another>>>\r\n\r\n
+        29000 ends
+        ";
+    check(
+        &format!("0 prints >\\s\n{script}"),
+        expect![[r#"
+        20000 types ask another who it is\r
+    "#]],
+    );
+    // Also where it is known which file is its own.
+    let before = r"
+        10000 keys who are you\r
+        10010 prints \r\nwho are you\r\nme, for one\r\n
+        10020 records 0 prompt who are you
+        10030 records 0 reply me, for one
+        11000 records 0 over
+        ";
+    check(
+        &format!("0 prints >\\s\n{before}\n{script}"),
+        expect![[r#"
+        10000 types who are you\r
+        20000 types ask another who it is\r
+    "#]],
+    );
+}
+
+#[test]
+fn who_waits_to_be_told_apart_is_told_so_and_thereby_is() {
+    check(
+        r"
+        0 prints \e[?2004h>\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        20110 records 1 prompt who are you
+        20110 records 1 reply ->relay:Bob <<<me>>>
+        37000 records 1 prompt [relay 789200 from @relay] The relay wrote this, not your user.
+        50000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            35260 logs What you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.
+            35260 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.\n[/relay 789200]\e[201~
+            35410 types \r
+            37000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn who_is_asked_and_answers_the_same_waits_for_a_prompt_of_its_own() {
+    check(
+        r"
+        0 prints \e[?2004h>\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        20110 records 1 prompt who are you
+        20110 records 1 reply ->relay:Bob <<<me>>>
+        22000 mail Ann: and you?
+        26000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nand you?\n[/relay 789200]
+        26010 records 0 prompt Ann sent this: [relay 789200 from Ann, id 11111111] Another agent wrote this
+        26020 records 1 reply ->relay:Ann <<<me, too>>>
+        26020 records 0 reply ->relay:Ann <<<not me>>>
+        29000 records 0 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nand you?\n[/relay 789200]
+        29020 records 0 reply ->relay:Ann <<<nor me>>>
+        29900 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            22000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nand you?\n[/relay 789200]\e[201~
+            22150 types \r
+            22150 acknowledges 11111111-2222
+            26000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            26020 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me, too", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+/// The child has a conversation, and another agent leads one as well.
+const BESIDE_ANOTHER: &str = r"
+    0 prints \e[?2004h>\s
+    20000 keys who are you\r
+    20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+    20100 records 0 prompt who are you
+    20100 records 0 reply ->relay:Bob <<<me>>>
+    20200 records 0 over
+    30000 records 1 reply ->relay:Bob <<<of another>>>
+    30100 records 1 prompt of another
+    30110 records 1 reply ->relay:Bob <<<of another, too>>>
+    30200 records 1 over
+    90000 records 1 prompt of another again
+    90100 records 1 reply ->relay:Bob <<<of another again>>>
+    90200 records 1 over
+    ";
+
+/// One that the child takes up when the other one is gone.
+#[test]
+fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
+    check(
+        &format!(
+            r"{BESIDE_ANOTHER}
+            95000 keys /resume\r
+            100000 keys go on\r
+            100010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+            100100 records 1 prompt go on
+            100100 records 1 reply ->relay:Bob <<<me again>>>
+            109000 ends
+            "
+        ),
+        expect![[r#"
+            20000 types who are you\r
+            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            95000 types /resume\r
+            100000 types go on\r
+            101600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+    check(
+        &format!(
+            r"{BESIDE_ANOTHER}
+            95000 keys /resume\r
+            95010 prints \r\n>\s
+            100000 mail Ann: go on
+            101000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]
+            101010 records 1 reply ->relay:Ann <<<me again>>>
+            109000 ends
+            "
+        ),
+        expect![[r#"
+            20000 types who are you\r
+            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            95000 types /resume\r
+            100000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]\e[201~
+            100150 types \r
+            100150 acknowledges 11111111-2222
+            101010 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+/// It was asked last when somebody had pressed Enter here, and that is shown when the child takes it up.
+#[test]
+fn what_another_was_asked_after_an_enter_here_is_anothers() {
+    check(
+        &format!(
+            r"{BESIDE_ANOTHER}
+            91000 keys /stats\r
+            92000 records 1 prompt of another once more
+            92100 records 1 reply ->relay:Bob <<<of another once more>>>
+            92200 records 1 over
+            110000 keys /resume\r
+            110010 prints \e[2J\e[Hof another once more\r\n->relay:Bob <<<of another once more>>>\r\n\r\n>\s
+            120000 keys go on\r
+            120010 prints \r\ngo on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+            120100 records 1 prompt go on
+            120100 records 1 reply ->relay:Bob <<<me again>>>
+            129000 ends
+            "
+        ),
+        expect![[r#"
+            20000 types who are you\r
+            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            91000 types /stats\r
+            110000 types /resume\r
+            120000 types go on\r
+            121600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+/// Its first answer looks otherwise on the screen.
+#[test]
+fn what_waits_of_the_childs_next_conversation_is_not_lost() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        20200 records 0 over
+        50000 keys /clear\r
+        50010 prints \e[2J\e[H>\s
+        60000 keys and after that\r
+        60010 prints and after that\r\nstill me\r\n>\s
+        60100 records 1 prompt and after that
+        60100 records 1 reply ->relay:Bob <<<[still](there) me>>>
+        60200 records 1 over
+        70000 keys go on\r
+        70010 prints go on\r\n->relay:Bob <<<me again>>>\r\n\r\n>\s
+        70100 records 1 prompt go on
+        70100 records 1 reply ->relay:Bob <<<me again>>>
+        79000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            50000 types /clear\r
+            60000 types and after that\r
+            70000 types go on\r
+            71600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "[still](there) me", data: None, meta: None, reply_to: None }
+            71600 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+/// Its own program is slow.
+#[test]
+fn who_is_not_alone_is_given_time_to_write_down_what_it_was_asked() {
+    check(
+        r"
+        0 accompanied
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        24000 records 1 prompt who are you
+        24000 records 1 reply ->relay:Bob <<<me>>>
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+        "#]],
+    );
+    // Nobody else was asked.
+    check(
+        r"
+        0 accompanied
+        0 prints >\s
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+        20100 records 0 prompt who are you
+        20100 records 0 reply ->relay:Bob <<<me>>>
+        30000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+            25100 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_speaks_for_who_is_asked_what_stands_half_typed_here() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys x\r
+        20010 prints x\r\nok\r\n>\s
+        21000 keys who are you
+        21010 prints who are you
+        21100 records 0 prompt who are you
+        21100 records 0 reply ->relay:Bob <<<another>>>
+        60000 records 0 reply ->relay:Bob <<<another>>>
+        90000 ends
+        ",
+        expect![[r#"
+            20000 types x\r
+            21000 types who are you
+        "#]],
+    );
+}
+
+/// A tool of the agent's that is an agent itself, in the same directory.
+#[test]
+fn who_is_asked_by_the_agent_is_not_the_agent() {
+    check(
+        r"
+        0 prints >\s
+        20000 keys ask another who it is\r
+        20010 prints \r\nask another who it is\r\n
+        20100 records 0 prompt ask another who it is
+        20200 prints $ agent -p 'who are you'\r\n
+        20300 records 1 prompt who are you
+        20310 records 1 reply ->relay:Bob <<<another>>>
+        20320 prints ->relay:Bob <<<another>>>\r\n\r\n
+        20400 records 0 reply It has answered.
+        20410 prints It has answered.\r\n
+        29000 ends
+        ",
+        expect![[r#"
+            20000 types ask another who it is\r
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_system_says_needs_no_other_sign() {
+    check(
+        r"
+        0 prints >\s
+        10 owned 0
+        20000 keys who are you\r
+        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n
+        20100 records 1 prompt who are you
+        20100 records 1 reply ->relay:Bob <<<me>>>
+        29000 ends
+        ",
+        expect![[r#"
+            20000 types who are you\r
+        "#]],
+    );
+}
+
+#[test]
+fn the_agent_is_told_once_that_nobody_reads_it() {
+    check(
+        r"
+        0 prints \e[?2004h->relay:Bob <<<hello>>>\r\n\r\n>\s
+        30000 prints \r\n->relay:Bob <<<hello again>>>\r\n\r\n>\s
+        90000 ends
+        ",
+        expect![[r#"
+            15250 logs What you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
+            15250 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
+            15400 types \r
+        "#]],
+    );
+}
