@@ -1,374 +1,257 @@
 //! Questions and their answers.
 
-use super::script::{check, check_with, run};
-use crate::router::Limits;
+use super::script::check;
 use expect_test::expect;
 
 #[test]
 fn a_tap_sees_answers_too() {
-    check(
-        r#"op joins
-           op says SEND id=q to=@relay {"kind":"request","body":"tap"}
-           ann joins
-           bob joins
-           ann says SEND id=x to=Bob meta={"sync":{"correlationId":"c"}} {"body":"6 x 7?"}
-           bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}"#,
-        expect![[r#"
-            op joins
-                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            op says SEND id=q to=@relay {"kind":"request","body":"tap"}
-                op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            ann says SEND id=x to=Bob meta={"sync":{"correlationId":"c"}} {"body":"6 x 7?"}
-                op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"6 x 7?"},"payload_meta":{"sync":{"correlationId":"c"}},"recipients":1,"requires_ack":true,"send_id":"x","seq":1,"to":"Bob"},"kind":"tap"}
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"6 x 7?"}
-            bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
-                op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b1feb824-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
-                ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
-        "#]],
-    );
+    check(expect![[r#"
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        ann says SEND id=x to=Bob meta={"sync":{"correlationId":"c"}} {"body":"6 x 7?"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"6 x 7?"},"payload_meta":{"sync":{"correlationId":"c"}},"recipients":1,"requires_ack":true,"send_id":"x","seq":1,"to":"Bob"},"kind":"tap"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"6 x 7?"}
+        bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b1feb824-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
+    "#]]);
 }
 
 #[test]
 fn the_first_ack_with_the_correlation_id_is_the_answer() {
-    check(
-        r#"here: ann bob cid
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
-           bob acks d1
-           cid acks d1 {"correlationId":"c","response":false}
-           bob acks d1 {"correlationId":"other","response":false}
-           bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
-           bob acks d1 {"correlationId":"c","response":false}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
-            bob acks d1
-            cid acks d1 {"correlationId":"c","response":false}
-            bob acks d1 {"correlationId":"other","response":false}
-            bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
-                ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
-            bob acks d1 {"correlationId":"c","response":false}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob cid
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
+        bob acks d1
+        cid acks d1 {"correlationId":"c","response":false}
+        bob acks d1 {"correlationId":"other","response":false}
+        bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
+        bob acks d1 {"correlationId":"c","response":false}
+    "#]]);
 }
 
 #[test]
 fn an_answer_may_be_the_acknowledgement_too() {
-    check(
-        r#"here: ann bob
-           disk shows
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
-           bob acks d1 {"correlationId":"c"}"#,
-        expect![[r#"
-            here: ann bob
-            disk shows
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
-                keep stream 1→2 "" up to 1024
-                keep x for [Bob#1 attempts 1], 0 left
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
-            bob acks d1 {"correlationId":"c"}
-                ann < ACK from Bob {"ack_id":"x","correlationId":"c"}
-                keep delivery 1: Acknowledged
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk shows
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
+            keep stream 1→2 "" up to 1024
+            keep x for [Bob#1 attempts 1], 0 left
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
+        bob acks d1 {"correlationId":"c"}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c"}
+            keep delivery 1: Acknowledged
+    "#]]);
 }
 
 #[test]
 fn equal_correlation_ids_of_two_senders_do_not_meet() {
-    check(
-        r#"here: ann bob cid
-           ann says SEND to=Bob id=qa meta={"sync":{"correlationId":"c"}} {"body":"Ann asks"}
-           cid says SEND to=Bob id=qc meta={"sync":{"correlationId":"c"}} {"body":"Cid asks"}
-           bob acks d2 {"correlationId":"c","responseData":"for Cid"}
-           bob acks d1 {"correlationId":"c","responseData":"for Ann"}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann says SEND to=Bob id=qa meta={"sync":{"correlationId":"c"}} {"body":"Ann asks"}
-                ann < ACK {"ack_id":"qa","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"Ann asks"}
-            cid says SEND to=Bob id=qc meta={"sync":{"correlationId":"c"}} {"body":"Cid asks"}
-                cid < ACK {"ack_id":"qc","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"Cid asks"}
-            bob acks d2 {"correlationId":"c","responseData":"for Cid"}
-                cid < ACK from Bob {"ack_id":"qc","correlationId":"c","responseData":"for Cid"}
-            bob acks d1 {"correlationId":"c","responseData":"for Ann"}
-                ann < ACK from Bob {"ack_id":"qa","correlationId":"c","responseData":"for Ann"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob cid
+        ann says SEND to=Bob id=qa meta={"sync":{"correlationId":"c"}} {"body":"Ann asks"}
+            ann < ACK {"ack_id":"qa","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"Ann asks"}
+        cid says SEND to=Bob id=qc meta={"sync":{"correlationId":"c"}} {"body":"Cid asks"}
+            cid < ACK {"ack_id":"qc","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"Cid asks"}
+        bob acks d2 {"correlationId":"c","responseData":"for Cid"}
+            cid < ACK from Bob {"ack_id":"qc","correlationId":"c","responseData":"for Cid"}
+        bob acks d1 {"correlationId":"c","responseData":"for Ann"}
+            ann < ACK from Bob {"ack_id":"qa","correlationId":"c","responseData":"for Ann"}
+    "#]]);
 }
 
 #[test]
 fn without_an_answer_the_sender_hears_so_and_the_delivery_stands() {
-    check(
-        r#"here: ann bob
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
-           wait 499
-           wait 1
-           bob acks d1 {"correlationId":"c","response":true}
-           bob goes
-           ann says SEND to=Bob id=y meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"??"}
-           wait 500
-           bob joins"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
-            wait 499
-            wait 1
-                ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 500 ms","to":"Bob"}
-            bob acks d1 {"correlationId":"c","response":true}
-            bob goes
-            ann says SEND to=Bob id=y meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"??"}
-                ann < ACK {"ack_id":"y","away":true,"durability":"disk","state":"accepted"}
-            wait 500
-                ann < NACK {"ack_id":"y","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 500 ms","to":"Bob"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"??"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
+        wait 499
+        wait 1
+            ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 500 ms","to":"Bob"}
+        bob acks d1 {"correlationId":"c","response":true}
+        bob goes
+        ann says SEND to=Bob id=y meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"??"}
+            ann < ACK {"ack_id":"y","away":true,"durability":"disk","state":"accepted"}
+        wait 500
+            ann < NACK {"ack_id":"y","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 500 ms","to":"Bob"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"??"}
+    "#]]);
 }
 
 #[test]
 fn a_broadcast_has_one_answer_of_each() {
-    check(
-        r#"here: ann bob cid
-           ann says SEND to=* meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
-           bob acks d1 {"correlationId":"c","response":true}
-           wait 500"#,
-        expect![[r#"
-            here: ann bob cid
-            ann says SEND to=* meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
-                ann < ACK {"ack_id":"x","durability":"disk","recipients":2,"state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"?"}
-                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"?"}
-            bob acks d1 {"correlationId":"c","response":true}
-                ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true}
-            wait 500
-                ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Cid did not answer within 500 ms","to":"Cid"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob cid
+        ann says SEND to=* meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
+            ann < ACK {"ack_id":"x","durability":"disk","recipients":2,"state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"?"}
+            cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"?"}
+        bob acks d1 {"correlationId":"c","response":true}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true}
+        wait 500
+            ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Cid did not answer within 500 ms","to":"Cid"}
+    "#]]);
 }
 
 #[test]
 fn a_delivery_that_fails_ends_its_question() {
-    check(
-        r#"here: ann bob
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":900}} {"n":1}
-           bob nacks d1
-           ann says SEND to=Bob id=2 meta={"ttl_ms":100,"sync":{"correlationId":"d","timeoutMs":900}} {"n":2}
-           wait 100
-           wait 900"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":900}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            bob nacks d1
-                ann < NACK {"ack_id":"1","code":"REFUSED","correlationId":"c","message":"Bob refused it: no","to":"Bob"}
-            ann says SEND to=Bob id=2 meta={"ttl_ms":100,"sync":{"correlationId":"d","timeoutMs":900}} {"n":2}
-                ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
-            wait 100
-                ann < NACK {"ack_id":"2","code":"EXPIRED","correlationId":"d","message":"its time to live ran out","to":"Bob"}
-            wait 900
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":900}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        bob nacks d1
+            ann < NACK {"ack_id":"1","code":"REFUSED","correlationId":"c","message":"Bob refused it: no","to":"Bob"}
+        ann says SEND to=Bob id=2 meta={"ttl_ms":100,"sync":{"correlationId":"d","timeoutMs":900}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        wait 100
+            ann < NACK {"ack_id":"2","code":"EXPIRED","correlationId":"d","message":"its time to live ran out","to":"Bob"}
+        wait 900
+    "#]]);
 }
 
 #[test]
 fn what_becomes_of_a_message_waits_for_a_sender_that_is_away() {
-    check(
-        r#"here: bob
-           ann joins {"capabilities":{"resume":true}}
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":2}
-           ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
-           ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
-           ann goes
-           bob acks d1 {"correlationId":"c","responseData":[1]}
-           bob nacks d3
-           wait 100
-           ann joins {"session":{"resume_token":"ann:1"}}"#,
-        expect![[r#"
-            here: bob
-            ann joins {"capabilities":{"resume":true}}
-                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":2}
-                ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
-            ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
-                ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
-            ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
-                ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
-                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
-            ann goes
-            bob acks d1 {"correlationId":"c","responseData":[1]}
-            bob nacks d3
-            wait 100
-            ann joins {"session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s2"}
-                ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
-                ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: bob
+        ann joins {"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
+            ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
+        ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
+            ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
+        ann goes
+        bob acks d1 {"correlationId":"c","responseData":[1]}
+        bob nacks d3
+        wait 100
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
+            ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn what_was_not_written_to_a_lost_connection_comes_on_the_next() {
-    check(
-        r#"ann joins
-           bob joins
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann stalls
-           bob acks d1 {"correlationId":"c","responseData":[1]}
-           ann goes
-           ann joins {"session":{"resume_token":"ann:1"}}
-           ann goes
-           ann joins {"session":{"resume_token":"ann:2"}}"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann stalls
-            bob acks d1 {"correlationId":"c","responseData":[1]}
-                ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":[1]}
-            ann goes
-            ann joins {"session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":[1]}
-            ann goes
-            ann joins {"session":{"resume_token":"ann:2"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann stalls
+        bob acks d1 {"correlationId":"c","responseData":[1]}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":[1]}
+        ann goes
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":[1]}
+        ann goes
+        ann joins {"session":{"resume_token":"ann:2"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+    "#]]);
 }
 
 #[test]
 fn a_fresh_session_hears_nothing_of_what_waited_for_the_older_one() {
-    check(
-        r#"here: ann bob
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann goes
-           bob acks d1 {"correlationId":"c","responseData":[1]}
-           ann joins"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann goes
-            bob acks d1 {"correlationId":"c","responseData":[1]}
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann goes
+        bob acks d1 {"correlationId":"c","responseData":[1]}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+    "#]]);
 }
 
 #[test]
 fn only_so_much_waits_for_a_session() {
-    let limits = Limits { waiting_answers_bytes_max: 500, ..Limits::default() };
-    check_with(
-        limits,
-        r#"ann joins
-           bob joins
-           ann>> Bob: 1
-           ann>> Bob: 2
-           ann>> Bob: 3
-           ann goes
-           log shows
-           bob nacks d1
-           bob nacks d2
-           bob nacks d3
-           ann joins {"session":{"resume_token":"ann:1"}}"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            ann>> Bob: 3
-                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-            ann goes
-            log shows
-            bob nacks d1
-            bob nacks d2
-            bob nacks d3
-                log Ann is away: 1 of the answers that wait for it dropped
-            ann joins {"session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                log Ann (client 3): joined (token)
-        "#]],
-    );
+    check(expect![[r#"
+        limits waiting_answers_bytes_max=500
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann goes
+        log shows
+        bob nacks d1
+        bob nacks d2
+        bob nacks d3
+            log Ann is away: 1 of the answers that wait for it dropped
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            log Ann (client 3): joined (token)
+    "#]]);
 }
 
 #[test]
 fn a_name_has_so_many_questions_open() {
-    let limits = Limits { questions_max: 1, ..Limits::default() };
-    check_with(
-        limits,
-        r#"here: ann bob
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann says SEND to=* id=2 meta={"sync":{"correlationId":"c"}} {"n":2}
-           ann says SEND to=Bob id=3 meta={"sync":{"correlationId":"c"}} {"n":3}
-           bob acks d1 {"correlationId":"c"}
-           ann says SEND to=Bob id=4 meta={"sync":{"correlationId":"c"}} {"n":4}"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann says SEND to=* id=2 meta={"sync":{"correlationId":"c"}} {"n":2}
-                ann < NACK {"ack_id":"2","code":"LIMIT","message":"no more than 1 questions of one name may wait for answers","to":"Bob"}
-                ann < ACK {"ack_id":"2","durability":"disk","recipients":0,"state":"accepted"}
-            ann says SEND to=Bob id=3 meta={"sync":{"correlationId":"c"}} {"n":3}
-                ann < NACK {"ack_id":"3","code":"LIMIT","message":"no more than 1 questions of one name may wait for answers"}
-            bob acks d1 {"correlationId":"c"}
-                ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
-            ann says SEND to=Bob id=4 meta={"sync":{"correlationId":"c"}} {"n":4}
-                ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":4}
-        "#]],
-    );
+    check(expect![[r#"
+        limits questions_max=1
+        here: ann bob
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann says SEND to=* id=2 meta={"sync":{"correlationId":"c"}} {"n":2}
+            ann < NACK {"ack_id":"2","code":"LIMIT","message":"no more than 1 questions of one name may wait for answers","to":"Bob"}
+            ann < ACK {"ack_id":"2","durability":"disk","recipients":0,"state":"accepted"}
+        ann says SEND to=Bob id=3 meta={"sync":{"correlationId":"c"}} {"n":3}
+            ann < NACK {"ack_id":"3","code":"LIMIT","message":"no more than 1 questions of one name may wait for answers"}
+        bob acks d1 {"correlationId":"c"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
+        ann says SEND to=Bob id=4 meta={"sync":{"correlationId":"c"}} {"n":4}
+            ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":4}
+    "#]]);
 }
 
 #[test]
 fn an_answer_that_its_asker_could_not_get_is_given_back() {
-    let limits = Limits { frame_bytes_max: 700, ..Limits::default() };
-    let long = "x".repeat(580);
-    let script = format!(
-        r#"here: ann bob
-           ann says SEND to=Bob meta={{"sync":{{"correlationId":"c"}}}} {{"n":1}}
-           bob acks d1 {{"correlationId":"c","responseData":"{long}"}}
-           bob acks d1 {{"correlationId":"c","responseData":"short"}}"#
-    );
-    expect![[r#"
+    check(expect![[r#"
+        limits frame_bytes_max=700
         here: ann bob
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
@@ -377,23 +260,13 @@ fn an_answer_that_its_asker_could_not_get_is_given_back() {
             bob < NACK {"ack_id":"3f54a8ed-55f7-4201-abde-43aaeb8ec471","code":"TOO_LARGE","correlationId":"c","message":"what its asker would get is over max_frame_bytes (700)"}
         bob acks d1 {"correlationId":"c","responseData":"short"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":"short"}
-    "#]].assert_eq(&run(limits, &script));
+    "#]]);
 }
 
 #[test]
 fn an_answer_that_finds_no_room_is_given_back_and_may_come_again() {
-    let limits = Limits { memory_bytes_max: 3_000, ..Limits::default() };
-    let long = "x".repeat(2_000);
-    let script = format!(
-        r#"here: ann bob
-           ann says SEND to=Bob meta={{"sync":{{"correlationId":"c"}}}} {{"n":1}}
-           bob acks d1
-           outside 1000
-           bob acks d1 {{"correlationId":"c","responseData":"{long}"}}
-           outside 0
-           bob acks d1 {{"correlationId":"c","responseData":"{long}"}}"#
-    );
-    expect![[r#"
+    check(expect![[r#"
+        limits memory_bytes_max=3000
         here: ann bob
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
@@ -405,672 +278,483 @@ fn an_answer_that_finds_no_room_is_given_back_and_may_come_again() {
         outside 0
         bob acks d1 {"correlationId":"c","responseData":"x*2000"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":"x*2000"}
-    "#]].assert_eq(&run(limits, &script));
+    "#]]);
 }
 
 #[test]
 fn what_can_not_be_kept_asks_nothing() {
-    check(
-        r#"here: ann bob
-           disk holds
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
-           disk fails
-           disk keeps
-           wait 100"#,
-        expect![[r#"
-            here: ann bob
-            disk holds
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
-            disk fails
-                ann < NACK {"ack_id":"x","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            disk keeps
-            wait 100
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk holds
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
+        disk fails
+            ann < NACK {"ack_id":"x","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+        disk keeps
+        wait 100
+    "#]]);
 }
 
 #[test]
 fn that_a_question_is_accepted_is_said_before_that_its_time_is_over() {
-    check(
-        r#"here: ann bob
-           disk holds
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
-           wait 200
-           disk keeps"#,
-        expect![[r#"
-            here: ann bob
-            disk holds
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
-            wait 200
-            disk keeps
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk holds
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
+        wait 200
+        disk keeps
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+    "#]]);
 }
 
 #[test]
 fn a_question_outlives_the_daemon_while_its_delivery_is_open() {
-    check(
-        r#"ann joins {"capabilities":{"resume":true}}
-           bob joins {"capabilities":{"resume":true}}
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":1000}} {"n":2}
-           wait 400
-           crash
-           bob joins
-           bob acks d1 {"correlationId":"c","response":true}
-           wait 599
-           ann joins {"session":{"resume_token":"ann:1"}}
-           wait 1"#,
-        expect![[r#"
-            ann joins {"capabilities":{"resume":true}}
-                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":1000}} {"n":2}
-                ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
-            wait 400
-            crash
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"n":1}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"n":2}
-            bob acks d1 {"correlationId":"c","response":true}
-            wait 599
-            ann joins {"session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
-            wait 1
-                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 1000 ms","to":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins {"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":1000}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        wait 400
+        crash
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"n":1}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"n":2}
+        bob acks d1 {"correlationId":"c","response":true}
+        wait 599
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
+        wait 1
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 1000 ms","to":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn a_question_does_not_end_because_somebody_set_the_clock() {
-    check(
-        r#"ann joins {"capabilities":{"resume":true}}
-           bob joins {"capabilities":{"resume":true}}
-           ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
-           wait 400
-           bob goes
-           crash 31
-           ann joins {"session":{"resume_token":"ann:1"}}
-           wait 599
-           wait 1"#,
-        expect![[r#"
-            ann joins {"capabilities":{"resume":true}}
-                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
-                ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            wait 400
-            bob goes
-            crash 31
-            ann joins {"session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            wait 599
-            wait 1
-                ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins {"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        wait 400
+        bob goes
+        crash 31
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+        wait 599
+        wait 1
+            ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn who_asked_and_is_forgotten_hears_nothing() {
-    check(
-        r#"here: bob
-           guest connects
-           guest says HELLO {"mode":"guest"}
-           guest says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
-           guest goes
-           bob acks d1 {"correlationId":"c"}
-           wait 100"#,
-        expect![[r#"
-            here: bob
-            guest connects
-            guest says HELLO {"mode":"guest"}
-                guest < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            guest says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
-                guest < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"n":1}
-            guest goes
-            bob acks d1 {"correlationId":"c"}
-            wait 100
-        "#]],
-    );
+    check(expect![[r#"
+        here: bob
+        guest connects
+        guest says HELLO {"mode":"guest"}
+            guest < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        guest says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
+            guest < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"n":1}
+        guest goes
+        bob acks d1 {"correlationId":"c"}
+        wait 100
+    "#]]);
 }
 
 #[test]
 fn what_waits_for_a_sender_outlives_the_daemon() {
-    check(
-        r#"here: bob
-           ann joins {"capabilities":{"resume":true}}
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":100}} {"n":2}
-           ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
-           ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
-           ann goes
-           disk shows
-           bob acks d1 {"correlationId":"c","responseData":[1]}
-           bob nacks d3
-           wait 100
-           crash
-           ann joins {"session":{"resume_token":"ann:1"}}
-           crash
-           ann joins {"session":{"resume_token":"ann:2"}}"#,
-        expect![[r#"
-            here: bob
-            ann joins {"capabilities":{"resume":true}}
-                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":100}} {"n":2}
-                ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
-            ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
-                ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
-            ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
-                ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
-                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
-            ann goes
-            disk shows
-            bob acks d1 {"correlationId":"c","responseData":[1]}
-                keep answer 1 for agent 2
-                keep delivery 1: Acknowledged
-            bob nacks d3
-                keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
-                keep answer 2 for agent 2
-            wait 100
-                keep delivery 4: Dead { code: Expired, why: "its time to live ran out" }
-                keep answer 3 for agent 2
-                keep answer 4 for agent 2
-            crash
-                keep Bob away
-                keep session of agent 1 with [] until 601100
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 2 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s2"}
-                ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
-                ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 100 ms","to":"Bob"}
-                keep answer 1 ended
-                keep answer 2 ended
-                keep answer 3 ended
-                keep answer 4 ended
-            crash
-                keep Ann away
-                keep session of agent 2 with [] until 601100
-            ann joins {"session":{"resume_token":"ann:2"}}
-                keep Ann here
-                keep session of agent 2 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s2"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: bob
+        ann joins {"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":100}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
+            ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
+        ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
+            ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
+        ann goes
+        disk shows
+        bob acks d1 {"correlationId":"c","responseData":[1]}
+            keep answer 1 for agent 2
+            keep delivery 1: Acknowledged
+        bob nacks d3
+            keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
+            keep answer 2 for agent 2
+        wait 100
+            keep delivery 4: Dead { code: Expired, why: "its time to live ran out" }
+            keep answer 3 for agent 2
+            keep answer 4 for agent 2
+        crash
+            keep Bob away
+            keep session of agent 1 with [] until 601100
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 2 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
+            ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 100 ms","to":"Bob"}
+            keep answer 1 ended
+            keep answer 2 ended
+            keep answer 3 ended
+            keep answer 4 ended
+        crash
+            keep Ann away
+            keep session of agent 2 with [] until 601100
+        ann joins {"session":{"resume_token":"ann:2"}}
+            keep Ann here
+            keep session of agent 2 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s2"}
+    "#]]);
 }
 
 #[test]
 fn what_was_handed_to_a_sender_and_not_written_comes_again() {
-    check(
-        r#"here: ann bob
-           ann>> Bob: refused
-           ann goes
-           bob nacks d1
-           ann connects
-           ann stalls
-           ann says HELLO {"agent":"Ann","session":{"resume_token":"ann:1"}}
-           crash
-           ann joins {"session":{"resume_token":"ann:2"}}
-           disk shows
-           ann goes
-           ann joins {"session":{"resume_token":"ann:3"}}"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: refused
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"refused"}
-            ann goes
-            bob nacks d1
-            ann connects
-            ann stalls
-            ann says HELLO {"agent":"Ann","session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            crash
-            ann joins {"session":{"resume_token":"ann:2"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            disk shows
-            ann goes
-                keep session of agent 1 with [] until 601000
-                keep Ann away
-            ann joins {"session":{"resume_token":"ann:3"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: refused
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"refused"}
+        ann goes
+        bob nacks d1
+        ann connects
+        ann stalls
+        ann says HELLO {"agent":"Ann","session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        crash
+        ann joins {"session":{"resume_token":"ann:2"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        disk shows
+        ann goes
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+        ann joins {"session":{"resume_token":"ann:3"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+    "#]]);
 }
 
 #[test]
 fn a_sender_that_is_here_costs_the_store_nothing() {
-    check(
-        r#"here: ann bob
-           disk shows
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           bob acks d1 {"correlationId":"c"}
-           ann>> Bob: refused
-           bob nacks d2
-           ann stalls
-           ann>> Bob: refused, and not written
-           bob nacks d3
-           ann goes"#,
-        expect![[r#"
-            here: ann bob
-            disk shows
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                keep stream 1→2 "" up to 1024
-                keep 1 for [Bob#1 attempts 1], 0 left
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            bob acks d1 {"correlationId":"c"}
-                ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
-                keep delivery 1: Acknowledged
-            ann>> Bob: refused
-                keep a1 for [Bob#2 attempts 1], 0 left
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
-            bob nacks d2
-                keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            ann stalls
-            ann>> Bob: refused, and not written
-                keep a2 for [Bob#3 attempts 1], 0 left
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"refused, and not written"}
-            bob nacks d3
-                keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
-                ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            ann goes
-                keep session of agent 1 with [] until 601000
-                keep Ann away
-                keep answer 1 for agent 1
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk shows
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            keep stream 1→2 "" up to 1024
+            keep 1 for [Bob#1 attempts 1], 0 left
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        bob acks d1 {"correlationId":"c"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
+            keep delivery 1: Acknowledged
+        ann>> Bob: refused
+            keep a1 for [Bob#2 attempts 1], 0 left
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
+        bob nacks d2
+            keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        ann stalls
+        ann>> Bob: refused, and not written
+            keep a2 for [Bob#3 attempts 1], 0 left
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"refused, and not written"}
+        bob nacks d3
+            keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
+            ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        ann goes
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+            keep answer 1 for agent 1
+    "#]]);
 }
 
 #[test]
 fn what_waits_ends_with_the_session() {
-    check(
-        r#"here: ann bob
-           ann>> Bob: 1
-           ann goes
-           bob nacks d1
-           disk shows
-           ann joins
-           ann>> Bob: 2
-           ann goes
-           bob nacks d2
-           wait 600000
-           crash"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann goes
-            bob nacks d1
-            disk shows
-            ann joins
-                keep Ann here
-                keep answer 1 ended
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann"}
-            ann>> Bob: 2
-                keep a2 for [Bob#2 attempts 1], 0 left
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            ann goes
-                keep session of agent 1 with [] until 601000
-                keep Ann away
-            bob nacks d2
-                keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
-                keep answer 2 for agent 1
-            wait 600000
-                bob < PING {}
-                bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-                keep session of agent 2 with [] until 616000
-                keep Bob away
-                bob close Fault(HeartbeatTimeout)
-                bob hang up
-                keep answer 2 ended
-                keep session of agent 1 ended
-            crash
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann goes
+        bob nacks d1
+        disk shows
+        ann joins
+            keep Ann here
+            keep answer 1 ended
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann"}
+        ann>> Bob: 2
+            keep a2 for [Bob#2 attempts 1], 0 left
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann goes
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+        bob nacks d2
+            keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+            keep answer 2 for agent 1
+        wait 600000
+            bob < PING {}
+            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            keep session of agent 2 with [] until 616000
+            keep Bob away
+            bob close Fault(HeartbeatTimeout)
+            bob hang up
+            keep answer 2 ended
+            keep session of agent 1 ended
+        crash
+    "#]]);
 }
 
 #[test]
 fn only_so_much_waits_for_a_session_after_a_crash() {
-    check(
-        r#"here: ann bob
-           ann>> Bob: 1
-           ann>> Bob: 2
-           ann>> Bob: 3
-           ann goes
-           bob nacks d1
-           bob nacks d2
-           bob nacks d3
-           disk shows
-           log shows
-           crash waiting 500
-           ann joins {"session":{"resume_token":"ann:1"}}"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            ann>> Bob: 3
-                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-            ann goes
-            bob nacks d1
-            bob nacks d2
-            bob nacks d3
-            disk shows
-            log shows
-            crash waiting 500
-                keep Bob away
-                keep session of agent 2 with [] until 601000
-                keep answer 1 ended
-                log Ann is away: 1 of the answers that wait for it dropped
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                log Ann (client 3): joined (token)
-                keep answer 2 ended
-                keep answer 3 ended
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann goes
+        bob nacks d1
+        bob nacks d2
+        bob nacks d3
+        disk shows
+        log shows
+        limits waiting_answers_bytes_max=500
+        crash
+            keep Bob away
+            keep session of agent 2 with [] until 601000
+            keep answer 1 ended
+            log Ann is away: 1 of the answers that wait for it dropped
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            log Ann (client 3): joined (token)
+            keep answer 2 ended
+            keep answer 3 ended
+    "#]]);
 }
 
 #[test]
 fn what_waits_makes_room_for_messages_after_a_crash() {
-    check(
-        r#"here: ann bob cid
-           ann>> Bob: 1
-           cid>> Bob: 2
-           ann goes
-           cid goes
-           bob nacks d1
-           bob nacks d2
-           disk shows
-           log shows
-           crash memory 300
-           ann joins {"session":{"resume_token":"ann:1"}}
-           cid joins {"session":{"resume_token":"cid:1"}}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            cid>> Bob: 2
-                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"2"}
-            ann goes
-            cid goes
-            bob nacks d1
-            bob nacks d2
-            disk shows
-            log shows
-            crash memory 300
-                keep Bob away
-                keep session of agent 2 with [] until 601000
-                keep answer 2 ended
-                log Cid is away: 1 of the answers that wait for it dropped
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                log Ann (client 4): joined (token)
-                keep answer 1 ended
-            cid joins {"session":{"resume_token":"cid:1"}}
-                keep Cid here
-                keep session of agent 3 with []
-                cid < WELCOME {"agent":"Cid","session_id":"s3"}
-                log Cid (client 5): joined (token)
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob cid
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        cid>> Bob: 2
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"2"}
+        ann goes
+        cid goes
+        bob nacks d1
+        bob nacks d2
+        disk shows
+        log shows
+        limits memory_bytes_max=300
+        crash
+            keep Bob away
+            keep session of agent 2 with [] until 601000
+            keep answer 2 ended
+            log Cid is away: 1 of the answers that wait for it dropped
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            log Ann (client 4): joined (token)
+            keep answer 1 ended
+        cid joins {"session":{"resume_token":"cid:1"}}
+            keep Cid here
+            keep session of agent 3 with []
+            cid < WELCOME {"agent":"Cid","session_id":"s3"}
+            log Cid (client 5): joined (token)
+    "#]]);
 }
 
 #[test]
 fn a_question_outlives_the_daemon_when_its_delivery_is_over() {
-    check(
-        r#"here: ann bob
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           disk shows
-           bob acks d1
-           crash
-           bob joins
-           bob acks d1 {"correlationId":"c","response":true}
-           ann joins {"session":{"resume_token":"ann:1"}}"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            disk shows
-            bob acks d1
-                keep delivery 1: Acknowledged
-                keep question 1 1→2 until 31000
-            crash
-                keep Ann away
-                keep Bob away
-                keep session of agent 1 with [] until 601000
-                keep session of agent 2 with [] until 601000
-            bob joins
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-            bob acks d1 {"correlationId":"c","response":true}
-                keep question ended
-                keep answer 1 for agent 1
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
-                keep answer 1 ended
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        disk shows
+        bob acks d1
+            keep delivery 1: Acknowledged
+            keep question 1 1→2 until 31000
+        crash
+            keep Ann away
+            keep Bob away
+            keep session of agent 1 with [] until 601000
+            keep session of agent 2 with [] until 601000
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+        bob acks d1 {"correlationId":"c","response":true}
+            keep question ended
+            keep answer 1 for agent 1
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
+            keep answer 1 ended
+    "#]]);
 }
 
 #[test]
 fn the_time_of_a_question_goes_on_with_the_next_daemon() {
-    check(
-        r#"here: ann bob
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
-           disk shows
-           bob acks d1
-           wait 999
-           crash
-           wait 1
-           ann joins {"session":{"resume_token":"ann:1"}}
-           bob joins
-           bob acks d1 {"correlationId":"c"}"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            disk shows
-            bob acks d1
-                keep delivery 1: Acknowledged
-                keep question 1 1→2 until 2000
-            wait 999
-            crash
-                keep Ann away
-                keep Bob away
-                keep session of agent 1 with [] until 601999
-                keep session of agent 2 with [] until 601999
-            wait 1
-                keep question ended
-                keep answer 1 for agent 1
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
-                keep answer 1 ended
-            bob joins
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-            bob acks d1 {"correlationId":"c"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        disk shows
+        bob acks d1
+            keep delivery 1: Acknowledged
+            keep question 1 1→2 until 2000
+        wait 999
+        crash
+            keep Ann away
+            keep Bob away
+            keep session of agent 1 with [] until 601999
+            keep session of agent 2 with [] until 601999
+        wait 1
+            keep question ended
+            keep answer 1 for agent 1
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            keep answer 1 ended
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+        bob acks d1 {"correlationId":"c"}
+    "#]]);
 }
 
 #[test]
 fn that_nobody_answered_is_not_said_anew_by_each_daemon() {
-    check(
-        r#"here: ann bob
-           bob goes
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
-           wait 1000
-           wait 10001
-           ann>> Bob: it is kept that it is later
-           crash
-           ann joins {"session":{"resume_token":"ann:1"}}
-           wait 1
-           ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
-           crash
-           wait 20000
-           ann joins {"session":{"resume_token":"ann:2"}}"#,
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
-                ann < ACK {"ack_id":"1","away":true,"durability":"disk","state":"accepted"}
-            wait 1000
-                ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
-            wait 10001
-                ann < PING {}
-            ann>> Bob: it is kept that it is later
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            crash
-            ann joins {"session":{"resume_token":"ann:1"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            wait 1
-            ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
-                ann < ACK {"ack_id":"2","away":true,"durability":"disk","state":"accepted"}
-            crash
-            wait 20000
-            ann joins {"session":{"resume_token":"ann:2"}}
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
+            ann < ACK {"ack_id":"1","away":true,"durability":"disk","state":"accepted"}
+        wait 1000
+            ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+        wait 10001
+            ann < PING {}
+        ann>> Bob: it is kept that it is later
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        crash
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+        wait 1
+        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
+            ann < ACK {"ack_id":"2","away":true,"durability":"disk","state":"accepted"}
+        crash
+        wait 20000
+        ann joins {"session":{"resume_token":"ann:2"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn a_store_that_lost_everything_is_told_what_waits() {
-    check(
-        r#"here: ann bob
-           ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-           ann>> Bob: refused
-           bob acks d1
-           ann goes
-           bob nacks d2
-           disk shows
-           disk loses"#,
-        expect![[r#"
-            here: ann bob
-            ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-                ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-            ann>> Bob: refused
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
-            bob acks d1
-            ann goes
-            bob nacks d2
-            disk shows
-            disk loses
-                keep Ann away
-                keep session of agent 1 with [] until 601000
-                keep Bob here
-                keep session of agent 2 with []
-                keep stream 1→2 "" up to 1024
-                keep answer 1 for agent 1
-                keep question 1 1→2 until 31000
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann>> Bob: refused
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
+        bob acks d1
+        ann goes
+        bob nacks d2
+        disk shows
+        disk loses
+            keep Ann away
+            keep session of agent 1 with [] until 601000
+            keep Bob here
+            keep session of agent 2 with []
+            keep stream 1→2 "" up to 1024
+            keep answer 1 for agent 1
+            keep question 1 1→2 until 31000
+    "#]]);
 }
 
 #[test]
 fn an_end_in_good_order_keeps_what_was_not_written() {
-    check(
-        r#"here: ann bob
-           ann>> Bob: refused
-           ann stalls
-           bob nacks d1
-           disk shows
-           stop upgrade
-           bob goes
-           wait 1000
-           crash
-           ann joins {"session":{"resume_token":"ann:1"}}"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: refused
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"refused"}
-            ann stalls
-            bob nacks d1
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            disk shows
-            stop upgrade
-                ann < BYE {"reason":"upgrade"}
-                keep session of agent 1 with [] until 601000
-                keep Ann away
-                ann close Stopping
-                bob < BYE {"reason":"upgrade"}
-                keep session of agent 2 with [] until 601000
-                keep Bob away
-                bob close Stopping
-            bob goes
-            wait 1000
-                ann hang up
-                keep answer 1 for agent 1
-                keep stream 1→2 "" up to 1
-                stopped
-            crash
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-                keep answer 1 ended
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: refused
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"refused"}
+        ann stalls
+        bob nacks d1
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        disk shows
+        stop upgrade
+            ann < BYE {"reason":"upgrade"}
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+            ann close Stopping
+            bob < BYE {"reason":"upgrade"}
+            keep session of agent 2 with [] until 601000
+            keep Bob away
+            bob close Stopping
+        bob goes
+        wait 1000
+            ann hang up
+            keep answer 1 for agent 1
+            keep stream 1→2 "" up to 1
+            stopped
+        crash
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            keep answer 1 ended
+    "#]]);
 }

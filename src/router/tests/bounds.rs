@@ -1,700 +1,469 @@
 //! Bounds, and what happens at each.
 
-use super::script::{check, check_with, run};
-use crate::router::Limits;
+use super::script::{check, run};
 use expect_test::expect;
-
-fn small() -> Limits {
-    Limits { queue_messages_max: 4, window_bytes: 1, ..Limits::default() }
-}
 
 #[test]
 fn one_sender_has_half_of_a_queue() {
-    check_with(
-        small(),
-        "here: ann bob cid
-         bob stalls
-         ann> Bob: 1
-         ann> Bob: 2
-         ann> Bob: 3
-         cid> Bob: 1
-         cid>> Bob: 2
-         cid>> Bob: 3
-         bob reads
-         ann again
-         bob acks d5",
-        expect![[r#"
-            here: ann bob cid
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-            ann> Bob: 3
-                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
-            cid> Bob: 1
-            cid>> Bob: 2
-                cid < ACK {"ack_id":"c2","durability":"disk","state":"accepted"}
-            cid>> Bob: 3
-                cid < BUSY {"ack_id":"c3","queue_depth":4,"retry_after_ms":50}
-            bob reads
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-                bob < DELIVER d3 Cid -> Bob seq 1 {"body":"1"}
-                bob < DELIVER d4 Cid -> Bob seq 2 requires_ack true {"body":"2"}
-            ann again
-                bob < DELIVER d5 Ann -> Bob seq 3 {"body":"3"}
-            bob acks d5
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_messages_max=4 window_bytes=1
+        here: ann bob cid
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+        ann> Bob: 3
+            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+        cid> Bob: 1
+        cid>> Bob: 2
+            cid < ACK {"ack_id":"c2","durability":"disk","state":"accepted"}
+        cid>> Bob: 3
+            cid < BUSY {"ack_id":"c3","queue_depth":4,"retry_after_ms":50}
+        bob reads
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            bob < DELIVER d3 Cid -> Bob seq 1 {"body":"1"}
+            bob < DELIVER d4 Cid -> Bob seq 2 requires_ack true {"body":"2"}
+        ann again
+            bob < DELIVER d5 Ann -> Bob seq 3 {"body":"3"}
+        bob acks d5
+    "#]]);
 }
 
 #[test]
 fn an_empty_queue_takes_any_one_message() {
-    check_with(
-        Limits { queue_bytes_max: 600, ..Limits::default() },
-        &format!(
-            "here: ann bob
-             bob stalls
-             ann> Bob: {0}
-             ann> Bob: x
-             bob reads
-             ann> Bob: x",
-            "x".repeat(700)
-        ),
-        expect![[r#"
-            here: ann bob
-            bob stalls
-            ann> Bob: x*700
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*700"}
-            ann> Bob: x
-                ann < BUSY {"ack_id":"a2","queue_depth":1,"retry_after_ms":50}
-            bob reads
-            ann> Bob: x
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"x"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_bytes_max=600
+        here: ann bob
+        bob stalls
+        ann> Bob: x*700
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*700"}
+        ann> Bob: x
+            ann < BUSY {"ack_id":"a2","queue_depth":1,"retry_after_ms":50}
+        bob reads
+        ann> Bob: x
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"x"}
+    "#]]);
 }
 
 #[test]
 fn a_mailbox_is_bounded_like_a_queue() {
-    check_with(
-        small(),
-        "here: ann bob
-         bob goes
-         ann>> Bob: 1
-         ann>> Bob: 2
-         ann>> Bob: 3",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
-            ann>> Bob: 3
-                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_messages_max=4 window_bytes=1
+        here: ann bob
+        bob goes
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob: 3
+            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+    "#]]);
 }
 
 #[test]
 fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
-    check_with(
-        small(),
-        "here: ann bob cid
-         bob stalls
-         ann> Bob: 1
-         ann> Bob: 2
-         ann>> *: all
-         ann again
-         bob reads
-         ann again
-         ann again",
-        expect![[r#"
-            here: ann bob cid
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-            ann>> *: all
-                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
-                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
-            ann again
-                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
-            bob reads
-                bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
-            ann again
-                ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
-                bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
-            ann again
-                ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_messages_max=4 window_bytes=1
+        here: ann bob cid
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+        ann>> *: all
+            ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+            cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
+        ann again
+            ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+        bob reads
+            bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
+        ann again
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
+        ann again
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
+    "#]]);
 }
 
 #[test]
 fn an_at_most_once_broadcast_too() {
-    check_with(
-        small(),
-        "here: ann bob cid
-         bob stalls
-         ann> Bob: 1
-         ann> Bob: 2
-         ann> *: all
-         bob reads
-         ann again
-         ann again",
-        expect![[r#"
-            here: ann bob cid
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-            ann> *: all
-                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
-                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" {"body":"all"}
-            bob reads
-                bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
-            ann again
-                bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" {"body":"all"}
-            ann again
-                bob < DELIVER d5 Ann -> Bob seq 4 originalTo "*" {"body":"all"}
-                cid < DELIVER d6 Ann -> Cid seq 2 originalTo "*" {"body":"all"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_messages_max=4 window_bytes=1
+        here: ann bob cid
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+        ann> *: all
+            ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+            cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" {"body":"all"}
+        bob reads
+            bob < DELIVER d3 Ann -> Bob seq 2 {"body":"2"}
+        ann again
+            bob < DELIVER d4 Ann -> Bob seq 3 originalTo "*" {"body":"all"}
+        ann again
+            bob < DELIVER d5 Ann -> Bob seq 4 originalTo "*" {"body":"all"}
+            cid < DELIVER d6 Ann -> Cid seq 2 originalTo "*" {"body":"all"}
+    "#]]);
 }
 
 #[test]
 fn a_broadcast_that_nobody_can_take_is_not_taken() {
-    check_with(
-        small(),
-        "here: ann bob
-         bob stalls
-         ann> Bob: 1
-         ann> Bob: 2
-         ann>> *: all
-         bob reads
-         cid joins
-         ann again",
-        expect![[r#"
-            here: ann bob
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-            ann>> *: all
-                ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
-            bob reads
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-            ann again
-                ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
-                cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_messages_max=4 window_bytes=1
+        here: ann bob
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+        ann>> *: all
+            ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+        bob reads
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        ann again
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":2,"state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
+            cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all"}
+    "#]]);
 }
 
 #[test]
 fn everything_together_is_bounded() {
-    check_with(
-        Limits { memory_bytes_max: 2_000, ..Limits::default() },
-        "here: ann bob
-         outside 1000
-         bob stalls
-         ann> Bob: 1
-         ann> Bob: 2
-         ann> Bob: 3
-         bob reads
-         ann> Bob: 4
-         outside 2000
-         ann>> Bob: 5
-         outside 0
-         ann again",
-        expect![[r#"
-            here: ann bob
-            outside 1000
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            ann> Bob: 3
-                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
-            bob reads
-            ann> Bob: 4
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"4"}
-            outside 2000
-            ann>> Bob: 5
-                ann < BUSY {"ack_id":"a5","queue_depth":0,"retry_after_ms":50}
-            outside 0
-            ann again
-                ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
-                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"5"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits memory_bytes_max=2000
+        here: ann bob
+        outside 1000
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        ann> Bob: 3
+            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+        bob reads
+        ann> Bob: 4
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"4"}
+        outside 2000
+        ann>> Bob: 5
+            ann < BUSY {"ack_id":"a5","queue_depth":0,"retry_after_ms":50}
+        outside 0
+        ann again
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"5"}
+    "#]]);
 }
 
 #[test]
 fn subscriptions_take_half_of_the_memory_at_most() {
-    check_with(
-        Limits { memory_bytes_max: 3_200, ..Limits::default() },
-        &format!(
-            r#"here: ann bob
-               bob says SUBSCRIBE id=1 topic={long} {{}}
-               bob says SUBSCRIBE id=2 topic={long}.> {{}}
-               bob says SUBSCRIBE id=3 topic=a.* {{}}
-               bob says SUBSCRIBE id=4 topic={long} {{}}
-               ann> Bob: room
-               bob goes
-               cid joins
-               cid says SUBSCRIBE id=5 topic=b.* {{}}
-               bob joins
-               cid says SUBSCRIBE id=6 topic=b.* {{}}
-               cid says UNSUBSCRIBE id=7 topic=b.* {{}}
-               outside 3100
-               cid says SUBSCRIBE id=8 topic=b.* {{}}"#,
-            long = "t".repeat(250)
-        ),
-        expect![[r#"
-            here: ann bob
-            bob says SUBSCRIBE id=1 topic=tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt {}
-                bob < ACK {"ack_id":"1"}
-            bob says SUBSCRIBE id=2 topic=tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt.> {}
-                bob < ACK {"ack_id":"2"}
-            bob says SUBSCRIBE id=3 topic=a.* {}
-                bob < ACK {"ack_id":"3"}
-            bob says SUBSCRIBE id=4 topic=tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt {}
-                bob < ACK {"ack_id":"4"}
-            ann> Bob: room
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"room"}
-            bob goes
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-            cid says SUBSCRIBE id=5 topic=b.* {}
-                cid < NACK {"ack_id":"5","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid says SUBSCRIBE id=6 topic=b.* {}
-                cid < ACK {"ack_id":"6"}
-            cid says UNSUBSCRIBE id=7 topic=b.* {}
-                cid < ACK {"ack_id":"7"}
-            outside 3100
-            cid says SUBSCRIBE id=8 topic=b.* {}
-                cid < NACK {"ack_id":"8","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits memory_bytes_max=3200
+        here: ann bob
+        bob says SUBSCRIBE id=1 topic=t*250 {}
+            bob < ACK {"ack_id":"1"}
+        bob says SUBSCRIBE id=2 topic=t*250.> {}
+            bob < ACK {"ack_id":"2"}
+        bob says SUBSCRIBE id=3 topic=a.* {}
+            bob < ACK {"ack_id":"3"}
+        bob says SUBSCRIBE id=4 topic=t*250 {}
+            bob < ACK {"ack_id":"4"}
+        ann> Bob: room
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"room"}
+        bob goes
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        cid says SUBSCRIBE id=5 topic=b.* {}
+            cid < NACK {"ack_id":"5","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        cid says SUBSCRIBE id=6 topic=b.* {}
+            cid < ACK {"ack_id":"6"}
+        cid says UNSUBSCRIBE id=7 topic=b.* {}
+            cid < ACK {"ack_id":"7"}
+        outside 3100
+        cid says SUBSCRIBE id=8 topic=b.* {}
+            cid < NACK {"ack_id":"8","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
+    "#]]);
 }
 
 #[test]
 fn a_window_keeps_the_order_of_what_waits() {
-    check_with(
-        Limits { window_bytes: 1, ..Limits::default() },
-        "here: ann bob cid
-         bob stalls
-         ann> Bob: 1
-         cid>> Bob: 2
-         ann> Bob: 3
-         cid> Bob #t: 4
-         bob reads",
-        expect![[r#"
-            here: ann bob cid
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            cid>> Bob: 2
-                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
-            ann> Bob: 3
-            cid> Bob #t: 4
-            bob reads
-                bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"2"}
-                bob < DELIVER d3 Ann -> Bob seq 2 {"body":"3"}
-                bob < DELIVER d4 Cid -> Bob #t seq 1 {"body":"4"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits window_bytes=1
+        here: ann bob cid
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        cid>> Bob: 2
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+        ann> Bob: 3
+        cid> Bob #t: 4
+        bob reads
+            bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 2 {"body":"3"}
+            bob < DELIVER d4 Cid -> Bob #t seq 1 {"body":"4"}
+    "#]]);
 }
 
 #[test]
 fn who_leaves_answers_unread_is_not_read_from() {
-    check_with(
-        Limits { answers_bytes_max: 300, ..Limits::default() },
-        "ann joins
-         ann stalls
-         ann> Zoe: 1
-         ann> Zoe: 2
-         ann> Zoe: 3
-         ann reads
-         ann> Zoe: 4",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-                ann gate shuts
-                ann gate opens
-            ann stalls
-            ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-                ann gate shuts
-            ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann reads
-                ann gate opens
-            ann> Zoe: 4
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits answers_bytes_max=300
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+            ann gate shuts
+            ann gate opens
+        ann stalls
+        ann> Zoe: 1
+            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 2
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann gate shuts
+        ann> Zoe: 3
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann reads
+            ann gate opens
+        ann> Zoe: 4
+            ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+    "#]]);
 }
 
 #[test]
 fn what_was_read_before_the_gate_shut_is_answered_in_its_turn() {
-    check_with(
-        Limits { answers_bytes_max: 600, ..Limits::default() },
-        &format!(
-            r#"bob joins
-               ann joins {{"capabilities":{{"max_inflight":0}}}}
-               ann>> Ann: {}
-               ann stalls
-               ann asks inbox
-               ann asks inbox
-               ann> Bob: between them
-               ann asks inbox {{"limit":1,"cursor":"9"}}
-               ann says BYE {{"reason":"done"}}
-               ann> Bob: beyond the end
-               ann reads"#,
-            "x".repeat(700)
-        ),
-        expect![[r#"
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            ann joins {"capabilities":{"max_inflight":0}}
-                ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
-            ann>> Ann: x*700
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            ann stalls
-            ann asks inbox
-                ann < DELIVER d2 @relay -> Ann seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
-                ann gate shuts
-            ann asks inbox
-            ann> Bob: between them
-            ann asks inbox {"limit":1,"cursor":"9"}
-            ann says BYE {"reason":"done"}
-            ann> Bob: beyond the end
-            ann reads
-                ann < DELIVER d3 @relay -> Ann seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
-                ann < DELIVER d4 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[]},"kind":"response"}
-                bob < DELIVER d5 Ann -> Bob seq 1 {"body":"between them"}
-                ann close Bye
-        "#]],
-    );
+    check(expect![[r#"
+        limits answers_bytes_max=600
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        ann joins {"capabilities":{"max_inflight":0}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        ann>> Ann: x*700
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        ann stalls
+        ann asks inbox
+            ann < DELIVER d2 @relay -> Ann seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
+            ann gate shuts
+        ann asks inbox
+        ann> Bob: between them
+        ann asks inbox {"limit":1,"cursor":"9"}
+        ann says BYE {"reason":"done"}
+        ann> Bob: beyond the end
+        ann reads
+            ann < DELIVER d3 @relay -> Ann seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
+            ann < DELIVER d4 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[]},"kind":"response"}
+            bob < DELIVER d5 Ann -> Bob seq 1 {"body":"between them"}
+            ann close Bye
+    "#]]);
 }
 
 #[test]
 fn what_a_client_says_before_it_reads_is_heard_while_it_reads() {
-    check_with(
-        Limits { answers_bytes_max: 600, ..Limits::default() },
-        "ann joins
-         ann stalls
-         ann> Zoe: 1
-         ann> Zoe: 2
-         ann> Zoe: 3
-         ann> Zoe: 4
-         ann> Zoe: is told at once
-         ann says RESUME {}
-         ann> Zoe: 6
-         ann takes 200
-         ann takes 200
-         ann takes 200
-         ann takes 200
-         ann> Zoe: 7
-         ann takes 200
-         ann takes 200
-         ann takes 200
-         ann> Zoe: 8",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann stalls
-            ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 4
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-                ann gate shuts
-            ann> Zoe: is told at once
-                ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann says RESUME {}
-            ann> Zoe: 6
-            ann takes 200
-            ann takes 200
-            ann takes 200
-            ann takes 200
-                ann < SYNC {"session_id":"s1","streams":[]}
-            ann> Zoe: 7
-            ann takes 200
-                ann < NACK {"ack_id":"a6","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann takes 200
-                ann < NACK {"ack_id":"a7","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann takes 200
-                ann gate opens
-            ann> Zoe: 8
-                ann < NACK {"ack_id":"a8","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits answers_bytes_max=600
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann stalls
+        ann> Zoe: 1
+            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 2
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 3
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 4
+            ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann gate shuts
+        ann> Zoe: is told at once
+            ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann says RESUME {}
+        ann> Zoe: 6
+        ann takes 200
+        ann takes 200
+        ann takes 200
+        ann takes 200
+            ann < SYNC {"session_id":"s1","streams":[]}
+        ann> Zoe: 7
+        ann takes 200
+            ann < NACK {"ack_id":"a6","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann takes 200
+            ann < NACK {"ack_id":"a7","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann takes 200
+            ann gate opens
+        ann> Zoe: 8
+            ann < NACK {"ack_id":"a8","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+    "#]]);
 }
 
 #[test]
 fn who_goes_before_it_reads_leaves_nothing_behind() {
-    check_with(
-        Limits { answers_bytes_max: 300, ..Limits::default() },
-        "here: bob op
-         ann joins
-         ann stalls
-         ann> Zoe: 1
-         ann> Zoe: 2
-         ann> *: unheard
-         ann> Bob: unheard
-         op asks status
-         ann goes
-         op asks status",
-        expect![[r#"
-            here: bob op
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-                ann gate shuts
-                ann gate opens
-            ann stalls
-            ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
-            ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
-                ann gate shuts
-            ann> *: unheard
-            ann> Bob: unheard
-            op asks status
-                op < DELIVER d1 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":532,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-                op gate shuts
-                op gate opens
-            ann goes
-            op asks status
-                op < DELIVER d2 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-                op gate shuts
-                op gate opens
-        "#]],
-    );
+    check(expect![[r#"
+        limits answers_bytes_max=300
+        here: bob op
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+            ann gate shuts
+            ann gate opens
+        ann stalls
+        ann> Zoe: 1
+            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        ann> Zoe: 2
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+            ann gate shuts
+        ann> *: unheard
+        ann> Bob: unheard
+        op asks status
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":532,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op gate shuts
+            op gate opens
+        ann goes
+        op asks status
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op gate shuts
+            op gate opens
+    "#]]);
 }
 
 #[test]
 fn what_a_client_says_before_it_reads_is_bounded_with_all_else() {
-    check_with(
-        Limits { answers_bytes_max: 300, memory_bytes_max: 1_500, ..Limits::default() },
-        "ann joins
-         ann stalls
-         ann> Zoe: 1
-         ann> Zoe: 2
-         ann> Zoe: 3
-         ann> Zoe: 4
-         outside 1000
-         ann> Zoe: 5",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-                ann gate shuts
-                ann gate opens
-            ann stalls
-            ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-                ann gate shuts
-            ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 4
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            outside 1000
-            ann> Zoe: 5
-                ann < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"answers wait to be read, and the daemon has no memory for more"}
-                ann close Fault(TooManyClients)
-        "#]],
-    );
+    check(expect![[r#"
+        limits answers_bytes_max=300 memory_bytes_max=1500
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+            ann gate shuts
+            ann gate opens
+        ann stalls
+        ann> Zoe: 1
+            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 2
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann gate shuts
+        ann> Zoe: 3
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 4
+            ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        outside 1000
+        ann> Zoe: 5
+            ann < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"answers wait to be read, and the daemon has no memory for more"}
+            ann close Fault(TooManyClients)
+    "#]]);
 }
 
 #[test]
 fn rows_are_for_when_there_is_memory_for_them() {
-    check_with(
-        Limits { memory_bytes_max: 4_000, ..Limits::default() },
-        r#"here: ann bob op
-           ann>> Bob: 1
-           bob acks d1
-           outside 4001
-           op asks status
-           op asks agents
-           op asks inbox {"of":"Bob"}
-           op asks history
-           op asks dead-letters
-           op asks message {"id":"d1"}
-           op asks redeliver {"id":"d1"}
-           outside 0
-           disk holds
-           op asks history
-           outside 4001
-           disk finds
-           outside 0
-           op asks agents
-           disk keeps"#,
-        expect![[r#"
-            here: ann bob op
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            bob acks d1
-            outside 4001
-            op asks status
-                op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":1,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":4001,"memory_bytes_max":4000,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-            op asks agents
-                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
-            op asks inbox {"of":"Bob"}
-                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
-            op asks history
-                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
-            op asks dead-letters
-                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
-            op asks message {"id":"d1"}
-                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
-            op asks redeliver {"id":"d1"}
-                op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
-            outside 0
-            disk holds
-            op asks history
-            outside 4001
-            disk finds
-                op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
-            outside 0
-            op asks agents
-                op < DELIVER d3 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
-            disk keeps
-        "#]],
-    );
+    check(expect![[r#"
+        limits memory_bytes_max=4000
+        here: ann bob op
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        bob acks d1
+        outside 4001
+        op asks status
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":1,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":4001,"memory_bytes_max":4000,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        op asks agents
+            op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+        op asks inbox {"of":"Bob"}
+            op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+        op asks history
+            op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+        op asks dead-letters
+            op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+        op asks message {"id":"d1"}
+            op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+        op asks redeliver {"id":"d1"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
+        outside 0
+        disk holds
+        op asks history
+        outside 4001
+        disk finds
+            op < NACK {"ack_id":"q","code":"LIMIT","message":"the daemon has no memory for the answer; ask again later"}
+        outside 0
+        op asks agents
+            op < DELIVER d3 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        disk keeps
+    "#]]);
 }
 
 #[test]
 fn who_is_not_read_from_lives_as_long_as_it_reads() {
-    check_with(
-        Limits { answers_bytes_max: 500, ..Limits::default() },
-        "ann joins
-         ann stalls
-         ann> Zoe: 1
-         ann> Zoe: 2
-         ann> Zoe: 3
-         wait 5000
-         wait 9000
-         ann takes 100
-         wait 9000
-         ann takes 100
-         wait 9000
-         wait 9000",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann stalls
-            ann> Zoe: 1
-                ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 2
-                ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann> Zoe: 3
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-                ann gate shuts
-            wait 5000
-                ann < PING {}
-            wait 9000
-            ann takes 100
-            wait 9000
-            ann takes 100
-            wait 9000
-            wait 9000
-                ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-                ann close Fault(HeartbeatTimeout)
-                ann hang up
-        "#]],
-    );
+    check(expect![[r#"
+        limits answers_bytes_max=500
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann stalls
+        ann> Zoe: 1
+            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 2
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+        ann> Zoe: 3
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann gate shuts
+        wait 5000
+            ann < PING {}
+        wait 9000
+        ann takes 100
+        wait 9000
+        ann takes 100
+        wait 9000
+        wait 9000
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann close Fault(HeartbeatTimeout)
+            ann hang up
+    "#]]);
 }
 
 #[test]
 fn a_client_that_does_not_read_is_closed_and_its_mail_stays() {
-    check(
-        r#"here: ann bob
-           bob stalls
-           ann>> Bob: kept
-           ann> Bob: lost
-           wait 5000
-           ann says PONG {"nonce":"n"}
-           wait 10000
-           wait 1000
-           bob goes
-           bob joins"#,
-        expect![[r#"
-            here: ann bob
-            bob stalls
-            ann>> Bob: kept
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
-            ann> Bob: lost
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
-            wait 5000
-                ann < PING {}
-                bob < PING {}
-            ann says PONG {"nonce":"n"}
-            wait 10000
-                ann < PING {}
-                bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-                bob close Fault(HeartbeatTimeout)
-            wait 1000
-                bob hang up
-            bob goes
-                ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob stalls
+        ann>> Bob: kept
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
+        ann> Bob: lost
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"lost"}
+        wait 5000
+            ann < PING {}
+            bob < PING {}
+        ann says PONG {"nonce":"n"}
+        wait 10000
+            ann < PING {}
+            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            bob close Fault(HeartbeatTimeout)
+        wait 1000
+            bob hang up
+        bob goes
+            ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"kept"}
+    "#]]);
 }
 
 #[test]
 fn late_words_about_a_client_that_is_gone_are_passed_over() {
-    check(
-        "ann joins
-         ann goes
-         ann> Ann: late
-         ann breaks BAD_FRAME
-         ann goes
-         bob joins",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann goes
-            ann> Ann: late
-            ann breaks BAD_FRAME
-            ann goes
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann goes
+        ann> Ann: late
+        ann breaks BAD_FRAME
+        ann goes
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn ten_thousand_wait_and_the_next_is_busy() {
-    let limits = Limits { window_bytes: 1, ..Limits::default() };
-    let mut script = "ann joins\nbob joins\ncid joins\nbob stalls\n".to_owned();
+    let mut script =
+        "limits window_bytes=1\nann joins\nbob joins\ncid joins\nbob stalls\n".to_owned();
     for _ in 0..5_001 {
         script.push_str("ann> Bob: x\n");
     }
     for _ in 0..5_001 {
         script.push_str("cid>> Bob: x\n");
     }
-    let transcript = run(limits, &script);
+    let transcript = run(&script);
     let count = |text: &str| transcript.matches(text).count();
     assert_eq!((count("ann < BUSY"), count("cid < BUSY")), (1, 1));
     assert_eq!(count("accepted"), 5_000);

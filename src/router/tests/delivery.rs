@@ -1,289 +1,206 @@
 //! At least once: taken, delivered, acknowledged, given back, given up.
 
-use super::script::{check, check_with, run};
-use crate::router::Limits;
+use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
 fn a_message_is_accepted_delivered_and_acknowledged() {
-    check(
-        r#"here: ann bob
-           ann>> Bob: one
-           bob acks d1
-           bob acks d1
-           bob says ACK {"ack_id":"nonsense"}
-           ann acks d1
-           bob goes
-           bob joins"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
-            bob acks d1
-            bob acks d1
-            bob says ACK {"ack_id":"nonsense"}
-            ann acks d1
-            bob goes
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+        bob acks d1
+        bob acks d1
+        bob says ACK {"ack_id":"nonsense"}
+        ann acks d1
+        bob goes
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
-    check(
-        "here: ann bob
-         bob goes
-         ann>> Bob: one
-         ann>> Bob: two
-         bob joins
-         bob acks d1
-         bob goes
-         bob joins
-         bob goes
-         bob joins
-         bob acks d2
-         bob goes
-         bob joins",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            ann>> Bob: two
-                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
-            bob acks d1
-            bob goes
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"two"}
-            bob goes
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"two"}
-            bob acks d2
-            bob goes
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob: two
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+        bob acks d1
+        bob goes
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"two"}
+        bob goes
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"two"}
+        bob acks d2
+        bob goes
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn a_cumulative_ack_covers_what_was_delivered_in_its_stream() {
-    check(
-        r#"ann joins
-           bob joins {"capabilities":{"max_inflight":3}}
-           ann>> Bob: 1
-           ann>> Bob #t: other stream
-           ann>> Bob: 2
-           ann>> Bob: 3
-           bob acks d3 {"cumulative_seq":99}
-           bob goes
-           bob joins"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins {"capabilities":{"max_inflight":3}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":3,"resume":false,"supports_topics":true}}
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob #t: other stream
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob #t seq 1 requires_ack true {"body":"other stream"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            ann>> Bob: 3
-                ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
-            bob acks d3 {"cumulative_seq":99}
-                bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-            bob goes
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d2 Ann -> Bob #t seq 1 attempt 2 requires_ack true {"body":"other stream"}
-                bob < DELIVER d4 Ann -> Bob seq 3 attempt 2 requires_ack true {"body":"3"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins {"capabilities":{"max_inflight":3}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":3,"resume":false,"supports_topics":true}}
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob #t: other stream
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob #t seq 1 requires_ack true {"body":"other stream"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+        bob acks d3 {"cumulative_seq":99}
+            bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        bob goes
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob #t seq 1 attempt 2 requires_ack true {"body":"other stream"}
+            bob < DELIVER d4 Ann -> Bob seq 3 attempt 2 requires_ack true {"body":"3"}
+    "#]]);
 }
 
 #[test]
 fn no_more_than_max_inflight_are_on_the_way() {
-    check(
-        r#"ann joins
-           bob joins {"capabilities":{"max_inflight":1}}
-           ann>> Bob: 1
-           ann>> Bob: 2
-           ann> Bob: 3 waits behind it
-           ann> Bob #t: another stream does not
-           bob acks d1
-           bob acks d3"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins {"capabilities":{"max_inflight":1}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            ann> Bob: 3 waits behind it
-            ann> Bob #t: another stream does not
-                bob < DELIVER d2 Ann -> Bob #t seq 1 {"body":"another stream does not"}
-            bob acks d1
-                bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-                bob < DELIVER d4 Ann -> Bob seq 3 {"body":"3 waits behind it"}
-            bob acks d3
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins {"capabilities":{"max_inflight":1}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+        ann> Bob: 3 waits behind it
+        ann> Bob #t: another stream does not
+            bob < DELIVER d2 Ann -> Bob #t seq 1 {"body":"another stream does not"}
+        bob acks d1
+            bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+            bob < DELIVER d4 Ann -> Bob seq 3 {"body":"3 waits behind it"}
+        bob acks d3
+    "#]]);
 }
 
 #[test]
 fn with_max_inflight_0_mail_stays_in_the_mailbox() {
-    check(
-        r#"ann joins
-           bob joins {"capabilities":{"max_inflight":0}}
-           ann>> Bob: kept
-           ann> Bob: behind it
-           bob goes
-           bob joins"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins {"capabilities":{"max_inflight":0}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
-            ann>> Bob: kept
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            ann> Bob: behind it
-            bob goes
-                ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins {"capabilities":{"max_inflight":0}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        ann>> Bob: kept
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        ann> Bob: behind it
+        bob goes
+            ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
+    "#]]);
 }
 
 #[test]
 fn what_is_given_back_comes_again_and_what_was_not_sent_waits_for_it() {
-    check(
-        r#"ann joins
-           bob joins {"capabilities":{"max_inflight":2}}
-           ann>> Bob: 1
-           ann>> Bob: 2
-           ann>> Bob: 3
-           bob nacks d1 10
-           bob acks d2
-           wait 49
-           wait 1
-           bob acks d1"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins {"capabilities":{"max_inflight":2}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":2,"resume":false,"supports_topics":true}}
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            ann>> Bob: 3
-                ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-            bob nacks d1 10
-            bob acks d2
-            wait 49
-            wait 1
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"1"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-            bob acks d1
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins {"capabilities":{"max_inflight":2}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":2,"resume":false,"supports_topics":true}}
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+        bob nacks d1 10
+        bob acks d2
+        wait 49
+        wait 1
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"1"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        bob acks d1
+    "#]]);
 }
 
 #[test]
 fn what_is_refused_is_told_to_its_sender() {
-    check(
-        "here: ann bob
-         ann>> Bob: 1
-         ann>> Bob: 2
-         bob nacks d1
-         bob nacks d1
-         ann nacks d2
-         bob acks d2",
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            bob nacks d1
-                ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            bob nacks d1
-            ann nacks d2
-            bob acks d2
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob nacks d1
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        bob nacks d1
+        ann nacks d2
+        bob acks d2
+    "#]]);
 }
 
 #[test]
 fn ten_failures_are_enough() {
-    let mut script = "ann joins\nbob joins\nann>> Bob: poison\n".to_owned();
-    for _ in 0..10 {
-        script.push_str("bob nacks d1 50\nwait 50\n");
-    }
-    check(
-        &script,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            ann>> Bob: poison
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 4 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 5 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 6 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 7 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 8 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 9 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-            wait 50
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 10 requires_ack true {"body":"poison"}
-            bob nacks d1 50
-                ann < NACK {"ack_id":"a1","code":"GAVE_UP","message":"10 attempts to deliver it failed","to":"Bob"}
-            wait 50
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        ann>> Bob: poison
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 4 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 5 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 6 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 7 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 8 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 9 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+        wait 50
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 10 requires_ack true {"body":"poison"}
+        bob nacks d1 50
+            ann < NACK {"ack_id":"a1","code":"GAVE_UP","message":"10 attempts to deliver it failed","to":"Bob"}
+        wait 50
+    "#]]);
 }
 
 #[test]
@@ -292,7 +209,7 @@ fn a_lost_connection_counts_against_the_oldest_alone_and_a_bye_against_none() {
         let mut script = "ann joins\nbob joins\nann>> Bob: poison\nann>> Bob: fine\n".to_owned();
         script.push_str("bob says BYE {}\nbob goes\nbob joins\n");
         script.push_str(&"bob goes\nbob joins\n".repeat(times));
-        run(Limits::default(), &script)
+        run(&script)
     };
     assert!(!lose(9).contains("GAVE_UP"));
     let transcript = lose(10);
@@ -308,375 +225,255 @@ fn what_was_never_written_is_not_blamed() {
     let mut script = "ann joins\nbob joins\nbob goes\nann>> Bob: fine\n".to_owned();
     let stalls = "bob connects\nbob stalls\nbob says HELLO {\"agent\":\"Bob\"}\nbob goes\n";
     script.push_str(&stalls.repeat(12));
-    let transcript = run(Limits::default(), &script);
+    let transcript = run(&script);
     assert!(transcript.contains("attempt 12"), "{transcript}");
     assert!(!transcript.contains("GAVE_UP"), "{transcript}");
 }
 
 #[test]
 fn a_message_lives_as_long_as_it_says() {
-    check(
-        r#"ann joins
-           bob joins {"capabilities":{"max_inflight":1}}
-           ann>> Bob 100ms: on the way
-           ann>> Bob 50ms: waits
-           ann> Bob 60ms: waits too
-           wait 50
-           wait 10
-           wait 40
-           bob acks d1
-           ann>> Bob: next"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins {"capabilities":{"max_inflight":1}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
-            ann>> Bob 100ms: on the way
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
-            ann>> Bob 50ms: waits
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            ann> Bob 60ms: waits too
-            wait 50
-                ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-                bob < DELIVER d2 Ann -> Bob seq 3 {"body":"waits too"}
-            wait 10
-            wait 40
-                ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-            bob acks d1
-            ann>> Bob: next
-                ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 4 requires_ack true {"body":"next"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins {"capabilities":{"max_inflight":1}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
+        ann>> Bob 100ms: on the way
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
+        ann>> Bob 50ms: waits
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+        ann> Bob 60ms: waits too
+        wait 50
+            ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 3 {"body":"waits too"}
+        wait 10
+        wait 40
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        bob acks d1
+        ann>> Bob: next
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 4 requires_ack true {"body":"next"}
+    "#]]);
 }
 
 #[test]
 fn the_usual_life_is_a_day() {
-    check_with(
-        Limits { heartbeat_ms: 1 << 40, ..Limits::default() },
-        "here: ann bob
-         bob goes
-         ann>> Bob: one
-         wait 86399999
-         wait 1",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            wait 86399999
-            wait 1
-                ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits heartbeat_ms=1099511627776
+        here: ann bob
+        bob goes
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        wait 86399999
+        wait 1
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn a_double_is_answered_again_and_not_taken_again() {
-    check(
-        r#"here: ann bob
-           ann>> Bob: one
-           ann again
-           bob acks d1
-           ann again
-           ann goes
-           ann joins
-           ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-           ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"two"}
-           bob says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
-            ann again
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            bob acks d1
-            ann again
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            ann goes
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"two"}
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
-            bob says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                bob < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Bob -> Bob seq 1 requires_ack true {"body":"one"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+        ann again
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        bob acks d1
+        ann again
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        ann goes
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"two"}
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+        bob says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
+            bob < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Bob -> Bob seq 1 requires_ack true {"body":"one"}
+    "#]]);
 }
 
 #[test]
 fn an_answer_that_said_away_says_so_again() {
-    check(
-        "here: ann bob
-         bob goes
-         ann>> Bob: one
-         ann again",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            ann again
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann again
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+    "#]]);
 }
 
 #[test]
 fn at_most_once_messages_have_no_doubles() {
-    check(
-        "here: ann bob
-         ann> Bob: one
-         ann again",
-        expect![[r#"
-            here: ann bob
-            ann> Bob: one
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"one"}
-            ann again
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"one"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann> Bob: one
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"one"}
+        ann again
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"one"}
+    "#]]);
 }
 
 #[test]
 fn a_double_is_forgotten_after_enough_others() {
-    check_with(
-        Limits { doubles_max: 1, ..Limits::default() },
-        r#"here: ann bob
-           ann>> Bob: one
-           ann>> Bob: two
-           ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-           bob acks d1
-           ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}"#,
-        expect![[r#"
-            here: ann bob
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
-            ann>> Bob: two
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
-            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            bob acks d1
-            ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"one"}
-        "#]],
-    );
-}
-
-/// So few doubles of all names together are remembered.
-fn few_doubles(doubles_total_max: usize) -> Limits {
-    Limits { doubles_total_max, ..Limits::default() }
+    check(expect![[r#"
+        limits doubles_max=1
+        here: ann bob
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+        ann>> Bob: two
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+        ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        bob acks d1
+        ann says SEND id=a1 to=Bob meta={"requires_ack":true} {"body":"one"}
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"one"}
+    "#]]);
 }
 
 #[test]
 fn where_too_many_doubles_are_remembered_who_has_been_away_for_longest_forgets_first() {
-    check_with(
-        few_doubles(4),
-        r#"here: ann bob
-           cid joins
-           dan joins
-           cid>> Ann: one
-           dan>> Ann: two
-           cid goes
-           wait 1
-           dan goes
-           bob>> Ann: three
-           bob>> Ann: four
-           bob>> Ann: five
-           ann acks d1
-           ann acks d2
-           ann acks d3
-           bob says SEND id=b1 to=Ann meta={"requires_ack":true} {"body":"three"}
-           dan joins
-           dan says SEND id=d1 to=Ann meta={"requires_ack":true} {"body":"two"}
-           cid joins
-           cid says SEND id=c1 to=Ann meta={"requires_ack":true} {"body":"one"}"#,
-        expect![[r#"
-            here: ann bob
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-            dan joins
-                dan < WELCOME {"agent":"Dan"}
-            cid>> Ann: one
-                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
-                ann < DELIVER d1 Cid -> Ann seq 1 requires_ack true {"body":"one"}
-            dan>> Ann: two
-                dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
-                ann < DELIVER d2 Dan -> Ann seq 1 requires_ack true {"body":"two"}
-            cid goes
-            wait 1
-            dan goes
-            bob>> Ann: three
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-                ann < DELIVER d3 Bob -> Ann seq 1 requires_ack true {"body":"three"}
-            bob>> Ann: four
-                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
-                ann < DELIVER d4 Bob -> Ann seq 2 requires_ack true {"body":"four"}
-            bob>> Ann: five
-                bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
-                ann < DELIVER d5 Bob -> Ann seq 3 requires_ack true {"body":"five"}
-            ann acks d1
-            ann acks d2
-            ann acks d3
-            bob says SEND id=b1 to=Ann meta={"requires_ack":true} {"body":"three"}
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-            dan joins
-                dan < WELCOME {"agent":"Dan"}
-            dan says SEND id=d1 to=Ann meta={"requires_ack":true} {"body":"two"}
-                dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-            cid says SEND id=c1 to=Ann meta={"requires_ack":true} {"body":"one"}
-                cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
-                ann < DELIVER d6 Cid -> Ann seq 2 requires_ack true {"body":"one"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits doubles_total_max=4
+        here: ann bob
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        dan joins
+            dan < WELCOME {"agent":"Dan"}
+        cid>> Ann: one
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Cid -> Ann seq 1 requires_ack true {"body":"one"}
+        dan>> Ann: two
+            dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
+            ann < DELIVER d2 Dan -> Ann seq 1 requires_ack true {"body":"two"}
+        cid goes
+        wait 1
+        dan goes
+        bob>> Ann: three
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            ann < DELIVER d3 Bob -> Ann seq 1 requires_ack true {"body":"three"}
+        bob>> Ann: four
+            bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+            ann < DELIVER d4 Bob -> Ann seq 2 requires_ack true {"body":"four"}
+        bob>> Ann: five
+            bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+            ann < DELIVER d5 Bob -> Ann seq 3 requires_ack true {"body":"five"}
+        ann acks d1
+        ann acks d2
+        ann acks d3
+        bob says SEND id=b1 to=Ann meta={"requires_ack":true} {"body":"three"}
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+        dan joins
+            dan < WELCOME {"agent":"Dan"}
+        dan says SEND id=d1 to=Ann meta={"requires_ack":true} {"body":"two"}
+            dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        cid says SEND id=c1 to=Ann meta={"requires_ack":true} {"body":"one"}
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            ann < DELIVER d6 Cid -> Ann seq 2 requires_ack true {"body":"one"}
+    "#]]);
 }
 
 #[test]
 fn where_nobody_is_away_all_remember_equally_many_doubles() {
-    check_with(
-        few_doubles(4),
-        r#"here: ann bob cid
-           ann>> Cid: one
-           bob>> Cid: two
-           bob>> Cid: three
-           bob>> Cid: four
-           bob>> Cid: five
-           cid acks d1
-           cid acks d2
-           cid acks d3
-           ann again
-           bob says SEND id=b2 to=Cid meta={"requires_ack":true} {"body":"three"}
-           bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"two"}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann>> Cid: one
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"one"}
-            bob>> Cid: two
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-                cid < DELIVER d2 Bob -> Cid seq 1 requires_ack true {"body":"two"}
-            bob>> Cid: three
-                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
-                cid < DELIVER d3 Bob -> Cid seq 2 requires_ack true {"body":"three"}
-            bob>> Cid: four
-                bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
-                cid < DELIVER d4 Bob -> Cid seq 3 requires_ack true {"body":"four"}
-            bob>> Cid: five
-                bob < ACK {"ack_id":"b4","durability":"disk","state":"accepted"}
-                cid < DELIVER d5 Bob -> Cid seq 4 requires_ack true {"body":"five"}
-            cid acks d1
-            cid acks d2
-            cid acks d3
-            ann again
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            bob says SEND id=b2 to=Cid meta={"requires_ack":true} {"body":"three"}
-                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
-            bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"two"}
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-                cid < DELIVER d6 Bob -> Cid seq 5 requires_ack true {"body":"two"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits doubles_total_max=4
+        here: ann bob cid
+        ann>> Cid: one
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"one"}
+        bob>> Cid: two
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            cid < DELIVER d2 Bob -> Cid seq 1 requires_ack true {"body":"two"}
+        bob>> Cid: three
+            bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+            cid < DELIVER d3 Bob -> Cid seq 2 requires_ack true {"body":"three"}
+        bob>> Cid: four
+            bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+            cid < DELIVER d4 Bob -> Cid seq 3 requires_ack true {"body":"four"}
+        bob>> Cid: five
+            bob < ACK {"ack_id":"b4","durability":"disk","state":"accepted"}
+            cid < DELIVER d5 Bob -> Cid seq 4 requires_ack true {"body":"five"}
+        cid acks d1
+        cid acks d2
+        cid acks d3
+        ann again
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        bob says SEND id=b2 to=Cid meta={"requires_ack":true} {"body":"three"}
+            bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+        bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"two"}
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            cid < DELIVER d6 Bob -> Cid seq 5 requires_ack true {"body":"two"}
+    "#]]);
 }
 
 #[test]
 fn a_restart_keeps_the_newest_doubles() {
-    check_with(
-        few_doubles(4),
-        r#"here: ann bob cid
-           ann>> Cid: one
-           ann>> Cid: two
-           ann goes
-           wait 1
-           bob>> Cid: three
-           bob>> Cid: four
-           bob>> Cid: five
-           cid acks d1
-           cid acks d2
-           cid acks d3
-           cid acks d4
-           cid acks d5
-           crash
-           cid joins
-           bob joins
-           bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"three"}
-           ann joins
-           ann says SEND id=a2 to=Cid meta={"requires_ack":true} {"body":"two"}
-           ann says SEND id=a1 to=Cid meta={"requires_ack":true} {"body":"one"}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann>> Cid: one
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"one"}
-            ann>> Cid: two
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                cid < DELIVER d2 Ann -> Cid seq 2 requires_ack true {"body":"two"}
-            ann goes
-            wait 1
-            bob>> Cid: three
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-                cid < DELIVER d3 Bob -> Cid seq 1 requires_ack true {"body":"three"}
-            bob>> Cid: four
-                bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
-                cid < DELIVER d4 Bob -> Cid seq 2 requires_ack true {"body":"four"}
-            bob>> Cid: five
-                bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
-                cid < DELIVER d5 Bob -> Cid seq 3 requires_ack true {"body":"five"}
-            cid acks d1
-            cid acks d2
-            cid acks d3
-            cid acks d4
-            cid acks d5
-            crash
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"three"}
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann says SEND id=a2 to=Cid meta={"requires_ack":true} {"body":"two"}
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            ann says SEND id=a1 to=Cid meta={"requires_ack":true} {"body":"one"}
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                cid < DELIVER d6 Ann -> Cid seq 1025 requires_ack true {"body":"one"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits doubles_total_max=4
+        here: ann bob cid
+        ann>> Cid: one
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"one"}
+        ann>> Cid: two
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            cid < DELIVER d2 Ann -> Cid seq 2 requires_ack true {"body":"two"}
+        ann goes
+        wait 1
+        bob>> Cid: three
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            cid < DELIVER d3 Bob -> Cid seq 1 requires_ack true {"body":"three"}
+        bob>> Cid: four
+            bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+            cid < DELIVER d4 Bob -> Cid seq 2 requires_ack true {"body":"four"}
+        bob>> Cid: five
+            bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+            cid < DELIVER d5 Bob -> Cid seq 3 requires_ack true {"body":"five"}
+        cid acks d1
+        cid acks d2
+        cid acks d3
+        cid acks d4
+        cid acks d5
+        crash
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob says SEND id=b1 to=Cid meta={"requires_ack":true} {"body":"three"}
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann says SEND id=a2 to=Cid meta={"requires_ack":true} {"body":"two"}
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+        ann says SEND id=a1 to=Cid meta={"requires_ack":true} {"body":"one"}
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            cid < DELIVER d6 Ann -> Cid seq 1025 requires_ack true {"body":"one"}
+    "#]]);
 }
 
 #[test]
 fn what_is_queued_for_a_connection_that_ends_is_told_to_its_sender() {
-    check(
-        "here: ann bob
-         bob stalls
-         ann> Bob: handed out, not written
-         ann>> Bob: kept
-         bob goes
-         bob joins",
-        expect![[r#"
-            here: ann bob
-            bob stalls
-            ann> Bob: handed out, not written
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"handed out, not written"}
-            ann>> Bob: kept
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"kept"}
-            bob goes
-                ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"kept"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob stalls
+        ann> Bob: handed out, not written
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"handed out, not written"}
+        ann>> Bob: kept
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"kept"}
+        bob goes
+            ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"kept"}
+    "#]]);
 }

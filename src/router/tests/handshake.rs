@@ -1,636 +1,439 @@
 //! Who gets a session, keeps it, and loses it.
 
-use super::script::{check, check_with};
-use crate::router::Limits;
+use super::script::check;
 use expect_test::expect;
 
 #[test]
 fn the_first_frame_is_hello_or_resume() {
-    check(
-        r#"a connects
-           a says SEND to=Bob {}
-           b connects
-           b says PONG {"nonce":"n"}
-           c connects
-           c raw {"v":1,"type":"WHAT","id":"i1","ts":1,"payload":{}}
-           d connects
-           d raw {"v":1,"id":"i1","ts":1,"payload":{}}
-           e connects
-           e raw {"v":1,"type":"HELLO","id":"i2","ts":"x","payload":{"agent":"E"}}
-           e says HELLO {"agent":7}
-           e says HELLO {}
-           e says HELLO {"agent":"E"}"#,
-        expect![[r#"
-            a connects
-            a says SEND to=Bob {}
-                a < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"x"}
-                a close Fault(HandshakeRequired)
-            b connects
-            b says PONG {"nonce":"n"}
-                b < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"x"}
-                b close Fault(HandshakeRequired)
-            c connects
-            c raw {"v":1,"type":"WHAT","id":"i1","ts":1,"payload":{}}
-                c < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"i1"}
-                c close Fault(HandshakeRequired)
-            d connects
-            d raw {"v":1,"id":"i1","ts":1,"payload":{}}
-                d < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"i1"}
-                d close Fault(HandshakeRequired)
-            e connects
-            e raw {"v":1,"type":"HELLO","id":"i2","ts":"x","payload":{"agent":"E"}}
-                e < ERROR {"code":"INVALID","fatal":false,"message":"`ts` is not a number","ref":"i2"}
-            e says HELLO {"agent":7}
-                e < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: `agent` is not a string","ref":"x"}
-            e says HELLO {}
-                e < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: the payload has no `agent`","ref":"x"}
-            e says HELLO {"agent":"E"}
-                e < WELCOME {"agent":"E"}
-        "#]],
-    );
+    check(expect![[r#"
+        a connects
+        a says SEND to=Bob {}
+            a < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"x"}
+            a close Fault(HandshakeRequired)
+        b connects
+        b says PONG {"nonce":"n"}
+            b < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"x"}
+            b close Fault(HandshakeRequired)
+        c connects
+        c raw {"v":1,"type":"WHAT","id":"i1","ts":1,"payload":{}}
+            c < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"i1"}
+            c close Fault(HandshakeRequired)
+        d connects
+        d raw {"v":1,"id":"i1","ts":1,"payload":{}}
+            d < ERROR {"code":"HANDSHAKE_REQUIRED","fatal":true,"message":"the first frame is HELLO or RESUME","ref":"i1"}
+            d close Fault(HandshakeRequired)
+        e connects
+        e raw {"v":1,"type":"HELLO","id":"i2","ts":"x","payload":{"agent":"E"}}
+            e < ERROR {"code":"INVALID","fatal":false,"message":"`ts` is not a number","ref":"i2"}
+        e says HELLO {"agent":7}
+            e < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: `agent` is not a string","ref":"x"}
+        e says HELLO {}
+            e < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: the payload has no `agent`","ref":"x"}
+        e says HELLO {"agent":"E"}
+            e < WELCOME {"agent":"E"}
+    "#]]);
 }
 
 #[test]
 fn what_is_no_envelope_ends_the_connection_at_any_time() {
-    check(
-        r#"a connects
-           a raw [1]
-           b connects
-           b raw {"v":2,"type":"HELLO","id":"i","ts":1,"payload":{"agent":"B"}}
-           c connects
-           c breaks FRAME_TOO_LARGE
-           ann joins
-           ann raw {"v":1,"type":"SEND","id":"i","ts":1,"payload":
-           bob joins
-           bob breaks UNAUTHORIZED
-           cid joins"#,
-        expect![[r#"
-            a connects
-            a raw [1]
-                a < ERROR {"code":"BAD_FRAME","fatal":true,"message":"the frame is not a JSON object"}
-                a close Fault(BadFrame)
-            b connects
-            b raw {"v":2,"type":"HELLO","id":"i","ts":1,"payload":{"agent":"B"}}
-                b < ERROR {"code":"UNSUPPORTED_VERSION","fatal":true,"message":"`v` is 2; this daemon speaks 1","ref":"i"}
-                b close Fault(UnsupportedVersion)
-            c connects
-            c breaks FRAME_TOO_LARGE
-                c < ERROR {"code":"FRAME_TOO_LARGE","fatal":true,"message":"broken"}
-                c close Fault(FrameTooLarge)
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann raw {"v":1,"type":"SEND","id":"i","ts":1,"payload":
-                ann < ERROR {"code":"BAD_FRAME","fatal":true,"message":"the frame is not JSON: a value expected at byte 47"}
-                ann close Fault(BadFrame)
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            bob breaks UNAUTHORIZED
-                bob < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"broken"}
-                bob close Fault(Unauthorized)
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-        "#]],
-    );
+    check(expect![[r#"
+        a connects
+        a raw [1]
+            a < ERROR {"code":"BAD_FRAME","fatal":true,"message":"the frame is not a JSON object"}
+            a close Fault(BadFrame)
+        b connects
+        b raw {"v":2,"type":"HELLO","id":"i","ts":1,"payload":{"agent":"B"}}
+            b < ERROR {"code":"UNSUPPORTED_VERSION","fatal":true,"message":"`v` is 2; this daemon speaks 1","ref":"i"}
+            b close Fault(UnsupportedVersion)
+        c connects
+        c breaks FRAME_TOO_LARGE
+            c < ERROR {"code":"FRAME_TOO_LARGE","fatal":true,"message":"broken"}
+            c close Fault(FrameTooLarge)
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann raw {"v":1,"type":"SEND","id":"i","ts":1,"payload":
+            ann < ERROR {"code":"BAD_FRAME","fatal":true,"message":"the frame is not JSON: a value expected at byte 47"}
+            ann close Fault(BadFrame)
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob breaks UNAUTHORIZED
+            bob < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"broken"}
+            bob close Fault(Unauthorized)
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+    "#]]);
 }
 
 #[test]
 fn a_broken_rule_of_an_envelope_is_told_and_the_connection_goes_on() {
-    check(
-        r#"ann joins
-           ann raw {"v":1,"type":"WHAT","id":"i1","ts":1,"payload":{}}
-           ann raw {"v":1,"type":"SEND","id":"i2","ts":1}
-           ann raw {"v":1,"type":"ACK","id":"i3","ts":1,"payload":{"ack_id":5}}
-           ann raw {"v":1,"type":"PONG","id":"i4","ts":1,"payload":{}}
-           ann says HELLO {"agent":"Ann"}
-           ann says WELCOME {}
-           ann says DELIVER {}
-           ann says PING {"nonce":"n"}
-           ann says ERROR {}
-           ann says BUSY {}
-           ann says SYNC {}
-           ann> Ann: still here"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann raw {"v":1,"type":"WHAT","id":"i1","ts":1,"payload":{}}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"`type` \"WHAT\" is not known","ref":"i1"}
-            ann raw {"v":1,"type":"SEND","id":"i2","ts":1}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"the envelope has no `payload`","ref":"i2"}
-            ann raw {"v":1,"type":"ACK","id":"i3","ts":1,"payload":{"ack_id":5}}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"ACK: `ack_id` is not a string","ref":"i3"}
-            ann raw {"v":1,"type":"PONG","id":"i4","ts":1,"payload":{}}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"PONG: there is no `nonce`","ref":"i4"}
-            ann says HELLO {"agent":"Ann"}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"this connection has said HELLO already","ref":"x"}
-            ann says WELCOME {}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"WELCOME is the daemon's to say","ref":"x"}
-            ann says DELIVER {}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"DELIVER is the daemon's to say","ref":"x"}
-            ann says PING {"nonce":"n"}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"PING is the daemon's to say","ref":"x"}
-            ann says ERROR {}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"ERROR is the daemon's to say","ref":"x"}
-            ann says BUSY {}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"BUSY is the daemon's to say","ref":"x"}
-            ann says SYNC {}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"SYNC is the daemon's to say","ref":"x"}
-            ann> Ann: still here
-                ann < DELIVER d1 Ann -> Ann seq 1 {"body":"still here"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann raw {"v":1,"type":"WHAT","id":"i1","ts":1,"payload":{}}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"`type` \"WHAT\" is not known","ref":"i1"}
+        ann raw {"v":1,"type":"SEND","id":"i2","ts":1}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"the envelope has no `payload`","ref":"i2"}
+        ann raw {"v":1,"type":"ACK","id":"i3","ts":1,"payload":{"ack_id":5}}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"ACK: `ack_id` is not a string","ref":"i3"}
+        ann raw {"v":1,"type":"PONG","id":"i4","ts":1,"payload":{}}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"PONG: there is no `nonce`","ref":"i4"}
+        ann says HELLO {"agent":"Ann"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"this connection has said HELLO already","ref":"x"}
+        ann says WELCOME {}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"WELCOME is the daemon's to say","ref":"x"}
+        ann says DELIVER {}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"DELIVER is the daemon's to say","ref":"x"}
+        ann says PING {"nonce":"n"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"PING is the daemon's to say","ref":"x"}
+        ann says ERROR {}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"ERROR is the daemon's to say","ref":"x"}
+        ann says BUSY {}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"BUSY is the daemon's to say","ref":"x"}
+        ann says SYNC {}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"SYNC is the daemon's to say","ref":"x"}
+        ann> Ann: still here
+            ann < DELIVER d1 Ann -> Ann seq 1 {"body":"still here"}
+    "#]]);
 }
 
 #[test]
 fn a_name_that_nobody_can_have_is_refused() {
-    check(
-        r#"a joins {"agent":"admin"}
-           b joins {"agent":"-x"}
-           c joins {"agent":"@relay"}
-           d joins {"agent":"*"}"#,
-        expect![[r#"
-            a joins {"agent":"admin"}
-                a < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"admin\": this name is reserved; choose another","ref":"h"}
-                a close Fault(InvalidName)
-            b joins {"agent":"-x"}
-                b < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"-x\": a name begins and ends with a letter or a digit","ref":"h"}
-                b close Fault(InvalidName)
-            c joins {"agent":"@relay"}
-                c < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"@relay\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
-                c close Fault(InvalidName)
-            d joins {"agent":"*"}
-                d < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"*\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
-                d close Fault(InvalidName)
-        "#]],
-    );
+    check(expect![[r#"
+        a joins {"agent":"admin"}
+            a < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"admin\": this name is reserved; choose another","ref":"h"}
+            a close Fault(InvalidName)
+        b joins {"agent":"-x"}
+            b < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"-x\": a name begins and ends with a letter or a digit","ref":"h"}
+            b close Fault(InvalidName)
+        c joins {"agent":"@relay"}
+            c < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"@relay\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
+            c close Fault(InvalidName)
+        d joins {"agent":"*"}
+            d < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"*\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
+            d close Fault(InvalidName)
+    "#]]);
 }
 
 #[test]
 fn a_handshake_has_its_time() {
-    check(
-        "a connects
-         wait 4999
-         wait 1
-         a goes
-         b connects
-         b says RESUME {}
-         wait 5000
-         wait 999
-         wait 1
-         b goes",
-        expect![[r#"
-            a connects
-            wait 4999
-            wait 1
-                a < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
-                a close Fault(HandshakeTimeout)
-            a goes
-            b connects
-            b says RESUME {}
-                b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
-            wait 5000
-                b < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
-                b close Fault(HandshakeTimeout)
-            wait 999
-            wait 1
-                b hang up
-            b goes
-        "#]],
-    );
+    check(expect![[r#"
+        a connects
+        wait 4999
+        wait 1
+            a < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
+            a close Fault(HandshakeTimeout)
+        a goes
+        b connects
+        b says RESUME {}
+            b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
+        wait 5000
+            b < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
+            b close Fault(HandshakeTimeout)
+        wait 999
+        wait 1
+            b hang up
+        b goes
+    "#]]);
 }
 
 #[test]
 fn strangers_give_way_to_newer_ones() {
-    check_with(
-        Limits { strangers_max: 2, ..Limits::default() },
-        "a connects
-         b connects
-         c joins
-         d connects
-         e connects
-         b says HELLO {\"agent\":\"B\"}",
-        expect![[r#"
-            a connects
-            b connects
-            c joins
-                a < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"more than 2 connections are without a handshake"}
-                a close Fault(TooManyClients)
-                c < WELCOME {"agent":"C"}
-            d connects
-            e connects
-                b < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"more than 2 connections are without a handshake"}
-                b close Fault(TooManyClients)
-            b says HELLO {"agent":"B"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits strangers_max=2
+        a connects
+        b connects
+        c joins
+            a < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"more than 2 connections are without a handshake"}
+            a close Fault(TooManyClients)
+            c < WELCOME {"agent":"C"}
+        d connects
+        e connects
+            b < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"more than 2 connections are without a handshake"}
+            b close Fault(TooManyClients)
+        b says HELLO {"agent":"B"}
+    "#]]);
 }
 
 #[test]
 fn clients_and_names_are_bounded() {
-    check_with(
-        Limits { clients_max: 2, names_max: 3, ..Limits::default() },
-        "ann joins
-         bob joins
-         cid joins
-         bob goes
-         cid2 joins
-         ann goes
-         dan joins
-         ann joins",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            cid joins
-                cid < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 clients are connected already","ref":"h"}
-                cid close Fault(TooManyClients)
-            bob goes
-            cid2 joins
-                cid2 < WELCOME {"agent":"Cid"}
-            ann goes
-            dan joins
-                dan < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
-                dan close Fault(TooManyClients)
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits clients_max=2 names_max=3
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        cid joins
+            cid < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 clients are connected already","ref":"h"}
+            cid close Fault(TooManyClients)
+        bob goes
+        cid2 joins
+            cid2 < WELCOME {"agent":"Cid"}
+        ann goes
+        dan joins
+            dan < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
+            dan close Fault(TooManyClients)
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+    "#]]);
 }
 
 #[test]
 fn a_name_that_is_taken_is_refused_after_the_older_had_its_moment() {
-    check(
-        "ann joins
-         ann2 joins
-         wait 249
-         wait 1
-         ann> Ann: mine still",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann2 joins
-                ann < PING {}
-                ann2 gate shuts
-            wait 249
-            wait 1
-                ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
-                ann2 close Fault(NameInUse)
-            ann> Ann: mine still
-                ann < DELIVER d1 Ann -> Ann seq 1 {"body":"mine still"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann2 joins
+            ann < PING {}
+            ann2 gate shuts
+        wait 249
+        wait 1
+            ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann2 close Fault(NameInUse)
+        ann> Ann: mine still
+            ann < DELIVER d1 Ann -> Ann seq 1 {"body":"mine still"}
+    "#]]);
 }
 
 #[test]
 fn case_does_not_make_another_name() {
-    check(
-        r#"ann joins
-           ann2 joins {"agent":"aNN"}
-           wait 250
-           bob joins
-           bob> ANN: hi"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann2 joins {"agent":"aNN"}
-                ann < PING {}
-                ann2 gate shuts
-            wait 250
-                ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"aNN is connected already; choose another name, or end that one"}
-                ann2 close Fault(NameInUse)
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            bob> ANN: hi
-                ann < DELIVER d1 Bob -> Ann seq 1 {"body":"hi"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann2 joins {"agent":"aNN"}
+            ann < PING {}
+            ann2 gate shuts
+        wait 250
+            ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"aNN is connected already; choose another name, or end that one"}
+            ann2 close Fault(NameInUse)
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob> ANN: hi
+            ann < DELIVER d1 Bob -> Ann seq 1 {"body":"hi"}
+    "#]]);
 }
 
 #[test]
 fn a_name_whose_older_connection_proves_closed_goes_to_the_first_who_waits() {
-    check(
-        "ann joins
-         ann2 joins
-         ann2> Ann: said while waiting
-         ann3 joins
-         wait 100
-         ann goes
-         wait 150",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann2 joins
-                ann < PING {}
-                ann2 gate shuts
-            ann2> Ann: said while waiting
-            ann3 joins
-                ann3 gate shuts
-            wait 100
-            ann goes
-                ann2 < WELCOME {"agent":"Ann"}
-                ann2 gate opens
-                ann2 < DELIVER d1 Ann -> Ann seq 1 {"body":"said while waiting"}
-            wait 150
-                ann3 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
-                ann3 close Fault(NameInUse)
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann2 joins
+            ann < PING {}
+            ann2 gate shuts
+        ann2> Ann: said while waiting
+        ann3 joins
+            ann3 gate shuts
+        wait 100
+        ann goes
+            ann2 < WELCOME {"agent":"Ann"}
+            ann2 gate opens
+            ann2 < DELIVER d1 Ann -> Ann seq 1 {"body":"said while waiting"}
+        wait 150
+            ann3 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann3 close Fault(NameInUse)
+    "#]]);
 }
 
 #[test]
 fn a_contender_that_goes_is_forgotten() {
-    check(
-        "ann joins
-         ann2 joins
-         ann2 goes
-         ann goes
-         ann3 joins",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann2 joins
-                ann < PING {}
-                ann2 gate shuts
-            ann2 goes
-            ann goes
-            ann3 joins
-                ann3 < WELCOME {"agent":"Ann"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann2 joins
+            ann < PING {}
+            ann2 gate shuts
+        ann2 goes
+        ann goes
+        ann3 joins
+            ann3 < WELCOME {"agent":"Ann"}
+    "#]]);
 }
 
 #[test]
 fn a_token_that_nobody_gave_takes_nothing_up() {
-    check(
-        r#"ann connects
-           ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
-           ann says RESUME {"streams":7}
-           ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}
-           ann says RESUME {"session_id":"s-1","agent":"Ann"}
-           ann> Ann: here"#,
-        expect![[r#"
-            ann connects
-            ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
-                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
-            ann says RESUME {"streams":7}
-                ann < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
-            ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}
-                ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"x"}
-                ann < WELCOME {"agent":"Ann"}
-            ann says RESUME {"session_id":"s-1","agent":"Ann"}
-                ann < SYNC {"session_id":"s1","streams":[]}
-            ann> Ann: here
-                ann < DELIVER d1 Ann -> Ann seq 1 {"body":"here"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann connects
+        ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
+            ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
+        ann says RESUME {"streams":7}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
+        ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}
+            ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"x"}
+            ann < WELCOME {"agent":"Ann"}
+        ann says RESUME {"session_id":"s-1","agent":"Ann"}
+            ann < SYNC {"session_id":"s1","streams":[]}
+        ann> Ann: here
+            ann < DELIVER d1 Ann -> Ann seq 1 {"body":"here"}
+    "#]]);
 }
 
 #[test]
 fn a_mode_that_there_is_not_is_said() {
-    check(
-        r#"c joins {"mode":"boss"}"#,
-        expect![[r#"
-            c joins {"mode":"boss"}
-                c < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: mode \"boss\" is not known","ref":"h"}
-        "#]],
-    );
+    check(expect![[r#"
+        c joins {"mode":"boss"}
+            c < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: mode \"boss\" is not known","ref":"h"}
+    "#]]);
 }
 
 #[test]
 fn a_guest_sends_and_is_in_no_broadcast_and_no_listing() {
-    check(
-        r#"gus joins {"mode":"guest"}
-           ann joins
-           bob joins
-           gus> Ann: hello
-           gus>> Ann: surely
-           ann> *: all
-           gus says SUBSCRIBE topic=t {}
-           gus> nobody: hi
-           ann acks d2
-           ann> @guest-e43fe68b: back to you
-           ann>> @guest-e43fe68b: it has no mailbox
-           gus goes
-           ann> @guest-e43fe68b: gone"#,
-        expect![[r#"
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-e43fe68b","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            gus> Ann: hello
-                ann < DELIVER d1 @guest-e43fe68b -> Ann seq 1 {"body":"hello"}
-            gus>> Ann: surely
-                gus < ACK {"ack_id":"g2","durability":"disk","state":"accepted"}
-                ann < DELIVER d2 @guest-e43fe68b -> Ann seq 2 requires_ack true {"body":"surely"}
-            ann> *: all
-                bob < DELIVER d3 Ann -> Bob seq 1 originalTo "*" {"body":"all"}
-            gus says SUBSCRIBE topic=t {}
-                gus < NACK {"ack_id":"x","code":"FORBIDDEN","message":"this connection has supports_topics: false"}
-            gus> nobody: hi
-                gus < NACK {"ack_id":"g3","code":"UNKNOWN_AGENT","message":"no agent nobody was ever here; here are Ann, Bob"}
-            ann acks d2
-            ann> @guest-e43fe68b: back to you
-                gus < DELIVER d4 Ann -> @guest-e43fe68b seq 1 {"body":"back to you"}
-            ann>> @guest-e43fe68b: it has no mailbox
-                ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"@guest-e43fe68b doesn't acknowledge: send without requires_ack"}
-            gus goes
-            ann> @guest-e43fe68b: gone
-                ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent @guest-e43fe68b was ever here; here are Ann, Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-e43fe68b","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        gus> Ann: hello
+            ann < DELIVER d1 @guest-e43fe68b -> Ann seq 1 {"body":"hello"}
+        gus>> Ann: surely
+            gus < ACK {"ack_id":"g2","durability":"disk","state":"accepted"}
+            ann < DELIVER d2 @guest-e43fe68b -> Ann seq 2 requires_ack true {"body":"surely"}
+        ann> *: all
+            bob < DELIVER d3 Ann -> Bob seq 1 originalTo "*" {"body":"all"}
+        gus says SUBSCRIBE topic=t {}
+            gus < NACK {"ack_id":"x","code":"FORBIDDEN","message":"this connection has supports_topics: false"}
+        gus> nobody: hi
+            gus < NACK {"ack_id":"g3","code":"UNKNOWN_AGENT","message":"no agent nobody was ever here; here are Ann, Bob"}
+        ann acks d2
+        ann> @guest-e43fe68b: back to you
+            gus < DELIVER d4 Ann -> @guest-e43fe68b seq 1 {"body":"back to you"}
+        ann>> @guest-e43fe68b: it has no mailbox
+            ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"@guest-e43fe68b doesn't acknowledge: send without requires_ack"}
+        gus goes
+        ann> @guest-e43fe68b: gone
+            ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent @guest-e43fe68b was ever here; here are Ann, Bob"}
+    "#]]);
 }
 
 #[test]
 fn capabilities_are_granted_as_asked() {
-    check(
-        r#"ann joins {"capabilities":{"ack":false,"max_inflight":3}}
-           bob joins {"capabilities":{"supports_topics":false,"resume":true}}"#,
-        expect![[r#"
-            ann joins {"capabilities":{"ack":false,"max_inflight":3}}
-                ann < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":3,"resume":false,"supports_topics":true}}
-            bob joins {"capabilities":{"supports_topics":false,"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins {"capabilities":{"ack":false,"max_inflight":3}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":3,"resume":false,"supports_topics":true}}
+        bob joins {"capabilities":{"supports_topics":false,"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
+    "#]]);
 }
 
 #[test]
 fn a_silent_client_is_asked_and_then_given_up() {
-    check(
-        "ann joins
-         wait 4999
-         wait 1
-         wait 9999
-         wait 1
-         wait 1000
-         ann goes",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            wait 4999
-            wait 1
-                ann < PING {}
-            wait 9999
-            wait 1
-                ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-                ann close Fault(HeartbeatTimeout)
-            wait 1000
-                ann hang up
-            ann goes
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        wait 4999
+        wait 1
+            ann < PING {}
+        wait 9999
+        wait 1
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann close Fault(HeartbeatTimeout)
+        wait 1000
+            ann hang up
+        ann goes
+    "#]]);
 }
 
 #[test]
 fn any_frame_is_a_sign_of_life() {
-    check(
-        r#"ann joins
-           bob joins
-           wait 4000
-           ann> Bob: one
-           wait 1000
-           wait 3999
-           wait 1
-           bob says PONG {"nonce":"whatever"}
-           ann says ACK {"ack_id":"no-such"}
-           wait 4999
-           wait 1"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            wait 4000
-            ann> Bob: one
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"one"}
-            wait 1000
-                bob < PING {}
-            wait 3999
-            wait 1
-                ann < PING {}
-            bob says PONG {"nonce":"whatever"}
-            ann says ACK {"ack_id":"no-such"}
-            wait 4999
-            wait 1
-                ann < PING {}
-                bob < PING {}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        wait 4000
+        ann> Bob: one
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"one"}
+        wait 1000
+            bob < PING {}
+        wait 3999
+        wait 1
+            ann < PING {}
+        bob says PONG {"nonce":"whatever"}
+        ann says ACK {"ack_id":"no-such"}
+        wait 4999
+        wait 1
+            ann < PING {}
+            bob < PING {}
+    "#]]);
 }
 
 #[test]
 fn a_daemon_that_slept_puts_every_deadline_off_once() {
-    check(
-        "ann joins
-         bob connects
-         sleep 60000
-         wait 4999
-         wait 1
-         wait 10000",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob connects
-            sleep 60000
-            wait 4999
-            wait 1
-                ann < PING {}
-                bob < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
-                bob close Fault(HandshakeTimeout)
-            wait 10000
-                bob hang up
-                ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
-                ann close Fault(HeartbeatTimeout)
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob connects
+        sleep 60000
+        wait 4999
+        wait 1
+            ann < PING {}
+            bob < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
+            bob close Fault(HandshakeTimeout)
+        wait 10000
+            bob hang up
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann close Fault(HeartbeatTimeout)
+    "#]]);
 }
 
 #[test]
 fn a_client_says_bye() {
-    check(
-        r#"ann joins
-           bob joins
-           bob>> Ann: kept
-           ann says BYE {"reason":"done"}
-           bob> Ann: too late
-           wait 1000
-           ann goes
-           ann joins"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            bob>> Ann: kept
-                bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
-                ann < DELIVER d1 Bob -> Ann seq 1 requires_ack true {"body":"kept"}
-            ann says BYE {"reason":"done"}
-                ann close Bye
-            bob> Ann: too late
-                bob < NACK {"ack_id":"b2","code":"AGENT_OFFLINE","message":"Ann is away"}
-            wait 1000
-                ann hang up
-            ann goes
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-                ann < DELIVER d1 Bob -> Ann seq 1 attempt 2 requires_ack true {"body":"kept"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob>> Ann: kept
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Bob -> Ann seq 1 requires_ack true {"body":"kept"}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        bob> Ann: too late
+            bob < NACK {"ack_id":"b2","code":"AGENT_OFFLINE","message":"Ann is away"}
+        wait 1000
+            ann hang up
+        ann goes
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+            ann < DELIVER d1 Bob -> Ann seq 1 attempt 2 requires_ack true {"body":"kept"}
+    "#]]);
 }
 
 #[test]
 fn the_daemon_says_bye_and_stops_when_all_are_gone() {
-    check(
-        "ann joins
-         bob connects
-         stop upgrade
-         cid connects
-         ann> Ann: unheard
-         ann goes
-         bob goes
-         cid goes",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob connects
-            stop upgrade
-                ann < BYE {"reason":"upgrade"}
-                ann close Stopping
-                bob < BYE {"reason":"upgrade"}
-                bob close Stopping
-            cid connects
-                cid < ERROR {"code":"SHUTTING_DOWN","fatal":true,"message":"the daemon is going down"}
-                cid close Fault(ShuttingDown)
-            ann> Ann: unheard
-            ann goes
-            bob goes
-            cid goes
-                stopped
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob connects
+        stop upgrade
+            ann < BYE {"reason":"upgrade"}
+            ann close Stopping
+            bob < BYE {"reason":"upgrade"}
+            bob close Stopping
+        cid connects
+            cid < ERROR {"code":"SHUTTING_DOWN","fatal":true,"message":"the daemon is going down"}
+            cid close Fault(ShuttingDown)
+        ann> Ann: unheard
+        ann goes
+        bob goes
+        cid goes
+            stopped
+    "#]]);
 }
 
 #[test]
 fn stopping_takes_a_second_at_most() {
-    check(
-        "ann joins
-         stop
-         wait 999
-         wait 1
-         ann joins",
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            stop
-                ann < BYE {"reason":"stop"}
-                ann close Stopping
-            wait 999
-            wait 1
-                ann hang up
-                stopped
-            ann joins
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        stop
+            ann < BYE {"reason":"stop"}
+            ann close Stopping
+        wait 999
+        wait 1
+            ann hang up
+            stopped
+        ann joins
+    "#]]);
 }

@@ -1,190 +1,125 @@
 //! What is kept, and what waits for that.
 
-use super::script::{check, check_with, run};
-use crate::router::{Limits, ledger::REPEATING_MAX};
-use expect_test::{Expect, expect};
+use super::script::{check, run};
+use crate::router::ledger::REPEATING_MAX;
+use expect_test::expect;
 
 #[test]
 fn a_message_is_accepted_and_goes_out_only_once_it_is_kept() {
-    check(
-        "here: ann bob
-         ann> Bob: the stream is open
-         disk holds
-         ann>> Bob: kept
-         ann> Bob: behind it in its stream
-         ann> Bob #t: the first of another stream
-         disk keeps",
-        expect![[r#"
-            here: ann bob
-            ann> Bob: the stream is open
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-            disk holds
-            ann>> Bob: kept
-            ann> Bob: behind it in its stream
-            ann> Bob #t: the first of another stream
-            disk keeps
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"kept"}
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"behind it in its stream"}
-                bob < DELIVER d4 Ann -> Bob #t seq 1 {"body":"the first of another stream"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann> Bob: the stream is open
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
+        disk holds
+        ann>> Bob: kept
+        ann> Bob: behind it in its stream
+        ann> Bob #t: the first of another stream
+        disk keeps
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"kept"}
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"behind it in its stream"}
+            bob < DELIVER d4 Ann -> Bob #t seq 1 {"body":"the first of another stream"}
+    "#]]);
 }
 
 #[test]
 fn numbers_are_reserved_ahead_and_cost_nothing_then() {
-    check(
-        "here: ann bob
-         disk shows
-         disk holds
-         ann> Bob: waits for its number
-         disk keeps
-         disk holds
-         ann> Bob: has one already",
-        expect![[r#"
-            here: ann bob
-            disk shows
-            disk holds
-            ann> Bob: waits for its number
-                keep stream 1→2 "" up to 1024
-            disk keeps
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"waits for its number"}
-            disk holds
-            ann> Bob: has one already
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"has one already"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk shows
+        disk holds
+        ann> Bob: waits for its number
+            keep stream 1→2 "" up to 1024
+        disk keeps
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"waits for its number"}
+        disk holds
+        ann> Bob: has one already
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"has one already"}
+    "#]]);
 }
 
 #[test]
 fn what_could_not_be_kept_was_never_taken() {
-    check(
-        "here: ann bob
-         ann> Bob: the stream is open
-         disk holds
-         ann>> Bob: kept
-         bob> Ann: of another stream
-         disk fails
-         ann again
-         disk keeps",
-        expect![[r#"
-            here: ann bob
-            ann> Bob: the stream is open
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-            disk holds
-            ann>> Bob: kept
-            bob> Ann: of another stream
-            disk fails
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-                ann < DELIVER d2 Bob -> Ann seq 1 {"body":"of another stream"}
-            ann again
-            disk keeps
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann> Bob: the stream is open
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
+        disk holds
+        ann>> Bob: kept
+        bob> Ann: of another stream
+        disk fails
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < DELIVER d2 Bob -> Ann seq 1 {"body":"of another stream"}
+        ann again
+        disk keeps
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
+    "#]]);
 }
 
 #[test]
 fn a_send_that_comes_again_while_it_is_kept_is_answered_with_it() {
-    check(
-        "here: ann bob
-         disk holds
-         ann>> Bob: kept
-         ann again
-         disk keeps
-         ann again",
-        expect![[r#"
-            here: ann bob
-            disk holds
-            ann>> Bob: kept
-            ann again
-            disk keeps
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            ann again
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-        "#]],
-    );
-    check(
-        "here: ann bob
-         disk holds
-         ann>> Bob: kept
-         ann again
-         disk fails
-         disk keeps",
-        expect![[r#"
-            here: ann bob
-            disk holds
-            ann>> Bob: kept
-            ann again
-            disk fails
-                ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-                ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
-            disk keeps
-        "#]],
-    );
-}
-
-/// Ann's message is refused while it waits behind it that it came again; told so, she sends it anew.
-#[track_caller]
-fn refused_and_sent_anew(rest: &str, expect: Expect) {
-    let script = "here: ann bob
-         ann> Bob: the stream is open
-         disk holds
-         ann>> Bob: kept
-         bob says SUBSCRIBE topic=t {}
-         ann again
-         disk fails 1
-         ann again
-         disk keeps 1";
-    check(&format!("{script}\n{rest}"), expect);
+    check(expect![[r#"
+        here: ann bob
+        disk holds
+        ann>> Bob: kept
+        ann again
+        disk keeps
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"kept"}
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+        ann again
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+    "#]]);
+    check(expect![[r#"
+        here: ann bob
+        disk holds
+        ann>> Bob: kept
+        ann again
+        disk fails
+            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
+        disk keeps
+    "#]]);
 }
 
 #[test]
 fn a_send_that_is_taken_anew_is_accepted_no_sooner_than_it_is_kept() {
-    refused_and_sent_anew(
-        "disk keeps",
-        expect![[r#"
-            here: ann bob
-            ann> Bob: the stream is open
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-            disk holds
-            ann>> Bob: kept
-            bob says SUBSCRIBE topic=t {}
-            ann again
-            disk fails 1
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            ann again
-            disk keeps 1
-                bob < ACK {"ack_id":"x"}
-            disk keeps
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-        "#]],
-    );
-    refused_and_sent_anew(
-        "disk fails",
-        expect![[r#"
-            here: ann bob
-            ann> Bob: the stream is open
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-            disk holds
-            ann>> Bob: kept
-            bob says SUBSCRIBE topic=t {}
-            ann again
-            disk fails 1
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            ann again
-            disk keeps 1
-                bob < ACK {"ack_id":"x"}
-            disk fails
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann> Bob: the stream is open
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
+        disk holds
+        ann>> Bob: kept
+        bob says SUBSCRIBE topic=t {}
+        ann again
+        disk fails 1
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+        ann again
+        disk keeps 1
+            bob < ACK {"ack_id":"x"}
+        disk keeps
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+    "#]]);
+    check(expect![[r#"
+        here: ann bob
+        ann> Bob: the stream is open
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
+        disk holds
+        ann>> Bob: kept
+        bob says SUBSCRIBE topic=t {}
+        ann again
+        disk fails 1
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+        ann again
+        disk keeps 1
+            bob < ACK {"ack_id":"x"}
+        disk fails
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
+    "#]]);
 }
 
 #[test]
@@ -192,31 +127,16 @@ fn a_send_that_comes_again_and_again_before_it_is_kept_is_put_off() {
     let script = "here: ann bob\ndisk holds\nann>> Bob: kept\n";
     let again = "ann again\n".repeat(REPEATING_MAX);
     let rest = "ann again\ndisk keeps\ndisk holds\nann again";
-    let transcript = run(Limits::default(), &format!("{script}{again}{rest}"));
+    let transcript = run(&format!("{script}{again}{rest}"));
     let count = |text: &str| transcript.matches(text).count();
     assert_eq!((count("ann < BUSY"), count("bob < DELIVER")), (1, 1));
     assert_eq!(count("accepted"), REPEATING_MAX + 2);
 }
 
-/// A broadcast, for which Cid has room only when it comes again, is being kept for Bob.
-#[track_caller]
-fn broadcast(rest: &str, expect: Expect) {
-    let limits = Limits { queue_messages_max: 2, ..Limits::default() };
-    let script = "here: ann bob cid
-         cid stalls
-         ann> Cid: fills the half
-         disk holds
-         ann>> *: all
-         cid reads
-         ann again";
-    check_with(limits, &format!("{script}\n{rest}"), expect);
-}
-
 #[test]
 fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
-    broadcast(
-        "disk keeps\nann again",
-        expect![[r#"
+    check(expect![[r#"
+        limits queue_messages_max=2
         here: ann bob cid
         cid stalls
         ann> Cid: fills the half
@@ -232,379 +152,279 @@ fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
         ann again
             ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
             cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
-    "#]],
-    );
+    "#]]);
 }
 
 #[test]
 fn a_broadcast_of_which_a_part_cannot_be_kept_goes_to_those_again() {
-    broadcast(
-        "disk fails\ndisk holds\nann again\ndisk keeps",
-        expect![[r#"
-            here: ann bob cid
-            cid stalls
-            ann> Cid: fills the half
-                cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
-            disk holds
-            ann>> *: all
-                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
-            cid reads
-            ann again
-                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
-            disk fails
-            disk holds
-            ann again
-            disk keeps
-                ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"all"}
-                cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
-        "#]],
-    );
-    broadcast(
-        "disk keeps\ndisk holds\nann again\ndisk fails\nann again\ndisk keeps",
-        expect![[r#"
-            here: ann bob cid
-            cid stalls
-            ann> Cid: fills the half
-                cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
-            disk holds
-            ann>> *: all
-                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
-            cid reads
-            ann again
-                ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
-            disk keeps
-                bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"all"}
-            disk holds
-            ann again
-            disk fails
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            ann again
-            disk keeps
-                ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
-                cid < DELIVER d3 Ann -> Cid seq 3 originalTo "*" requires_ack true {"body":"all"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits queue_messages_max=2
+        here: ann bob cid
+        cid stalls
+        ann> Cid: fills the half
+            cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
+        disk holds
+        ann>> *: all
+            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
+        cid reads
+        ann again
+            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+        disk fails
+        disk holds
+        ann again
+        disk keeps
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"all"}
+            cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
+    "#]]);
+    check(expect![[r#"
+        limits queue_messages_max=2
+        here: ann bob cid
+        cid stalls
+        ann> Cid: fills the half
+            cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
+        disk holds
+        ann>> *: all
+            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
+        cid reads
+        ann again
+            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+        disk keeps
+            bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"all"}
+        disk holds
+        ann again
+        disk fails
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+        ann again
+        disk keeps
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
+            cid < DELIVER d3 Ann -> Cid seq 3 originalTo "*" requires_ack true {"body":"all"}
+    "#]]);
 }
 
 #[test]
 fn a_store_that_is_far_behind_makes_busy() {
-    let limits = Limits { backlog_max: 3, ..Limits::default() };
-    check_with(
-        limits,
-        "here: ann bob
-         disk holds
-         ann>> Bob: 1
-         ann>> Bob: 2
-         ann>> Bob: 3
-         ann> Bob: at most once
-         disk keeps
-         ann again",
-        expect![[r#"
-            here: ann bob
-            disk holds
-            ann>> Bob: 1
-            ann>> Bob: 2
-            ann>> Bob: 3
-                ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
-            ann> Bob: at most once
-            disk keeps
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"at most once"}
-            ann again
-                bob < DELIVER d4 Ann -> Bob seq 4 {"body":"at most once"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits backlog_max=3
+        here: ann bob
+        disk holds
+        ann>> Bob: 1
+        ann>> Bob: 2
+        ann>> Bob: 3
+            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+        ann> Bob: at most once
+        disk keeps
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"at most once"}
+        ann again
+            bob < DELIVER d4 Ann -> Bob seq 4 {"body":"at most once"}
+    "#]]);
 }
 
 #[test]
 fn what_is_recorded_of_a_delivery_is_what_happened_to_it() {
-    check(
-        "here: ann bob
-         bob goes
-         disk shows
-         ann>> Bob: waits in the mailbox
-         bob joins
-         bob nacks d1 50
-         wait 50
-         bob acks d1
-         ann>> Bob: goes out at once
-         bob nacks d2
-         bob acks d2
-         bob acks d2",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            disk shows
-            ann>> Bob: waits in the mailbox
-                keep stream 1→2 "" up to 1024
-                keep a1 for [Bob#1 attempts 0], 0 left
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            bob joins
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-                keep delivery 1: 1 attempts, 0 failures
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"waits in the mailbox"}
-            bob nacks d1 50
-                keep delivery 1: 1 attempts, 1 failures
-            wait 50
-                keep delivery 1: 2 attempts, 1 failures
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"waits in the mailbox"}
-            bob acks d1
-                keep delivery 1: Acknowledged
-            ann>> Bob: goes out at once
-                keep a2 for [Bob#2 attempts 1], 0 left
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"goes out at once"}
-            bob nacks d2
-                keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
-                ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            bob acks d2
-                keep delivery 2: Acknowledged
-            bob acks d2
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        disk shows
+        ann>> Bob: waits in the mailbox
+            keep stream 1→2 "" up to 1024
+            keep a1 for [Bob#1 attempts 0], 0 left
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 1: 1 attempts, 0 failures
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"waits in the mailbox"}
+        bob nacks d1 50
+            keep delivery 1: 1 attempts, 1 failures
+        wait 50
+            keep delivery 1: 2 attempts, 1 failures
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"waits in the mailbox"}
+        bob acks d1
+            keep delivery 1: Acknowledged
+        ann>> Bob: goes out at once
+            keep a2 for [Bob#2 attempts 1], 0 left
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"goes out at once"}
+        bob nacks d2
+            keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+            ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        bob acks d2
+            keep delivery 2: Acknowledged
+        bob acks d2
+    "#]]);
 }
 
 #[test]
 fn an_end_in_good_order_leaves_the_numbers_as_they_are() {
-    check(
-        "here: ann bob
-         bob stalls
-         ann>> Bob: 1
-         ann>> Bob: 2
-         bob goes
-         disk shows
-         stop upgrade
-         ann goes",
-        expect![[r#"
-            here: ann bob
-            bob stalls
-            ann>> Bob: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            bob goes
-            disk shows
-            stop upgrade
-                ann < BYE {"reason":"upgrade"}
-                keep session of agent 1 with [] until 601000
-                keep Ann away
-                ann close Stopping
-            ann goes
-                keep stream 1→2 "" up to 2
-                stopped
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob stalls
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob goes
+        disk shows
+        stop upgrade
+            ann < BYE {"reason":"upgrade"}
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+            ann close Stopping
+        ann goes
+            keep stream 1→2 "" up to 2
+            stopped
+    "#]]);
 }
 
 #[test]
 fn a_name_that_is_forgotten_is_forgotten_in_the_store() {
-    let limits = Limits { mailbox_days: 1, ttl_ms: 1 << 40, ..Limits::default() };
-    check_with(
-        limits,
-        "here: ann bob
-         bob goes
-         ann>> Bob: nobody comes for it
-         ann> *: the last of a stream
-         ann goes
-         disk shows
-         wait 90000000",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: nobody comes for it
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            ann> *: the last of a stream
-            ann goes
-            disk shows
-            wait 90000000
-                keep session of agent 1 ended
-                keep session of agent 2 ended
-                keep agent 1 forgotten
-                keep delivery 1: Dead { code: Expired, why: "the name of its recipient was forgotten" }
-                keep stream 1 ended
-                keep agent 2 forgotten
-        "#]],
-    );
+    check(expect![[r#"
+        limits mailbox_days=1 ttl_ms=1099511627776
+        here: ann bob
+        bob goes
+        ann>> Bob: nobody comes for it
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann> *: the last of a stream
+        ann goes
+        disk shows
+        wait 90000000
+            keep session of agent 1 ended
+            keep session of agent 2 ended
+            keep agent 1 forgotten
+            keep delivery 1: Dead { code: Expired, why: "the name of its recipient was forgotten" }
+            keep stream 1 ended
+            keep agent 2 forgotten
+    "#]]);
 }
 
 #[test]
 fn a_store_that_lost_everything_is_told_what_is_open() {
-    check(
-        r#"here: ann bob
-           ann says SUBSCRIBE topic=t {}
-           bob goes
-           ann>> Bob: over
-           bob joins
-           bob acks d1
-           bob goes
-           ann>> Bob: one
-           ann>> Bob #t: two
-           disk holds
-           ann>> Bob: is being kept
-           disk shows
-           disk loses
-           disk keeps
-           crash
-           bob joins"#,
-        expect![[r#"
-            here: ann bob
-            ann says SUBSCRIBE topic=t {}
-                ann < ACK {"ack_id":"x"}
-            bob goes
-            ann>> Bob: over
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"over"}
-            bob acks d1
-            bob goes
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
-            ann>> Bob #t: two
-                ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
-            disk holds
-            ann>> Bob: is being kept
-            disk shows
-            disk loses
-                keep Ann here
-                keep session of agent 1 with ["t"]
-                keep Bob away
-                keep session of agent 2 with [] until 601000
-                keep stream 1→2 "" up to 1024
-                keep stream 1→2 "t" up to 1024
-                keep a2 again for [Bob#2 attempts 0], 0 left
-                keep a3 again for [Bob#1 attempts 0], 0 left
-            disk keeps
-                ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
-            crash
-                keep Ann away
-                keep session of agent 1 with ["t"] until 601000
-            bob joins
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-                keep delivery 2: 1 attempts, 0 failures
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"one"}
-                keep delivery 3: 1 attempts, 0 failures
-                bob < DELIVER d3 Ann -> Bob #t seq 1 requires_ack true {"body":"two"}
-                keep delivery 4: 1 attempts, 0 failures
-                bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"is being kept"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann says SUBSCRIBE topic=t {}
+            ann < ACK {"ack_id":"x"}
+        bob goes
+        ann>> Bob: over
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"over"}
+        bob acks d1
+        bob goes
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob #t: two
+            ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+        disk holds
+        ann>> Bob: is being kept
+        disk shows
+        disk loses
+            keep Ann here
+            keep session of agent 1 with ["t"]
+            keep Bob away
+            keep session of agent 2 with [] until 601000
+            keep stream 1→2 "" up to 1024
+            keep stream 1→2 "t" up to 1024
+            keep a2 again for [Bob#2 attempts 0], 0 left
+            keep a3 again for [Bob#1 attempts 0], 0 left
+        disk keeps
+            ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
+        crash
+            keep Ann away
+            keep session of agent 1 with ["t"] until 601000
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 2: 1 attempts, 0 failures
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"one"}
+            keep delivery 3: 1 attempts, 0 failures
+            bob < DELIVER d3 Ann -> Bob #t seq 1 requires_ack true {"body":"two"}
+            keep delivery 4: 1 attempts, 0 failures
+            bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"is being kept"}
+    "#]]);
 }
 
 #[test]
 fn what_guests_sent_who_were_here_when_the_daemon_died_is_forgotten_in_the_store() {
-    check(
-        r#"bob joins
-           gus joins {"mode":"guest"}
-           gus>> Bob: once
-           disk shows
-           crash
-           crash
-           bob joins"#,
-        expect![[r#"
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            gus>> Bob: once
-                gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"once"}
-            disk shows
-            crash
-                keep Bob away
-                keep session of agent 1 with [] until 601000
-                keep agent 2 forgotten
-            crash
-            bob joins
-                keep Bob here
-                keep session of agent 1 with []
-                bob < WELCOME {"agent":"Bob"}
-                keep delivery 1: 2 attempts, 0 failures
-                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 attempt 2 requires_ack true {"body":"once"}
-        "#]],
-    );
+    check(expect![[r#"
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: once
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"once"}
+        disk shows
+        crash
+            keep Bob away
+            keep session of agent 1 with [] until 601000
+            keep agent 2 forgotten
+        crash
+        bob joins
+            keep Bob here
+            keep session of agent 1 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 1: 2 attempts, 0 failures
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 attempt 2 requires_ack true {"body":"once"}
+    "#]]);
 }
 
 #[test]
 fn what_a_store_is_told_again_outlives_the_next_failure_of_its_disk() {
-    check(
-        "here: ann bob
-         bob goes
-         ann>> Bob: accepted
-         disk holds
-         ann>> Bob: is being kept
-         disk shows
-         disk loses
-         disk fails
-         disk keeps
-         crash
-         bob joins",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: accepted
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            disk holds
-            ann>> Bob: is being kept
-            disk shows
-            disk loses
-                keep Ann here
-                keep session of agent 1 with []
-                keep Bob away
-                keep session of agent 2 with [] until 601000
-                keep stream 1→2 "" up to 1024
-                keep a1 again for [Bob#1 attempts 0], 0 left
-            disk fails
-                ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            disk keeps
-            crash
-                keep Ann away
-                keep session of agent 1 with [] until 601000
-            bob joins
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-                keep delivery 1: 1 attempts, 0 failures
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"accepted"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann>> Bob: accepted
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        disk holds
+        ann>> Bob: is being kept
+        disk shows
+        disk loses
+            keep Ann here
+            keep session of agent 1 with []
+            keep Bob away
+            keep session of agent 2 with [] until 601000
+            keep stream 1→2 "" up to 1024
+            keep a1 again for [Bob#1 attempts 0], 0 left
+        disk fails
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+        disk keeps
+        crash
+            keep Ann away
+            keep session of agent 1 with [] until 601000
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 1: 1 attempts, 0 failures
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"accepted"}
+    "#]]);
 }
 
 #[test]
 fn who_may_have_heard_a_message_before_a_crash_is_told_that_it_comes_again() {
-    check(
-        "here: ann bob
-         bob goes
-         ann>> Bob: one
-         disk holds
-         bob joins
-         disk keeps
-         crash
-         bob joins",
-        expect![[r#"
-            here: ann bob
-            bob goes
-            ann>> Bob: one
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            disk holds
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            disk keeps
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
-            crash
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"one"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        disk holds
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        disk keeps
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+        crash
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"one"}
+    "#]]);
 }

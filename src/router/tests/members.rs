@@ -2,7 +2,6 @@
 //! program's own types.
 
 use super::script::run;
-use crate::router::Limits;
 use serde_json::{Value, json};
 
 /// What stands in a frame: an example of it, where its members begin, and what they are.
@@ -210,7 +209,7 @@ fn with(shape: &Shape, member: &str, value: &Value) -> Value {
 /// What is said to each of these frames.
 fn answers(script: &str, who: &str, frames: &[Value]) -> Vec<String> {
     let lines: Vec<_> = frames.iter().map(|frame| format!("{who} raw {frame}\n")).collect();
-    let transcript = run(Limits::default(), &(script.to_owned() + &lines.concat()));
+    let transcript = run(&(script.to_owned() + &lines.concat()));
     let line = format!("{who} raw ");
     let mut said: Vec<String> = Vec::new();
     for text in transcript.lines() {
@@ -298,7 +297,7 @@ fn what_is_missing_or_there_twice_is_named() {
         (ask("report", r#"{"id":"d1"}"#), r#"the data of "report": there is no `state`"#),
         (ask("agents", "[]"), r#"the data of "agents": it is not an object"#),
     ] {
-        let said = run(Limits::default(), &format!("here: ann bob\n{line}"));
+        let said = run(&format!("here: ann bob\n{line}"));
         let said = said.lines().last().unwrap();
         let inside = serde_json::to_string(words).unwrap();
         assert!(said.contains(inside.trim_matches('"')), "{words:?}: {said}");
@@ -323,7 +322,7 @@ fn what_was_said_is_not_said_back() {
         ann says HELLO {"agent":"Ann","auth":"planted-key"}
         ann says HELLO {"agent":"Ann","auth":{"key":["planted-key"]}}
     "#;
-    let said = run(Limits::default(), script);
+    let said = run(script);
     let said: Vec<_> = said.lines().filter(|line| line.starts_with("    ")).collect();
     assert!(said.len() == 2 && said.iter().all(|line| !line.contains("planted")), "{said:?}");
 }

@@ -1,238 +1,161 @@
 //! Policy in force: keys of names, rules, how often, and a file that is read again.
 
-use super::script::{check, check_with};
-use crate::router::Limits;
+use super::script::check;
 use expect_test::expect;
 
 #[test]
 fn a_name_with_a_key_is_for_who_states_it() {
-    check(
-        r#"policy key Ann k
-           a joins {"agent":"ann"}
-           b joins {"agent":"Ann","auth":{"key":"other"}}
-           c joins {"agent":"Ann","auth":{}}
-           ann joins {"agent":"Ann","auth":{"key":"k"}}
-           bob joins {"auth":{"key":"nobody asks"}}
-           ann> Bob: with a key
-           d joins {"agent":"Ann"}
-           ann goes
-           e joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
-           f connects
-           f says RESUME {"resume_token":"ann:1","streams":{}}
-           g joins {"agent":"Ann","auth":{"key":"k"},"session":{"resume_token":"ann:1"}}
-           g> Bob: with both"#,
-        expect![[r#"
-            policy key Ann k
-            a joins {"agent":"ann"}
-                a < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for ann: HELLO states it in `auth.key`","ref":"h"}
-                a close Fault(Unauthorized)
-            b joins {"agent":"Ann","auth":{"key":"other"}}
-                b < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has another key for Ann than `auth.key` states","ref":"h"}
-                b close Fault(Unauthorized)
-            c joins {"agent":"Ann","auth":{}}
-                c < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
-                c close Fault(Unauthorized)
-            ann joins {"agent":"Ann","auth":{"key":"k"}}
-                ann < WELCOME {"agent":"Ann"}
-            bob joins {"auth":{"key":"nobody asks"}}
-                bob < WELCOME {"agent":"Bob"}
-            ann> Bob: with a key
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"with a key"}
-            d joins {"agent":"Ann"}
-                d < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
-                d close Fault(Unauthorized)
-            ann goes
-            e joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
-                e < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
-                e close Fault(Unauthorized)
-            f connects
-            f says RESUME {"resume_token":"ann:1","streams":{}}
-                f < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"policy.toml has a key for this name: say HELLO, with the key and the token","ref":"x"}
-            g joins {"agent":"Ann","auth":{"key":"k"},"session":{"resume_token":"ann:1"}}
-                g < WELCOME {"agent":"Ann","session_id":"s1"}
-            g> Bob: with both
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"with both"}
-        "#]],
-    );
+    check(expect![[r#"
+        policy key Ann k
+        a joins {"agent":"ann"}
+            a < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for ann: HELLO states it in `auth.key`","ref":"h"}
+            a close Fault(Unauthorized)
+        b joins {"agent":"Ann","auth":{"key":"other"}}
+            b < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has another key for Ann than `auth.key` states","ref":"h"}
+            b close Fault(Unauthorized)
+        c joins {"agent":"Ann","auth":{}}
+            c < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
+            c close Fault(Unauthorized)
+        ann joins {"agent":"Ann","auth":{"key":"k"}}
+            ann < WELCOME {"agent":"Ann"}
+        bob joins {"auth":{"key":"nobody asks"}}
+            bob < WELCOME {"agent":"Bob"}
+        ann> Bob: with a key
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"with a key"}
+        d joins {"agent":"Ann"}
+            d < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
+            d close Fault(Unauthorized)
+        ann goes
+        e joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
+            e < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
+            e close Fault(Unauthorized)
+        f connects
+        f says RESUME {"resume_token":"ann:1","streams":{}}
+            f < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"policy.toml has a key for this name: say HELLO, with the key and the token","ref":"x"}
+        g joins {"agent":"Ann","auth":{"key":"k"},"session":{"resume_token":"ann:1"}}
+            g < WELCOME {"agent":"Ann","session_id":"s1"}
+        g> Bob: with both
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"with both"}
+    "#]]);
 }
 
 #[test]
 fn a_key_that_comes_later_is_for_the_next() {
-    check(
-        r#"here: ann bob
-           policy key Ann k
-           ann> Bob: she stays
-           ann goes
-           ann joins"#,
-        expect![[r#"
-            here: ann bob
-            policy key Ann k
-            ann> Bob: she stays
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"she stays"}
-            ann goes
-            ann joins
-                ann < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
-                ann close Fault(Unauthorized)
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        policy key Ann k
+        ann> Bob: she stays
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"she stays"}
+        ann goes
+        ann joins
+            ann < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"policy.toml has a key for Ann: HELLO states it in `auth.key`","ref":"h"}
+            ann close Fault(Unauthorized)
+    "#]]);
 }
 
 #[test]
 fn the_first_rule_that_matches_decides_for_each_recipient() {
-    check(
-        r#"here: ann bob cid
-           bob says SUBSCRIBE topic=t {}
-           cid says SUBSCRIBE topic=t {}
-           policy Ann Bob t yes; Ann Bob * no; * Cid t no; @guest-* * * no
-           ann> Bob: no
-           ann>> bob: no
-           ann> Bob #t: yes
-           ann>> *: but Bob
-           ann>> * #t: but Cid
-           cid> Bob: whoever
-           gus joins {"mode":"guest"}
-           gus> Bob: no
-           gus asks status
-           ann> Bob: no
-           policy * * * yes
-           ann> Bob: yes"#,
-        expect![[r#"
-            here: ann bob cid
-            bob says SUBSCRIBE topic=t {}
-                bob < ACK {"ack_id":"x"}
-            cid says SUBSCRIBE topic=t {}
-                cid < ACK {"ack_id":"x"}
-            policy Ann Bob t yes; Ann Bob * no; * Cid t no; @guest-* * * no
-            ann> Bob: no
-                ann < NACK {"ack_id":"a1","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
-            ann>> bob: no
-                ann < NACK {"ack_id":"a2","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
-            ann> Bob #t: yes
-                bob < DELIVER d1 Ann -> Bob #t seq 1 {"body":"yes"}
-            ann>> *: but Bob
-                ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
-                cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"but Bob"}
-            ann>> * #t: but Cid
-                ann < ACK {"ack_id":"a5","durability":"disk","recipients":1,"state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob #t seq 2 originalTo "*" requires_ack true {"body":"but Cid"}
-            cid> Bob: whoever
-                bob < DELIVER d4 Cid -> Bob seq 1 {"body":"whoever"}
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-62f80861","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            gus> Bob: no
-                gus < NACK {"ack_id":"g1","code":"FORBIDDEN","message":"@guest-62f80861 may not say this to Bob: line 4 of policy.toml forbids it"}
-            gus asks status
-                gus < NACK {"ack_id":"q","code":"FORBIDDEN","message":"@guest-62f80861 may not say this to @relay: line 4 of policy.toml forbids it"}
-            ann> Bob: no
-                ann < NACK {"ack_id":"a6","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
-            policy * * * yes
-            ann> Bob: yes
-                bob < DELIVER d5 Ann -> Bob seq 1 {"body":"yes"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob cid
+        bob says SUBSCRIBE topic=t {}
+            bob < ACK {"ack_id":"x"}
+        cid says SUBSCRIBE topic=t {}
+            cid < ACK {"ack_id":"x"}
+        policy Ann Bob t yes; Ann Bob * no; * Cid t no; @guest-* * * no
+        ann> Bob: no
+            ann < NACK {"ack_id":"a1","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
+        ann>> bob: no
+            ann < NACK {"ack_id":"a2","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
+        ann> Bob #t: yes
+            bob < DELIVER d1 Ann -> Bob #t seq 1 {"body":"yes"}
+        ann>> *: but Bob
+            ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
+            cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"but Bob"}
+        ann>> * #t: but Cid
+            ann < ACK {"ack_id":"a5","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob #t seq 2 originalTo "*" requires_ack true {"body":"but Cid"}
+        cid> Bob: whoever
+            bob < DELIVER d4 Cid -> Bob seq 1 {"body":"whoever"}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-62f80861","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus> Bob: no
+            gus < NACK {"ack_id":"g1","code":"FORBIDDEN","message":"@guest-62f80861 may not say this to Bob: line 4 of policy.toml forbids it"}
+        gus asks status
+            gus < NACK {"ack_id":"q","code":"FORBIDDEN","message":"@guest-62f80861 may not say this to @relay: line 4 of policy.toml forbids it"}
+        ann> Bob: no
+            ann < NACK {"ack_id":"a6","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
+        policy * * * yes
+        ann> Bob: yes
+            bob < DELIVER d5 Ann -> Bob seq 1 {"body":"yes"}
+    "#]]);
 }
 
 #[test]
 fn what_is_asked_of_relay_is_the_topic() {
-    check(
-        r#"here: ann op
-           policy * @relay history no; @operator * * no
-           ann asks history
-           ann asks status
-           op asks history
-           op> Ann: no"#,
-        expect![[r#"
-            here: ann op
-            policy * @relay history no; @operator * * no
-            ann asks history
-                ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"Ann may not say this to @relay: line 1 of policy.toml forbids it"}
-            ann asks status
-                ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":1,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-            op asks history
-                op < DELIVER d2 @relay -> @operator seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
-            op> Ann: no
-                op < NACK {"ack_id":"o1","code":"FORBIDDEN","message":"@operator may not say this to Ann: line 2 of policy.toml forbids it"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann op
+        policy * @relay history no; @operator * * no
+        ann asks history
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"Ann may not say this to @relay: line 1 of policy.toml forbids it"}
+        ann asks status
+            ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":1,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        op asks history
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
+        op> Ann: no
+            op < NACK {"ack_id":"o1","code":"FORBIDDEN","message":"@operator may not say this to Ann: line 2 of policy.toml forbids it"}
+    "#]]);
 }
 
 #[test]
 fn two_cannot_answer_each_other_for_ever() {
-    check_with(
-        Limits { heartbeat_ms: 60_000, ..Limits::default() },
-        r#"here: ann bob cid
-           policy rate 2
-           ann> Bob: 1
-           ann>> Bob: 2
-           ann> Bob: 3
-           bob> Ann: each way on its own
-           ann> *: only Cid
-           ann> Nobody: costs nothing
-           wait 29999
-           ann> Bob: too soon
-           wait 1
-           ann> Bob: 4
-           ann asks status"#,
-        expect![[r#"
-            here: ann bob cid
-            policy rate 2
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            ann> Bob: 3
-                ann < NACK {"ack_id":"a3","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30000 ms"}
-            bob> Ann: each way on its own
-                ann < DELIVER d3 Bob -> Ann seq 1 {"body":"each way on its own"}
-            ann> *: only Cid
-                ann < NACK {"ack_id":"a4","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30000 ms","to":"Bob"}
-                cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" {"body":"only Cid"}
-            ann> Nobody: costs nothing
-                ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Nobody was ever here; here are Ann, Bob, Cid"}
-            wait 29999
-            ann> Bob: too soon
-                ann < NACK {"ack_id":"a6","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 1 ms"}
-            wait 1
-            ann> Bob: 4
-                bob < DELIVER d5 Ann -> Bob seq 3 {"body":"4"}
-            ann asks status
-                ann < DELIVER d6 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":5,"expired":0,"gave_up":0,"given_back":0,"refused":4,"taken":5},"guests":0,"memory_bytes":585,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":3,"too_often":{"at":1030999,"from":"Ann","refused":3,"to":"Bob"},"uptime_ms":30000,"version":"0.1.0"},"kind":"response"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits heartbeat_ms=60000
+        here: ann bob cid
+        policy rate 2
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann> Bob: 3
+            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30000 ms"}
+        bob> Ann: each way on its own
+            ann < DELIVER d3 Bob -> Ann seq 1 {"body":"each way on its own"}
+        ann> *: only Cid
+            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30000 ms","to":"Bob"}
+            cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" {"body":"only Cid"}
+        ann> Nobody: costs nothing
+            ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Nobody was ever here; here are Ann, Bob, Cid"}
+        wait 29999
+        ann> Bob: too soon
+            ann < NACK {"ack_id":"a6","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 1 ms"}
+        wait 1
+        ann> Bob: 4
+            bob < DELIVER d5 Ann -> Bob seq 3 {"body":"4"}
+        ann asks status
+            ann < DELIVER d6 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":5,"expired":0,"gave_up":0,"given_back":0,"refused":4,"taken":5},"guests":0,"memory_bytes":585,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":3,"too_often":{"at":1030999,"from":"Ann","refused":3,"to":"Bob"},"uptime_ms":30000,"version":"0.1.0"},"kind":"response"}
+    "#]]);
 }
 
 #[test]
 fn the_file_is_read_again_for_operators_in_their_turn() {
-    check(
-        r#"here: ann op
-           ann asks reload
-           op asks reload
-           op asks agents {"limit":1}
-           op reread
-           op asks reload
-           op reread policy.toml:3: not so
-           op asks reload
-           op goes
-           op reread"#,
-        expect![[r#"
-            here: ann op
-            ann asks reload
-                ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
-            op asks reload
-                reload for op
-            op asks agents {"limit":1}
-            op reread
-                op < DELIVER d1 @relay -> @operator seq 1 {"body":"reload","data":{},"kind":"response"}
-                op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
-            op asks reload
-                reload for op
-            op reread policy.toml:3: not so
-                op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml:3: not so"}
-            op asks reload
-                reload for op
-            op goes
-            op reread
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann op
+        ann asks reload
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
+        op asks reload
+            reload for op
+        op asks agents {"limit":1}
+        op reread
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"reload","data":{},"kind":"response"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        op asks reload
+            reload for op
+        op reread policy.toml:3: not so
+            op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml:3: not so"}
+        op asks reload
+            reload for op
+        op goes
+        op reread
+    "#]]);
 }

@@ -1,191 +1,134 @@
 //! The daemon as an agent.
 
-use super::script::{check, check_with};
-use crate::router::Limits;
+use super::script::check;
 use expect_test::expect;
 
 #[test]
 fn relay_tells_how_it_is() {
-    check(
-        r#"ann joins
-           gus joins {"mode":"guest"}
-           bob joins
-           bob goes
-           ann>> Bob: waits
-           ann says SEND id=q to=@relay {"kind":"request","body":"status"}
-           gus says SEND id=r to=@RELAY meta={"requires_ack":true} {"kind":"request","body":"status"}"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            bob goes
-            ann>> Bob: waits
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            ann says SEND id=q to=@relay {"kind":"request","body":"status"}
-                ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-            gus says SEND id=r to=@RELAY meta={"requires_ack":true} {"kind":"request","body":"status"}
-                gus < ACK {"ack_id":"r","state":"accepted"}
-                gus < DELIVER d2 @relay -> @guest-ef842070 seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob goes
+        ann>> Bob: waits
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann says SEND id=q to=@relay {"kind":"request","body":"status"}
+            ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        gus says SEND id=r to=@RELAY meta={"requires_ack":true} {"kind":"request","body":"status"}
+            gus < ACK {"ack_id":"r","state":"accepted"}
+            gus < DELIVER d2 @relay -> @guest-ef842070 seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+    "#]]);
 }
 
 #[test]
 fn relay_lists_agents_in_pages() {
-    check(
-        r#"here: bob ann cid
-           gus joins {"mode":"guest"}
-           bob says SUBSCRIBE topic=t {}
-           cid goes
-           ann>> Bob: on the way
-           gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2}}
-           gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2,"cursor":"bob"}}
-           gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":"x"}}"#,
-        expect![[r#"
-            here: bob ann cid
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-09191889","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            bob says SUBSCRIBE topic=t {}
-                bob < ACK {"ack_id":"x"}
-            cid goes
-            ann>> Bob: on the way
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
-            gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2}}
-                gus < DELIVER d2 @relay -> @guest-09191889 seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":1,"name":"Bob","queued":1,"queued_bytes":594,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":1,"waiting":0}],"next_cursor":"Bob"},"kind":"response"}
-            gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2,"cursor":"bob"}}
-                gus < DELIVER d3 @relay -> @guest-09191889 seq 2 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Cid","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
-            gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":"x"}}
-                gus < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": `limit` is not a whole number from 0 to 18446744073709551615, in digits"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: bob ann cid
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-09191889","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        bob says SUBSCRIBE topic=t {}
+            bob < ACK {"ack_id":"x"}
+        cid goes
+        ann>> Bob: on the way
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
+        gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2}}
+            gus < DELIVER d2 @relay -> @guest-09191889 seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":1,"name":"Bob","queued":1,"queued_bytes":594,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":1,"waiting":0}],"next_cursor":"Bob"},"kind":"response"}
+        gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":2,"cursor":"bob"}}
+            gus < DELIVER d3 @relay -> @guest-09191889 seq 2 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Cid","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        gus says SEND id=q to=@relay {"kind":"request","body":"agents","data":{"limit":"x"}}
+            gus < NACK {"ack_id":"q","code":"INVALID","message":"the data of \"agents\": `limit` is not a whole number from 0 to 18446744073709551615, in digits"}
+    "#]]);
 }
 
 #[test]
 fn what_is_not_served_is_refused() {
-    check(
-        r#"ann joins
-           ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
-           ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-           ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
-           ann says SEND id=q4 to=@relay {"kind":"request","body":7}"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
-                ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
-            ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-                ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap, reload or stop"}
-            ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
-                ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
-            ann says SEND id=q4 to=@relay {"kind":"request","body":7}
-                ann < NACK {"ack_id":"q4","code":"INVALID","message":"SEND: `body` is not a string"}
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
+            ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
+        ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
+            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap, reload or stop"}
+        ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
+            ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
+        ann says SEND id=q4 to=@relay {"kind":"request","body":7}
+            ann < NACK {"ack_id":"q4","code":"INVALID","message":"SEND: `body` is not a string"}
+    "#]]);
 }
 
 #[test]
 fn a_tap_sees_what_is_routed() {
-    check(
-        r#"op joins
-           op says SEND id=q to=@relay {"kind":"request","body":"tap"}
-           ann joins
-           bob joins
-           ann> Bob #t: one
-           ann>> *: two
-           ann> Zoe: not routed
-           ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
-           op goes
-           ann> Bob: unseen"#,
-        expect![[r#"
-            op joins
-                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            op says SEND id=q to=@relay {"kind":"request","body":"tap"}
-                op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            ann> Bob #t: one
-                op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
-                bob < DELIVER d3 Ann -> Bob #t seq 1 {"body":"one"}
-            ann>> *: two
-                op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
-                ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
-                bob < DELIVER d5 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"two"}
-            ann> Zoe: not routed
-                ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
-            ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
-                bob < DELIVER d6 Ann -> Bob seq 2 {"body":"kept  as it is"}
-                op < DELIVER d7 @relay -> @operator seq 4 {"body":"","data":{"from":"Ann","id":"6b201737-74b6-4e65-80a6-4bcd7622c01a","payload":{"body":"kept  as it is"},"payload_meta":{"k":1},"recipients":1,"requires_ack":false,"send_id":"x","seq":2,"to":"Bob"},"kind":"tap"}
-            op goes
-            ann> Bob: unseen
-                bob < DELIVER d8 Ann -> Bob seq 3 {"body":"unseen"}
-        "#]],
-    );
+    check(expect![[r#"
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        ann> Bob #t: one
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
+            bob < DELIVER d3 Ann -> Bob #t seq 1 {"body":"one"}
+        ann>> *: two
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"two"}
+        ann> Zoe: not routed
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
+            bob < DELIVER d6 Ann -> Bob seq 2 {"body":"kept  as it is"}
+            op < DELIVER d7 @relay -> @operator seq 4 {"body":"","data":{"from":"Ann","id":"6b201737-74b6-4e65-80a6-4bcd7622c01a","payload":{"body":"kept  as it is"},"payload_meta":{"k":1},"recipients":1,"requires_ack":false,"send_id":"x","seq":2,"to":"Bob"},"kind":"tap"}
+        op goes
+        ann> Bob: unseen
+            bob < DELIVER d8 Ann -> Bob seq 3 {"body":"unseen"}
+    "#]]);
 }
 
 #[test]
 fn a_slow_tap_loses_copies_is_told_and_hinders_nobody() {
-    check_with(
-        Limits { window_bytes: 1, ..Limits::default() },
-        r#"op joins
-           op says SEND id=q to=@relay {"kind":"request","body":"tap"}
-           op stalls
-           ann joins
-           ann> Ann: 1
-           ann> Ann: 2
-           ann> Ann: 3
-           op reads
-           ann> Ann: 4"#,
-        expect![[r#"
-            op joins
-                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            op says SEND id=q to=@relay {"kind":"request","body":"tap"}
-                op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
-            op stalls
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            ann> Ann: 1
-                op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"ab553c19-4a6d-4e41-bc39-7408cc43e159","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
-                ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
-            ann> Ann: 2
-                ann < DELIVER d4 Ann -> Ann seq 2 {"body":"2"}
-            ann> Ann: 3
-                ann < DELIVER d5 Ann -> Ann seq 3 {"body":"3"}
-            op reads
-            ann> Ann: 4
-                ann < DELIVER d6 Ann -> Ann seq 4 {"body":"4"}
-                op < DELIVER d7 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"1ed43822-074f-4744-8adc-78441c375c02","lost":2,"payload":{"body":"4"},"recipients":1,"requires_ack":false,"send_id":"a4","seq":4,"to":"Ann"},"kind":"tap"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits window_bytes=1
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+        op stalls
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann> Ann: 1
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"ab553c19-4a6d-4e41-bc39-7408cc43e159","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
+            ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
+        ann> Ann: 2
+            ann < DELIVER d4 Ann -> Ann seq 2 {"body":"2"}
+        ann> Ann: 3
+            ann < DELIVER d5 Ann -> Ann seq 3 {"body":"3"}
+        op reads
+        ann> Ann: 4
+            ann < DELIVER d6 Ann -> Ann seq 4 {"body":"4"}
+            op < DELIVER d7 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"1ed43822-074f-4744-8adc-78441c375c02","lost":2,"payload":{"body":"4"},"recipients":1,"requires_ack":false,"send_id":"a4","seq":4,"to":"Ann"},"kind":"tap"}
+    "#]]);
 }
 
 #[test]
 fn an_operator_may_stop_the_daemon() {
-    check(
-        r#"ann joins
-           op joins
-           op says SEND id=q to=@relay {"kind":"request","body":"stop"}
-           ann goes
-           op goes"#,
-        expect![[r#"
-            ann joins
-                ann < WELCOME {"agent":"Ann"}
-            op joins
-                op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            op says SEND id=q to=@relay {"kind":"request","body":"stop"}
-                op < DELIVER d1 @relay -> @operator seq 1 {"body":"stop","data":{},"kind":"response"}
-                ann < BYE {"reason":"stop"}
-                ann close Stopping
-                op < BYE {"reason":"stop"}
-                op close Stopping
-            ann goes
-            op goes
-                stopped
-        "#]],
-    );
+    check(expect![[r#"
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op says SEND id=q to=@relay {"kind":"request","body":"stop"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"stop","data":{},"kind":"response"}
+            ann < BYE {"reason":"stop"}
+            ann close Stopping
+            op < BYE {"reason":"stop"}
+            op close Stopping
+        ann goes
+        op goes
+            stopped
+    "#]]);
 }

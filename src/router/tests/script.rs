@@ -1,9 +1,10 @@
-//! Transcripts: inputs and outputs of the machine as lines of text.
+//! Transcripts: one text in which unindented lines are inputs of the router and indented ones its outputs.
 //!
-//! A script's lines, where NAME stands for a connection and is made at its first `connects` or `joins`:
+//! `UPDATE_EXPECT=1` writes the outputs. In inputs, NAME is a connection, made where it `connects` or `joins`:
 //!
 //! ```text
-//! here: ann bob                     all of them have joined, of which nothing is written down
+//! limits NAME=NUMBER …              for the router that begins here, or after the next crash
+//! here: ann bob                     all of them have joined; that is not written down
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
 //! op joins                          the same, as an operator, with its key
@@ -23,19 +24,18 @@
 //! outside 1000 | stop upgrade
 //! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
 //! disk keeps 1 | fails 1            only the first change, and goes on holding the rest
-//! disk finds | errs                 what was asked is answered, by what is kept so far | with an error
+//! disk finds | errs                 answers queries by what is kept so far | with an error
 //! policy PART; PART …               in force from now on: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
-//! op reread [WHY]                   the policy file was read again for her, or can't be
+//! op reread [WHY]                   the policy file was read again for her, or cannot be
 //! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
-//! crash [DAYS|memory BYTES|waiting BYTES]  the daemon ends and another begins with what was kept, when the wall clock was
-//!                                   set so far ahead; it may hold so much in all, or for each session that is away
+//! crash [DAYS]                      the daemon ends; another begins with what was kept, the wall clock set ahead
 //! ```
 //!
-//! Ids of the machine's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
+//! Ids of the router's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
 //! sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the token of bob's
-//! second WELCOME. Of rows of messages in an answer of `@relay`'s stands what tells one from another.
+//! second WELCOME, `x*700` for so many letters. Rows of messages in answers of `@relay` are shortened.
 
 use crate::{
     protocol::{
@@ -56,40 +56,91 @@ use expect_test::Expect;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Runs a script with the ordinary limits.
+/// Checks a transcript: runs its unindented lines, and compares with the whole of it.
 #[track_caller]
-pub(super) fn check(script: &str, expect: Expect) {
-    check_with(Limits::default(), script, expect);
+pub(super) fn check(expect: Expect) {
+    expect.assert_eq(&run(&inputs(expect.data())));
 }
 
-/// Runs a script with other limits.
-#[track_caller]
-pub(super) fn check_with(limits: Limits, script: &str, expect: Expect) {
-    expect.assert_eq(&run(limits, script));
-}
-
-/// A script's transcript.
-pub(super) fn run(limits: Limits, script: &str) -> String {
-    let mut world = World::new(limits);
+/// Runs a script and returns its transcript.
+pub(super) fn run(script: &str) -> String {
+    let mut world = World::new(Limits::default());
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         writeln!(world.transcript, "{line}").unwrap();
-        world.line(line);
+        world.line(&lengthened(line));
     }
     shortened(&world.transcript)
 }
 
-/// Long runs of `x`, as bodies have them, with their length instead.
+/// The lines of a transcript that are not indented.
+fn inputs(transcript: &str) -> String {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let lines = || transcript.lines().filter(|line| !line.trim().is_empty());
+    let least = lines().map(indent).min().unwrap_or(0);
+    lines().filter(|line| indent(line) == least).map(|line| format!("{line}\n")).collect()
+}
+
+/// From this length on, a run of one character is written as `x*21`.
+const RUN_MIN: usize = 21;
+
+/// Writes long runs of one letter as `x*700`.
 fn shortened(transcript: &str) -> String {
     let mut short = String::new();
-    for piece in transcript.split_inclusive(|c| c != 'x') {
-        let run = piece.bytes().take_while(|byte| *byte == b'x').count();
-        if run > 20 {
-            write!(short, "x*{run}{}", &piece[run..]).unwrap();
+    let mut rest = transcript;
+    while let Some(letter) = rest.chars().next() {
+        let after = rest.trim_start_matches(letter);
+        let run = (rest.len() - after.len()) / letter.len_utf8();
+        if letter.is_ascii_lowercase() && run >= RUN_MIN {
+            write!(short, "{letter}*{run}").unwrap();
         } else {
-            short.push_str(piece);
+            short.push_str(&rest[..rest.len() - after.len()]);
         }
+        rest = after;
     }
     short
+}
+
+/// Undoes `shortened`.
+fn lengthened(line: &str) -> String {
+    let mut long = String::new();
+    let mut parts = line.split('*');
+    long.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let run = part[..digits].parse().unwrap_or(0);
+        match long.chars().next_back() {
+            Some(letter) if letter.is_ascii_lowercase() && run >= RUN_MIN => {
+                long.extend(std::iter::repeat_n(letter, run - 1));
+                long.push_str(&part[digits..]);
+            }
+            _ => {
+                long.push('*');
+                long.push_str(part);
+            }
+        }
+    }
+    long
+}
+
+/// Sets limits from `NAME=NUMBER …`.
+fn set_limits(limits: &mut Limits, text: &str) {
+    for (name, number) in text.split(' ').map(|word| word.split_once('=').expect("NAME=NUMBER")) {
+        let number: u64 = number.parse().expect("a number");
+        macro_rules! set {
+            ($($field:ident)*) => {
+                match name {
+                    $(stringify!($field) => limits.$field = number.try_into().unwrap(),)*
+                    _ => panic!("no limit: {name}"),
+                }
+            };
+        }
+        set!(
+            frame_bytes_max heartbeat_ms resume_window_ms ttl_ms queue_messages_max queue_bytes_max
+            memory_bytes_max backlog_max clients_max mailbox_days names_max streams_max
+            strangers_max subscriptions_max replay_messages_max doubles_max doubles_total_max
+            answers_bytes_max waiting_answers_bytes_max questions_max window_bytes
+        );
+    }
 }
 
 struct World {
@@ -221,6 +272,7 @@ impl World {
             }
             "disk" => self.disk(rest),
             "log" => self.log_shows = true,
+            "limits" => self.limit(rest),
             "crash" => self.crash(rest),
             "policy" => self.handle(Input::Policy(policy(rest).into())),
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
@@ -229,6 +281,13 @@ impl World {
                 Some(who) => self.send(who, rest, subject.ends_with(">>")),
                 None => self.act(subject, rest),
             },
+        }
+    }
+
+    fn limit(&mut self, limits: &str) {
+        set_limits(&mut self.limits, limits);
+        if self.next_client == 1 {
+            self.router = router(&self.limits, 7);
         }
     }
 
@@ -487,22 +546,14 @@ impl World {
     }
 
     /// Nobody is connected any more, and what was not kept is lost.
-    fn crash(&mut self, how: &str) {
-        let mut days = 0;
-        match how.split_once(' ') {
-            None => days = how.parse().unwrap_or(0),
-            Some(("memory", bytes)) => self.limits.memory_bytes_max = bytes.parse().unwrap(),
-            Some(("waiting", bytes)) => {
-                self.limits.waiting_answers_bytes_max = bytes.parse().unwrap();
-            }
-            other => panic!("no limit: {other:?}"),
-        }
+    fn crash(&mut self, days: &str) {
+        let days = days.parse().unwrap_or(0);
         self.router = router(&self.limits, 8);
         self.clients.clear();
         self.changes.clear();
         self.queries.clear();
         (self.said, self.kept) = (0, 0);
-        let unix_ms = self.clocks().unix_ms + days * 86_400_000;
+        let unix_ms = self.clocks().unix_ms + days * 86_400_000_u64;
         let now = Now { monotonic: self.disk.clock.moment_at(unix_ms), unix_ms };
         (self.now, self.wall) = (now.monotonic.0, unix_ms - now.monotonic.0);
         let mut out = Vec::new();

@@ -1,68 +1,50 @@
 //! What outlives a connection: tokens, takeover, subscriptions, mail, and what comes again.
 
-use super::script::{check, check_with, run};
-use crate::router::Limits;
+use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
 fn a_token_takes_the_session_up_with_what_it_had() {
-    check(
-        r#"here: ann
-           bob joins
-           bob says SUBSCRIBE topic=build {}
-           ann>> Bob: not acknowledged
-           bob goes
-           bob joins {"session":{"resume_token":"bob:1"}}
-           ann> #build: subscribed still"#,
-        expect![[r#"
-            here: ann
-            bob joins
-                bob < WELCOME {"agent":"Bob"}
-            bob says SUBSCRIBE topic=build {}
-                bob < ACK {"ack_id":"x"}
-            ann>> Bob: not acknowledged
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"not acknowledged"}
-            bob goes
-            bob joins {"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","session_id":"s2"}
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"not acknowledged"}
-            ann> #build: subscribed still
-                bob < DELIVER d2 Ann -> Bob #build seq 1 originalTo "*" {"body":"subscribed still"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        bob says SUBSCRIBE topic=build {}
+            bob < ACK {"ack_id":"x"}
+        ann>> Bob: not acknowledged
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"not acknowledged"}
+        bob goes
+        bob joins {"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"not acknowledged"}
+        ann> #build: subscribed still
+            bob < DELIVER d2 Ann -> Bob #build seq 1 originalTo "*" {"body":"subscribed still"}
+    "#]]);
 }
 
 #[test]
 fn a_token_takes_over_from_an_older_connection_at_once_and_blames_nobody() {
-    check(
-        r#"here: ann bob
-           disk shows
-           ann>> Bob: not acknowledged
-           bob2 joins {"agent":"Bob","session":{"resume_token":"bob:1"}}
-           bob2 acks d1
-           bob goes"#,
-        expect![[r#"
-            here: ann bob
-            disk shows
-            ann>> Bob: not acknowledged
-                keep stream 1→2 "" up to 1024
-                keep a1 for [Bob#1 attempts 1], 0 left
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"not acknowledged"}
-            bob2 joins {"agent":"Bob","session":{"resume_token":"bob:1"}}
-                bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
-                bob close Fault(SessionReplaced)
-                keep Bob here
-                keep session of agent 2 with []
-                bob2 < WELCOME {"agent":"Bob","session_id":"s2"}
-                keep delivery 1: 2 attempts, 0 failures
-                bob2 < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"not acknowledged"}
-            bob2 acks d1
-                keep delivery 1: Acknowledged
-            bob goes
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk shows
+        ann>> Bob: not acknowledged
+            keep stream 1→2 "" up to 1024
+            keep a1 for [Bob#1 attempts 1], 0 left
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"not acknowledged"}
+        bob2 joins {"agent":"Bob","session":{"resume_token":"bob:1"}}
+            bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            bob close Fault(SessionReplaced)
+            keep Bob here
+            keep session of agent 2 with []
+            bob2 < WELCOME {"agent":"Bob","session_id":"s2"}
+            keep delivery 1: 2 attempts, 0 failures
+            bob2 < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"not acknowledged"}
+        bob2 acks d1
+            keep delivery 1: Acknowledged
+        bob goes
+    "#]]);
 }
 
 #[test]
@@ -83,7 +65,7 @@ fn a_stolen_token_is_noticed_after_the_thief_came_back_a_few_times() {
             "#
         );
     }
-    let told = run(Limits::default(), &script);
+    let told = run(&script);
     let (_, told) = told.split_once("cid connects").unwrap();
     let stolen = "log Bob: a token that was used came again; it may have been stolen";
     let (first, second) = told.split_once("cid connects").unwrap();
@@ -93,769 +75,524 @@ fn a_stolen_token_is_noticed_after_the_thief_came_back_a_few_times() {
 
 #[test]
 fn a_token_is_good_once_for_its_name_and_for_some_time() {
-    let limits = Limits { resume_window_ms: 1_000, ..Limits::default() };
-    check_with(
-        limits,
-        r#"here: ann bob
-           log shows
-           bob goes
-           cid joins {"session":{"resume_token":"bob:1"}}
-           bob joins {"session":{"resume_token":"bob:1"}}
-           bob goes
-           bob joins {"session":{"resume_token":"bob:1"}}
-           bob goes
-           bob joins {"session":{"resume_token":"bob:2"}}
-           bob goes
-           wait 999
-           bob joins {"session":{"resume_token":"bob:4"}}
-           bob goes
-           wait 1000
-           bob joins {"session":{"resume_token":"bob:5"}}
-           zoe joins {"session":{"resume_token":"made up"}}"#,
-        expect![[r#"
-            here: ann bob
-            log shows
-            bob goes
-                log Bob (client 2): left
-            cid joins {"session":{"resume_token":"bob:1"}}
-                cid < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                cid < WELCOME {"agent":"Cid"}
-                log Cid (client 3): joined (claim)
-            bob joins {"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","session_id":"s2"}
-                log Bob (client 4): joined (token)
-            bob goes
-                log Bob (client 4): left
-            bob joins {"session":{"resume_token":"bob:1"}}
-                log Bob: a token that was used came again; it may have been stolen
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                bob < WELCOME {"agent":"Bob"}
-                log Bob (client 5): joined (claim)
-            bob goes
-                log Bob (client 5): left
-            bob joins {"session":{"resume_token":"bob:2"}}
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                bob < WELCOME {"agent":"Bob"}
-                log Bob (client 6): joined (claim)
-            bob goes
-                log Bob (client 6): left
-            wait 999
-            bob joins {"session":{"resume_token":"bob:4"}}
-                bob < WELCOME {"agent":"Bob","session_id":"s5"}
-                log Bob (client 7): joined (token)
-            bob goes
-                log Bob (client 7): left
-            wait 1000
-            bob joins {"session":{"resume_token":"bob:5"}}
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                bob < WELCOME {"agent":"Bob"}
-                log Bob (client 8): joined (claim)
-            zoe joins {"session":{"resume_token":"made up"}}
-                zoe < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                zoe < WELCOME {"agent":"Zoe"}
-                log Zoe (client 9): joined (claim)
-        "#]],
-    );
+    check(expect![[r#"
+        limits resume_window_ms=1000
+        here: ann bob
+        log shows
+        bob goes
+            log Bob (client 2): left
+        cid joins {"session":{"resume_token":"bob:1"}}
+            cid < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            cid < WELCOME {"agent":"Cid"}
+            log Cid (client 3): joined (claim)
+        bob joins {"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            log Bob (client 4): joined (token)
+        bob goes
+            log Bob (client 4): left
+        bob joins {"session":{"resume_token":"bob:1"}}
+            log Bob: a token that was used came again; it may have been stolen
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            bob < WELCOME {"agent":"Bob"}
+            log Bob (client 5): joined (claim)
+        bob goes
+            log Bob (client 5): left
+        bob joins {"session":{"resume_token":"bob:2"}}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            bob < WELCOME {"agent":"Bob"}
+            log Bob (client 6): joined (claim)
+        bob goes
+            log Bob (client 6): left
+        wait 999
+        bob joins {"session":{"resume_token":"bob:4"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s5"}
+            log Bob (client 7): joined (token)
+        bob goes
+            log Bob (client 7): left
+        wait 1000
+        bob joins {"session":{"resume_token":"bob:5"}}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            bob < WELCOME {"agent":"Bob"}
+            log Bob (client 8): joined (claim)
+        zoe joins {"session":{"resume_token":"made up"}}
+            zoe < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            zoe < WELCOME {"agent":"Zoe"}
+            log Zoe (client 9): joined (claim)
+    "#]]);
 }
 
 #[test]
 fn a_bye_ends_the_session_and_its_token() {
-    check(
-        r#"here: ann bob
-           bob says SUBSCRIBE topic=build {}
-           ann>> Bob: stays in the mailbox
-           disk shows
-           bob says BYE {"reason":"enough"}
-           bob goes
-           ann>> #build: nobody hears it
-           bob joins {"session":{"resume_token":"bob:1"}}"#,
-        expect![[r#"
-            here: ann bob
-            bob says SUBSCRIBE topic=build {}
-                bob < ACK {"ack_id":"x"}
-            ann>> Bob: stays in the mailbox
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"stays in the mailbox"}
-            disk shows
-            bob says BYE {"reason":"enough"}
-                keep session of agent 2 ended
-                keep Bob away
-                bob close Bye
-            bob goes
-            ann>> #build: nobody hears it
-                keep a2 for [], 0 left
-                ann < ACK {"ack_id":"a2","durability":"disk","recipients":0,"state":"accepted"}
-            bob joins {"session":{"resume_token":"bob:1"}}
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-                keep delivery 1: 2 attempts, 0 failures
-                bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"stays in the mailbox"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        bob says SUBSCRIBE topic=build {}
+            bob < ACK {"ack_id":"x"}
+        ann>> Bob: stays in the mailbox
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"stays in the mailbox"}
+        disk shows
+        bob says BYE {"reason":"enough"}
+            keep session of agent 2 ended
+            keep Bob away
+            bob close Bye
+        bob goes
+        ann>> #build: nobody hears it
+            keep a2 for [], 0 left
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":0,"state":"accepted"}
+        bob joins {"session":{"resume_token":"bob:1"}}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 1: 2 attempts, 0 failures
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"stays in the mailbox"}
+    "#]]);
 }
 
 #[test]
 fn a_wrong_token_for_a_name_that_is_taken_contends_for_it() {
-    check(
-        r#"here: ann
-           ann2 joins {"agent":"Ann","session":{"resume_token":"made up"}}
-           wait 250"#,
-        expect![[r#"
-            here: ann
-            ann2 joins {"agent":"Ann","session":{"resume_token":"made up"}}
-                ann2 < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                ann < PING {}
-                ann2 gate shuts
-            wait 250
-                ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
-                ann2 close Fault(NameInUse)
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        ann2 joins {"agent":"Ann","session":{"resume_token":"made up"}}
+            ann2 < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            ann < PING {}
+            ann2 gate shuts
+        wait 250
+            ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann2 close Fault(NameInUse)
+    "#]]);
 }
 
 #[test]
 fn who_contends_for_a_name_does_not_get_it_by_a_takeover() {
-    check(
-        r#"here: ann
-           ann2 joins {"agent":"Ann"}
-           ann3 joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
-           wait 250"#,
-        expect![[r#"
-            here: ann
-            ann2 joins {"agent":"Ann"}
-                ann < PING {}
-                ann2 gate shuts
-            ann3 joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
-                ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
-                ann close Fault(SessionReplaced)
-                ann3 < WELCOME {"agent":"Ann","session_id":"s1"}
-            wait 250
-                ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
-                ann2 close Fault(NameInUse)
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        ann2 joins {"agent":"Ann"}
+            ann < PING {}
+            ann2 gate shuts
+        ann3 joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
+            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            ann close Fault(SessionReplaced)
+            ann3 < WELCOME {"agent":"Ann","session_id":"s1"}
+        wait 250
+            ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann2 close Fault(NameInUse)
+    "#]]);
 }
 
 #[test]
 fn a_subscription_is_acknowledged_once_it_is_kept() {
-    check(
-        r#"here: ann bob
-           disk shows
-           disk holds
-           bob says SUBSCRIBE topic=build {}
-           bob says SUBSCRIBE topic=build {}
-           bob says SUBSCRIBE topic=a..b {}
-           disk keeps
-           disk holds
-           bob says UNSUBSCRIBE topic=build {}
-           disk fails"#,
-        expect![[r#"
-            here: ann bob
-            disk shows
-            disk holds
-            bob says SUBSCRIBE topic=build {}
-                keep session of agent 2 with ["build"]
-            bob says SUBSCRIBE topic=build {}
-            bob says SUBSCRIBE topic=a..b {}
-                bob < NACK {"ack_id":"x","code":"INVALID","message":"a topic is one or more tokens split by '.', none of them empty"}
-            disk keeps
-                bob < ACK {"ack_id":"x"}
-                bob < ACK {"ack_id":"x"}
-            disk holds
-            bob says UNSUBSCRIBE topic=build {}
-                keep session of agent 2 with []
-            disk fails
-                bob < ACK {"ack_id":"x"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        disk shows
+        disk holds
+        bob says SUBSCRIBE topic=build {}
+            keep session of agent 2 with ["build"]
+        bob says SUBSCRIBE topic=build {}
+        bob says SUBSCRIBE topic=a..b {}
+            bob < NACK {"ack_id":"x","code":"INVALID","message":"a topic is one or more tokens split by '.', none of them empty"}
+        disk keeps
+            bob < ACK {"ack_id":"x"}
+            bob < ACK {"ack_id":"x"}
+        disk holds
+        bob says UNSUBSCRIBE topic=build {}
+            keep session of agent 2 with []
+        disk fails
+            bob < ACK {"ack_id":"x"}
+    "#]]);
 }
 
 #[test]
 fn a_subscriber_that_is_away_gets_at_least_once_topic_mail_while_it_can_come_back() {
-    let limits = Limits { resume_window_ms: 1_000, ..Limits::default() };
-    check_with(
-        limits,
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           cid joins
-           bob says SUBSCRIBE topic=build {}
-           cid says SUBSCRIBE topic=build {}
-           bob goes
-           cid goes
-           ann>> #build: for bob
-           ann> #build: for nobody
-           bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-           bob acks d1
-           cid joins {"session":{"resume_token":"cid:1"}}
-           ann> #build: for both
-           bob goes
-           wait 1000
-           ann>> #build: for cid"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            cid joins
-                cid < WELCOME {"agent":"Cid"}
-            bob says SUBSCRIBE topic=build {}
-                bob < ACK {"ack_id":"x"}
-            cid says SUBSCRIBE topic=build {}
-                cid < ACK {"ack_id":"x"}
-            bob goes
-            cid goes
-            ann>> #build: for bob
-                ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
-            ann> #build: for nobody
-            bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
-                bob < DELIVER d1 Ann -> Bob #build seq 1 originalTo "*" requires_ack true {"body":"for bob"}
-            bob acks d1
-            cid joins {"session":{"resume_token":"cid:1"}}
-                cid < WELCOME {"agent":"Cid","session_id":"s3"}
-            ann> #build: for both
-                bob < DELIVER d2 Ann -> Bob #build seq 2 originalTo "*" {"body":"for both"}
-                cid < DELIVER d3 Ann -> Cid #build seq 1 originalTo "*" {"body":"for both"}
-            bob goes
-            wait 1000
-            ann>> #build: for cid
-                ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
-                cid < DELIVER d4 Ann -> Cid #build seq 2 originalTo "*" requires_ack true {"body":"for cid"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits resume_window_ms=1000
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        bob says SUBSCRIBE topic=build {}
+            bob < ACK {"ack_id":"x"}
+        cid says SUBSCRIBE topic=build {}
+            cid < ACK {"ack_id":"x"}
+        bob goes
+        cid goes
+        ann>> #build: for bob
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
+        ann> #build: for nobody
+        bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < DELIVER d1 Ann -> Bob #build seq 1 originalTo "*" requires_ack true {"body":"for bob"}
+        bob acks d1
+        cid joins {"session":{"resume_token":"cid:1"}}
+            cid < WELCOME {"agent":"Cid","session_id":"s3"}
+        ann> #build: for both
+            bob < DELIVER d2 Ann -> Bob #build seq 2 originalTo "*" {"body":"for both"}
+            cid < DELIVER d3 Ann -> Cid #build seq 1 originalTo "*" {"body":"for both"}
+        bob goes
+        wait 1000
+        ann>> #build: for cid
+            ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
+            cid < DELIVER d4 Ann -> Cid #build seq 2 originalTo "*" requires_ack true {"body":"for cid"}
+    "#]]);
 }
 
 #[test]
 fn at_most_once_mail_waits_for_a_session_that_can_resume() {
-    check(
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           bob stalls
-           ann> Bob: 1
-           ann> Bob: 2
-           bob goes
-           ann> Bob: away
-           bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-           ann> Bob: 3
-           bob goes
-           bob joins {"session":{"resume_token":"bob:2"}}
-           bob stalls
-           ann> Bob: 4
-           bob goes"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            bob goes
-            ann> Bob: away
-                ann < NACK {"ack_id":"a3","code":"AGENT_OFFLINE","message":"Bob is away"}
-            bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            ann> Bob: 3
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
-            bob goes
-            bob joins {"session":{"resume_token":"bob:2"}}
-                bob < WELCOME {"agent":"Bob","session_id":"s2"}
-            bob stalls
-            ann> Bob: 4
-                bob < DELIVER d4 Ann -> Bob seq 4 {"body":"4"}
-            bob goes
-                ann < NACK {"ack_id":"a5","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        bob goes
+        ann> Bob: away
+            ann < NACK {"ack_id":"a3","code":"AGENT_OFFLINE","message":"Bob is away"}
+        bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        ann> Bob: 3
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
+        bob goes
+        bob joins {"session":{"resume_token":"bob:2"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+        bob stalls
+        ann> Bob: 4
+            bob < DELIVER d4 Ann -> Bob seq 4 {"body":"4"}
+        bob goes
+            ann < NACK {"ack_id":"a5","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn what_was_not_handed_out_waits_too_unless_the_session_is_a_fresh_one() {
-    let limits = Limits { window_bytes: 1, ..Limits::default() };
-    check_with(
-        limits.clone(),
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           bob stalls
-           ann> Bob: 1
-           ann> Bob: 2
-           bob goes
-           bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-            bob goes
-            bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-        "#]],
-    );
-    check_with(
-        limits,
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           bob stalls
-           ann> Bob: 1
-           ann> Bob: 2
-           bob goes
-           bob joins"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob stalls
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-            bob goes
-            bob joins
-                ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-                ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-                bob < WELCOME {"agent":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits window_bytes=1
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+        bob goes
+        bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+    "#]]);
+    check(expect![[r#"
+        limits window_bytes=1
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+        bob goes
+        bob joins
+            ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+            ann < NACK {"ack_id":"a2","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
 }
 
 #[test]
 fn what_a_session_kept_is_told_to_its_senders_when_it_ends() {
-    let limits = Limits { resume_window_ms: 1_000, ..Limits::default() };
-    check_with(
-        limits.clone(),
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           bob stalls
-           ann> Bob: nobody comes for it
-           bob goes
-           wait 999
-           wait 1"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob stalls
-            ann> Bob: nobody comes for it
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"nobody comes for it"}
-            bob goes
-            wait 999
-            wait 1
-                ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-        "#]],
-    );
-    check_with(
-        limits,
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           bob stalls
-           ann> Bob: the daemon goes first
-           bob goes
-           stop upgrade"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob stalls
-            ann> Bob: the daemon goes first
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the daemon goes first"}
-            bob goes
-            stop upgrade
-                ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
-                ann < BYE {"reason":"upgrade"}
-                ann close Stopping
-        "#]],
-    );
+    check(expect![[r#"
+        limits resume_window_ms=1000
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob stalls
+        ann> Bob: nobody comes for it
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"nobody comes for it"}
+        bob goes
+        wait 999
+        wait 1
+            ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+    "#]]);
+    check(expect![[r#"
+        limits resume_window_ms=1000
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob stalls
+        ann> Bob: the daemon goes first
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the daemon goes first"}
+        bob goes
+        stop upgrade
+            ann < NACK {"ack_id":"a1","code":"AGENT_OFFLINE","message":"Bob went away before it was delivered","to":"Bob"}
+            ann < BYE {"reason":"upgrade"}
+            ann close Stopping
+    "#]]);
 }
 
 #[test]
 fn resume_after_hello_replays_in_order_what_was_missed() {
-    check(
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           ann> Bob: 1
-           ann>> Bob: 2
-           bob acks d2
-           ann> Bob: 3
-           ann>> Bob: 4
-           ann> Bob #chat: another stream
-           bob goes
-           bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-           bob says RESUME {"streams":{"":{"last_seq":1}}}
-           bob says RESUME {"streams":[{"topic":"chat","peer":"ann","last_seq":0},{"topic":"","peer":"Ann","last_seq":3},{"topic":"x","peer":"Ann","last_seq":9}]}
-           bob acks d4
-           bob says RESUME {"streams":{"":{"last_seq":4}}}"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            bob acks d2
-            ann> Bob: 3
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
-            ann>> Bob: 4
-                ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
-                bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
-            ann> Bob #chat: another stream
-                bob < DELIVER d5 Ann -> Bob #chat seq 1 {"body":"another stream"}
-            bob goes
-            bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
-                bob < DELIVER d4 Ann -> Bob seq 4 attempt 2 requires_ack true {"body":"4"}
-            bob says RESUME {"streams":{"":{"last_seq":1}}}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":4,"topic":""}]}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 {"body":"2"}
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
-                bob < DELIVER d4 Ann -> Bob seq 4 attempt 3 requires_ack true {"body":"4"}
-            bob says RESUME {"streams":[{"topic":"chat","peer":"ann","last_seq":0},{"topic":"","peer":"Ann","last_seq":3},{"topic":"x","peer":"Ann","last_seq":9}]}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"ann","server_last_seq":1,"topic":"chat"},{"last_seq":3,"peer":"Ann","server_last_seq":4,"topic":""},{"last_seq":9,"peer":"Ann","server_last_seq":0,"topic":"x"}]}
-                bob < DELIVER d4 Ann -> Bob seq 4 attempt 4 requires_ack true {"body":"4"}
-                bob < DELIVER d5 Ann -> Bob #chat seq 1 {"body":"another stream"}
-            bob acks d4
-            bob says RESUME {"streams":{"":{"last_seq":4}}}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":4,"peer":"Ann","server_last_seq":4,"topic":""}]}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob acks d2
+        ann> Bob: 3
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+        ann> Bob #chat: another stream
+            bob < DELIVER d5 Ann -> Bob #chat seq 1 {"body":"another stream"}
+        bob goes
+        bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < DELIVER d4 Ann -> Bob seq 4 attempt 2 requires_ack true {"body":"4"}
+        bob says RESUME {"streams":{"":{"last_seq":1}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":4,"topic":""}]}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
+            bob < DELIVER d4 Ann -> Bob seq 4 attempt 3 requires_ack true {"body":"4"}
+        bob says RESUME {"streams":[{"topic":"chat","peer":"ann","last_seq":0},{"topic":"","peer":"Ann","last_seq":3},{"topic":"x","peer":"Ann","last_seq":9}]}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"ann","server_last_seq":1,"topic":"chat"},{"last_seq":3,"peer":"Ann","server_last_seq":4,"topic":""},{"last_seq":9,"peer":"Ann","server_last_seq":0,"topic":"x"}]}
+            bob < DELIVER d4 Ann -> Bob seq 4 attempt 4 requires_ack true {"body":"4"}
+            bob < DELIVER d5 Ann -> Bob #chat seq 1 {"body":"another stream"}
+        bob acks d4
+        bob says RESUME {"streams":{"":{"last_seq":4}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":4,"peer":"Ann","server_last_seq":4,"topic":""}]}
+    "#]]);
 }
 
 #[test]
 fn resume_may_be_the_first_frame() {
-    check(
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true,"max_inflight":9}}
-           bob says SUBSCRIBE topic=build {}
-           ann> #build: 1
-           ann>> #build: 2
-           bob goes
-           ann>> #build: 3
-           bob connects
-           bob says RESUME {"streams":{"build":{"last_seq":1}}}
-           bob says RESUME {"resume_token":"made up","streams":{"build":{"last_seq":1}}}
-           bob says RESUME {"resume_token":"bob:1","agent":"Ann"}
-           bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":7}
-           bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":{"build":{"last_seq":1}}}
-           ann> #build: 4
-           bob2 connects
-           bob2 says RESUME {"resume_token":"bob:2"}
-           ann says RESUME {"streams":{"":{"last_seq":0}}}"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true,"max_inflight":9}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true}}
-            bob says SUBSCRIBE topic=build {}
-                bob < ACK {"ack_id":"x"}
-            ann> #build: 1
-                bob < DELIVER d1 Ann -> Bob #build seq 1 originalTo "*" {"body":"1"}
-            ann>> #build: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob #build seq 2 originalTo "*" requires_ack true {"body":"2"}
-            bob goes
-            ann>> #build: 3
-                ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
-            bob connects
-            bob says RESUME {"streams":{"build":{"last_seq":1}}}
-                bob < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
-            bob says RESUME {"resume_token":"made up","streams":{"build":{"last_seq":1}}}
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
-            bob says RESUME {"resume_token":"bob:1","agent":"Ann"}
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
-            bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":7}
-                bob < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
-            bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":{"build":{"last_seq":1}}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":"build"}]}
-                bob < DELIVER d2 Ann -> Bob #build seq 2 attempt 2 originalTo "*" requires_ack true {"body":"2"}
-                bob < DELIVER d3 Ann -> Bob #build seq 3 originalTo "*" requires_ack true {"body":"3"}
-            ann> #build: 4
-                bob < DELIVER d4 Ann -> Bob #build seq 4 originalTo "*" {"body":"4"}
-            bob2 connects
-            bob2 says RESUME {"resume_token":"bob:2"}
-                bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
-                bob close Fault(SessionReplaced)
-                bob2 < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
-                bob2 < SYNC {"session_id":"s2","streams":[]}
-                bob2 < DELIVER d2 Ann -> Bob #build seq 2 attempt 3 originalTo "*" requires_ack true {"body":"2"}
-                bob2 < DELIVER d3 Ann -> Bob #build seq 3 attempt 2 originalTo "*" requires_ack true {"body":"3"}
-            ann says RESUME {"streams":{"":{"last_seq":0}}}
-                ann < SYNC {"session_id":"s1","streams":[]}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        bob joins {"capabilities":{"resume":true,"max_inflight":9}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true}}
+        bob says SUBSCRIBE topic=build {}
+            bob < ACK {"ack_id":"x"}
+        ann> #build: 1
+            bob < DELIVER d1 Ann -> Bob #build seq 1 originalTo "*" {"body":"1"}
+        ann>> #build: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob #build seq 2 originalTo "*" requires_ack true {"body":"2"}
+        bob goes
+        ann>> #build: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
+        bob connects
+        bob says RESUME {"streams":{"build":{"last_seq":1}}}
+            bob < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
+        bob says RESUME {"resume_token":"made up","streams":{"build":{"last_seq":1}}}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
+        bob says RESUME {"resume_token":"bob:1","agent":"Ann"}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
+        bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":7}
+            bob < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
+        bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":{"build":{"last_seq":1}}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":"build"}]}
+            bob < DELIVER d2 Ann -> Bob #build seq 2 attempt 2 originalTo "*" requires_ack true {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob #build seq 3 originalTo "*" requires_ack true {"body":"3"}
+        ann> #build: 4
+            bob < DELIVER d4 Ann -> Bob #build seq 4 originalTo "*" {"body":"4"}
+        bob2 connects
+        bob2 says RESUME {"resume_token":"bob:2"}
+            bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            bob close Fault(SessionReplaced)
+            bob2 < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob2 < SYNC {"session_id":"s2","streams":[]}
+            bob2 < DELIVER d2 Ann -> Bob #build seq 2 attempt 3 originalTo "*" requires_ack true {"body":"2"}
+            bob2 < DELIVER d3 Ann -> Bob #build seq 3 attempt 2 originalTo "*" requires_ack true {"body":"3"}
+        ann says RESUME {"streams":{"":{"last_seq":0}}}
+            ann < SYNC {"session_id":"s1","streams":[]}
+    "#]]);
 }
 
 #[test]
 fn what_is_not_at_hand_is_stale_and_the_token_stays_good() {
-    let limits = Limits { replay_messages_max: 2, ..Limits::default() };
-    check_with(
-        limits,
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           ann> Bob: 1
-           ann> Bob: 2
-           ann> Bob: 3
-           bob says RESUME {"streams":{"":{"last_seq":0}}}
-           bob says RESUME {"streams":{"":{"last_seq":1}}}
-           bob goes
-           bob connects
-           bob says RESUME {"resume_token":"bob:1","streams":{"":{"last_seq":0}}}
-           bob says HELLO {"agent":"Bob","capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-           bob says RESUME {"streams":{"":{"last_seq":1}}}"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            ann> Bob: 3
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
-            bob says RESUME {"streams":{"":{"last_seq":0}}}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
-            bob says RESUME {"streams":{"":{"last_seq":1}}}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":""}]}
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
-            bob goes
-            bob connects
-            bob says RESUME {"resume_token":"bob:1","streams":{"":{"last_seq":0}}}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
-            bob says HELLO {"agent":"Bob","capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
-            bob says RESUME {"streams":{"":{"last_seq":1}}}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":""}]}
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-                bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits replay_messages_max=2
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        ann> Bob: 3
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
+        bob says RESUME {"streams":{"":{"last_seq":0}}}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+        bob says RESUME {"streams":{"":{"last_seq":1}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":""}]}
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
+        bob goes
+        bob connects
+        bob says RESUME {"resume_token":"bob:1","streams":{"":{"last_seq":0}}}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+        bob says HELLO {"agent":"Bob","capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+        bob says RESUME {"streams":{"":{"last_seq":1}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":""}]}
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
+    "#]]);
 }
 
 #[test]
 fn in_a_fresh_session_only_what_is_unacknowledged_comes_again() {
-    check(
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           ann> Bob: 1
-           ann>> Bob: 2
-           bob goes
-           bob joins {"capabilities":{"resume":true}}
-           bob says RESUME {"streams":{"":{"last_seq":0}}}
-           bob says RESUME {"streams":{"":{"last_seq":1}}}"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            bob goes
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
-            bob says RESUME {"streams":{"":{"last_seq":0}}}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
-            bob says RESUME {"streams":{"":{"last_seq":1}}}
-                bob < SYNC {"session_id":"s3","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":2,"topic":""}]}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"2"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob goes
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
+        bob says RESUME {"streams":{"":{"last_seq":0}}}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+        bob says RESUME {"streams":{"":{"last_seq":1}}}
+            bob < SYNC {"session_id":"s3","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"2"}
+    "#]]);
 }
 
 #[test]
 fn a_session_without_resume_replays_only_what_is_unacknowledged() {
-    check(
-        r#"here: ann bob
-           ann> Bob: 1
-           ann>> Bob: 2
-           bob says RESUME {"streams":{"":{"last_seq":0}}}
-           bob says RESUME {"streams":{"":{"last_seq":1}}}
-           gus joins {"mode":"guest"}
-           gus says RESUME {"streams":{}}"#,
-        expect![[r#"
-            here: ann bob
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann>> Bob: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            bob says RESUME {"streams":{"":{"last_seq":0}}}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
-            bob says RESUME {"streams":{"":{"last_seq":1}}}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":2,"topic":""}]}
-                bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-1e070a1c","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            gus says RESUME {"streams":{}}
-                gus < NACK {"ack_id":"x","code":"FORBIDDEN","message":"only an agent has a session to resume"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann bob
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob says RESUME {"streams":{"":{"last_seq":0}}}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+        bob says RESUME {"streams":{"":{"last_seq":1}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-1e070a1c","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus says RESUME {"streams":{}}
+            gus < NACK {"ack_id":"x","code":"FORBIDDEN","message":"only an agent has a session to resume"}
+    "#]]);
 }
 
 #[test]
 fn what_is_past_its_time_does_not_come_again_and_is_not_stale() {
-    check(
-        r#"here: ann
-           bob joins {"capabilities":{"resume":true}}
-           ann> Bob 50ms: 1
-           ann> Bob: 2
-           wait 60
-           bob says RESUME {"streams":{"":{"last_seq":0}}}"#,
-        expect![[r#"
-            here: ann
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann> Bob 50ms: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            wait 60
-            bob says RESUME {"streams":{"":{"last_seq":0}}}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann> Bob 50ms: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        wait 60
+        bob says RESUME {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+    "#]]);
 }
 
 #[test]
 fn replay_goes_before_anybody_hears_busy() {
-    let limits = Limits { memory_bytes_max: 3_000, ..Limits::default() };
-    check_with(
-        limits,
-        &format!(
-            r#"here: ann cid
-               bob joins {{"capabilities":{{"resume":true}}}}
-               ann> Bob: {body}
-               ann> Cid: {body}
-               bob says RESUME {{"streams":{{"":{{"last_seq":0}}}}}}"#,
-            body = "x".repeat(1_100)
-        ),
-        expect![[r#"
-            here: ann cid
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            ann> Bob: x*1100
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*1100"}
-            ann> Cid: x*1100
-                cid < DELIVER d2 Ann -> Cid seq 1 {"body":"x*1100"}
-            bob says RESUME {"streams":{"":{"last_seq":0}}}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits memory_bytes_max=3000
+        here: ann cid
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        ann> Bob: x*1100
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*1100"}
+        ann> Cid: x*1100
+            cid < DELIVER d2 Ann -> Cid seq 1 {"body":"x*1100"}
+        bob says RESUME {"streams":{"":{"last_seq":0}}}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+    "#]]);
 }
 
 #[test]
 fn a_sync_that_would_be_too_long_is_refused() {
-    let limits = Limits { frame_bytes_max: 1_000, ..Limits::default() };
-    let rows = [r#"{"topic":"a-long-topic","peer":"Ann","last_seq":0}"#; 12].join(",");
-    check_with(
-        limits,
-        &format!("here: ann bob\nbob says RESUME {{\"streams\":[{rows}]}}"),
-        expect![[r#"
-            here: ann bob
-            bob says RESUME {"streams":[{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0}]}
-                bob < NACK {"ack_id":"x","code":"TOO_LARGE","message":"its SYNC would be over max_frame_bytes (1000); name fewer streams"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits frame_bytes_max=1000
+        here: ann bob
+        bob says RESUME {"streams":[{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0}]}
+            bob < NACK {"ack_id":"x","code":"TOO_LARGE","message":"its SYNC would be over max_frame_bytes (1000); name fewer streams"}
+    "#]]);
 }
 
 #[test]
 fn sessions_survive_a_crash_of_the_daemon() {
-    check(
-        r#"here: ann cid
-           bob joins {"capabilities":{"resume":true}}
-           bob says SUBSCRIBE topic=build.* {}
-           cid goes
-           ann>> #build.x: 1
-           ann>> #build.x: 2
-           ann>> #build.x: 3
-           bob acks d2
-           crash
-           here: ann
-           ann>> #build.x: 4
-           bob connects
-           bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":0}}}
-           bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":2}}}
-           cid joins {"session":{"resume_token":"cid:1"}}"#,
-        expect![[r#"
-            here: ann cid
-            bob joins {"capabilities":{"resume":true}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-            bob says SUBSCRIBE topic=build.* {}
-                bob < ACK {"ack_id":"x"}
-            cid goes
-            ann>> #build.x: 1
-                ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob #build.x seq 1 originalTo "*" requires_ack true {"body":"1"}
-            ann>> #build.x: 2
-                ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
-                bob < DELIVER d2 Ann -> Bob #build.x seq 2 originalTo "*" requires_ack true {"body":"2"}
-            ann>> #build.x: 3
-                ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
-                bob < DELIVER d3 Ann -> Bob #build.x seq 3 originalTo "*" requires_ack true {"body":"3"}
-            bob acks d2
-            crash
-            here: ann
-            ann>> #build.x: 4
-                ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
-            bob connects
-            bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":0}}}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"build.x\" after 0 is not all kept any more; go on without it, or say HELLO"}
-            bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":2}}}
-                bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s3"}
-                bob < SYNC {"session_id":"s3","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":1025,"topic":"build.x"}]}
-                bob < DELIVER d1 Ann -> Bob #build.x seq 1 attempt 2 originalTo "*" requires_ack true {"body":"1"}
-                bob < DELIVER d3 Ann -> Bob #build.x seq 3 attempt 2 originalTo "*" requires_ack true {"body":"3"}
-                bob < DELIVER d4 Ann -> Bob #build.x seq 1025 originalTo "*" requires_ack true {"body":"4"}
-            cid joins {"session":{"resume_token":"cid:1"}}
-                cid < WELCOME {"agent":"Cid","session_id":"s2"}
-        "#]],
-    );
+    check(expect![[r#"
+        here: ann cid
+        bob joins {"capabilities":{"resume":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        bob says SUBSCRIBE topic=build.* {}
+            bob < ACK {"ack_id":"x"}
+        cid goes
+        ann>> #build.x: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob #build.x seq 1 originalTo "*" requires_ack true {"body":"1"}
+        ann>> #build.x: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob #build.x seq 2 originalTo "*" requires_ack true {"body":"2"}
+        ann>> #build.x: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob #build.x seq 3 originalTo "*" requires_ack true {"body":"3"}
+        bob acks d2
+        crash
+        here: ann
+        ann>> #build.x: 4
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
+        bob connects
+        bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":0}}}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"build.x\" after 0 is not all kept any more; go on without it, or say HELLO"}
+        bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":2}}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s3"}
+            bob < SYNC {"session_id":"s3","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":1025,"topic":"build.x"}]}
+            bob < DELIVER d1 Ann -> Bob #build.x seq 1 attempt 2 originalTo "*" requires_ack true {"body":"1"}
+            bob < DELIVER d3 Ann -> Bob #build.x seq 3 attempt 2 originalTo "*" requires_ack true {"body":"3"}
+            bob < DELIVER d4 Ann -> Bob #build.x seq 1025 originalTo "*" requires_ack true {"body":"4"}
+        cid joins {"session":{"resume_token":"cid:1"}}
+            cid < WELCOME {"agent":"Cid","session_id":"s2"}
+    "#]]);
 }
 
 #[test]
 fn a_window_goes_on_over_a_crash_and_begins_with_it_for_who_was_here() {
-    let limits = Limits { resume_window_ms: 1_000, ..Limits::default() };
-    check_with(
-        limits,
-        r#"here: ann bob
-           bob goes
-           wait 600
-           disk shows
-           crash
-           wait 500
-           ann joins {"session":{"resume_token":"ann:1"}}
-           bob joins {"session":{"resume_token":"bob:1"}}"#,
-        expect![[r#"
-            here: ann bob
-            bob goes
-            wait 600
-            disk shows
-            crash
-                keep Ann away
-                keep session of agent 1 with [] until 2600
-            wait 500
-                keep session of agent 2 ended
-            ann joins {"session":{"resume_token":"ann:1"}}
-                keep Ann here
-                keep session of agent 1 with []
-                ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            bob joins {"session":{"resume_token":"bob:1"}}
-                bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits resume_window_ms=1000
+        here: ann bob
+        bob goes
+        wait 600
+        disk shows
+        crash
+            keep Ann away
+            keep session of agent 1 with [] until 2600
+        wait 500
+            keep session of agent 2 ended
+        ann joins {"session":{"resume_token":"ann:1"}}
+            keep Ann here
+            keep session of agent 1 with []
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+        bob joins {"session":{"resume_token":"bob:1"}}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
 }

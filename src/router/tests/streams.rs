@@ -1,18 +1,14 @@
 //! Streams and subscriptions in great numbers, and streams that are closed for others.
 
-use super::script::{check_with, run};
-use crate::router::{Limits, slots};
+use super::script::{check, run};
+use crate::router::slots;
 use expect_test::expect;
 
-fn few(streams_max: usize) -> Limits {
-    Limits { streams_max, ..Limits::default() }
-}
-
 /// How often keys are compared while the last of these lines is acted on.
-fn steps(limits: &Limits, lines: &[String]) -> u64 {
+fn steps(lines: &[String]) -> u64 {
     let all = |lines: &[String]| {
         let before = slots::compared();
-        run(limits.clone(), &lines.join("\n"));
+        run(&lines.join("\n"));
         slots::compared() - before
     };
     all(lines) - all(&lines[..lines.len() - 1])
@@ -21,12 +17,12 @@ fn steps(limits: &Limits, lines: &[String]) -> u64 {
 #[test]
 fn the_end_of_a_name_takes_no_more_steps_for_each_of_its_streams_where_there_are_many() {
     const MANY: u64 = 2_000;
-    let limits = Limits { mailbox_days: 0, ..Limits::default() };
     for end in ["gus goes", "bob goes\nwait 1"] {
-        let mut lines = vec!["here: bob".to_owned(), r#"gus joins {"mode":"guest"}"#.to_owned()];
+        let script = ["limits mailbox_days=0", "here: bob", r#"gus joins {"mode":"guest"}"#];
+        let mut lines = script.map(str::to_owned).to_vec();
         lines.extend((0..MANY).map(|number| format!("gus> Bob #job.{number}: x")));
         lines.push(end.to_owned());
-        let steps = steps(&limits, &lines);
+        let steps = steps(&lines);
         assert!(steps < 100 * MANY, "{end:?} takes {steps}");
     }
 }
@@ -40,347 +36,247 @@ fn the_end_of_a_session_takes_no_more_steps_where_others_have_subscribed() {
         lines.extend((0..MANY).map(|of| format!("a{agent} says SUBSCRIBE topic=*.{of} {{}}")));
     }
     lines.push(r#"a39 says BYE {"reason":"done"}"#.to_owned());
-    let steps = steps(&Limits::default(), &lines);
+    let steps = steps(&lines);
     assert!(steps < 10 * MANY, "it takes {steps}");
 }
 
 #[test]
 fn who_resumes_a_stream_that_made_room_from_below_is_told_that_something_is_missed() {
-    check_with(
-        few(1),
-        r#"here: ann bob cid
-           ann> Bob: 1
-           ann> Bob: 2
-           ann> Cid: in its place
-           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
-           ann> Bob: open again
-           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":4}]}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            ann> Cid: in its place
-                cid < DELIVER d3 Ann -> Cid seq 3 {"body":"in its place"}
-            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
-            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":0,"topic":""}]}
-            ann> Bob: open again
-                bob < DELIVER d4 Ann -> Bob seq 4 {"body":"open again"}
-            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
-            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":4}]}
-                bob < SYNC {"session_id":"s2","streams":[{"last_seq":4,"peer":"Ann","server_last_seq":4,"topic":""}]}
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=1
+        here: ann bob cid
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        ann> Cid: in its place
+            cid < DELIVER d3 Ann -> Cid seq 3 {"body":"in its place"}
+        bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
+        bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":0,"topic":""}]}
+        ann> Bob: open again
+            bob < DELIVER d4 Ann -> Bob seq 4 {"body":"open again"}
+        bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
+        bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":4}]}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":4,"peer":"Ann","server_last_seq":4,"topic":""}]}
+    "#]]);
 }
 
 #[test]
 fn the_stream_that_was_silent_longest_makes_room_and_none_of_its_numbers_comes_again() {
-    check_with(
-        few(2),
-        r#"here: ann bob cid
-           ann> Bob: 1
-           ann> Bob: 2
-           ann> Cid: 1
-           disk shows
-           ann> Bob #t: above those
-           ann> Cid #t: above those
-           ann> Bob: above those
-           cid> Ann: his first
-           bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
-           cid says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}"#,
-        expect![[r#"
-            here: ann bob cid
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            ann> Cid: 1
-                cid < DELIVER d3 Ann -> Cid seq 1 {"body":"1"}
-            disk shows
-            ann> Bob #t: above those
-                keep stream 1→0 "" up to 2
-                keep stream 1 ended
-                keep stream 1→2 "t" up to 1026
-                bob < DELIVER d4 Ann -> Bob #t seq 3 {"body":"above those"}
-            ann> Cid #t: above those
-                keep stream 2 ended
-                keep stream 1→3 "t" up to 1026
-                cid < DELIVER d5 Ann -> Cid #t seq 3 {"body":"above those"}
-            ann> Bob: above those
-                keep stream 1→0 "" up to 3
-                keep stream 4 ended
-                keep stream 1→2 "" up to 1027
-                bob < DELIVER d6 Ann -> Bob seq 4 {"body":"above those"}
-            cid> Ann: his first
-                keep stream 5 ended
-                keep stream 3→1 "" up to 1024
-                ann < DELIVER d7 Cid -> Ann seq 1 {"body":"his first"}
-            bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
-                bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 2 is not all kept any more; go on without it, or say HELLO"}
-            cid says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-                cid < SYNC {"session_id":"s3","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":0,"topic":""}]}
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=2
+        here: ann bob cid
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        ann> Cid: 1
+            cid < DELIVER d3 Ann -> Cid seq 1 {"body":"1"}
+        disk shows
+        ann> Bob #t: above those
+            keep stream 1→0 "" up to 2
+            keep stream 1 ended
+            keep stream 1→2 "t" up to 1026
+            bob < DELIVER d4 Ann -> Bob #t seq 3 {"body":"above those"}
+        ann> Cid #t: above those
+            keep stream 2 ended
+            keep stream 1→3 "t" up to 1026
+            cid < DELIVER d5 Ann -> Cid #t seq 3 {"body":"above those"}
+        ann> Bob: above those
+            keep stream 1→0 "" up to 3
+            keep stream 4 ended
+            keep stream 1→2 "" up to 1027
+            bob < DELIVER d6 Ann -> Bob seq 4 {"body":"above those"}
+        cid> Ann: his first
+            keep stream 5 ended
+            keep stream 3→1 "" up to 1024
+            ann < DELIVER d7 Cid -> Ann seq 1 {"body":"his first"}
+        bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 2 is not all kept any more; go on without it, or say HELLO"}
+        cid says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
+            cid < SYNC {"session_id":"s3","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":0,"topic":""}]}
+    "#]]);
 }
 
 #[test]
 fn what_waits_or_is_not_acknowledged_or_at_hand_keeps_its_stream_open() {
-    check_with(
-        few(3),
-        r#"here: ann bob cid
-           dan joins {"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
-           ann>> Bob: on the way
-           cid goes
-           ann>> Cid: in a mailbox
-           ann> Dan: at hand
-           ann> Bob #t: no room
-           dan goes
-           dan joins {"session":{"resume_token":"dan:1"},"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
-           dan says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":0}]}
-           bob acks d1
-           ann> Bob #t: not looked at again so soon
-           wait 1000
-           ann> Bob #t: room"#,
-        expect![[r#"
-            here: ann bob cid
-            dan joins {"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
-                dan < WELCOME {"agent":"Dan","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true}}
-            ann>> Bob: on the way
-                ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-                bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
-            cid goes
-            ann>> Cid: in a mailbox
-                ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
-            ann> Dan: at hand
-                dan < DELIVER d2 Ann -> Dan seq 1 {"body":"at hand"}
-            ann> Bob #t: no room
-                ann < NACK {"ack_id":"a4","code":"LIMIT","message":"3 streams are open already"}
-            dan goes
-            dan joins {"session":{"resume_token":"dan:1"},"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
-                dan < WELCOME {"agent":"Dan","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s4"}
-            dan says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":0}]}
-                dan < SYNC {"session_id":"s4","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":1,"topic":""}]}
-                dan < DELIVER d2 Ann -> Dan seq 1 {"body":"at hand"}
-            bob acks d1
-            ann> Bob #t: not looked at again so soon
-                ann < NACK {"ack_id":"a5","code":"LIMIT","message":"3 streams are open already"}
-            wait 1000
-            ann> Bob #t: room
-                bob < DELIVER d3 Ann -> Bob #t seq 2 {"body":"room"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=3
+        here: ann bob cid
+        dan joins {"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
+            dan < WELCOME {"agent":"Dan","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true}}
+        ann>> Bob: on the way
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"on the way"}
+        cid goes
+        ann>> Cid: in a mailbox
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann> Dan: at hand
+            dan < DELIVER d2 Ann -> Dan seq 1 {"body":"at hand"}
+        ann> Bob #t: no room
+            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"3 streams are open already"}
+        dan goes
+        dan joins {"session":{"resume_token":"dan:1"},"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
+            dan < WELCOME {"agent":"Dan","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s4"}
+        dan says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":0}]}
+            dan < SYNC {"session_id":"s4","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":1,"topic":""}]}
+            dan < DELIVER d2 Ann -> Dan seq 1 {"body":"at hand"}
+        bob acks d1
+        ann> Bob #t: not looked at again so soon
+            ann < NACK {"ack_id":"a5","code":"LIMIT","message":"3 streams are open already"}
+        wait 1000
+        ann> Bob #t: room
+            bob < DELIVER d3 Ann -> Bob #t seq 2 {"body":"room"}
+    "#]]);
 }
 
 #[test]
 fn the_numbers_of_what_was_closed_survive_the_daemon() {
-    check_with(
-        few(1),
-        r#"here: ann bob cid
-           ann> Bob: 1
-           ann> Bob: 2
-           ann> Cid: 3
-           cid> Ann: his own
-           ann goes
-           crash
-           here: ann bob cid
-           ann> Bob: above 3
-           ann goes
-           crash
-           bob joins
-           cid joins
-           ann joins
-           ann> Bob: above what may have been given
-           ann> Cid: above that"#,
-        expect![[r#"
-            here: ann bob cid
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob: 2
-                bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
-            ann> Cid: 3
-                cid < DELIVER d3 Ann -> Cid seq 3 {"body":"3"}
-            cid> Ann: his own
-                ann < DELIVER d4 Cid -> Ann seq 1 {"body":"his own"}
-            ann goes
-            crash
-            here: ann bob cid
-            ann> Bob: above 3
-                bob < DELIVER d5 Ann -> Bob seq 4 {"body":"above 3"}
-            ann goes
-            crash
-            bob joins
-                bob < WELCOME {"agent":"Bob","session_id":"s4"}
-            cid joins
-                cid < WELCOME {"agent":"Cid","session_id":"s5"}
-            ann joins
-                ann < WELCOME {"agent":"Ann","session_id":"s6"}
-            ann> Bob: above what may have been given
-                bob < DELIVER d5 Ann -> Bob seq 1028 {"body":"above what may have been given"}
-            ann> Cid: above that
-                cid < DELIVER d6 Ann -> Cid seq 1029 {"body":"above that"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=1
+        here: ann bob cid
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+        ann> Cid: 3
+            cid < DELIVER d3 Ann -> Cid seq 3 {"body":"3"}
+        cid> Ann: his own
+            ann < DELIVER d4 Cid -> Ann seq 1 {"body":"his own"}
+        ann goes
+        crash
+        here: ann bob cid
+        ann> Bob: above 3
+            bob < DELIVER d5 Ann -> Bob seq 4 {"body":"above 3"}
+        ann goes
+        crash
+        bob joins
+            bob < WELCOME {"agent":"Bob","session_id":"s4"}
+        cid joins
+            cid < WELCOME {"agent":"Cid","session_id":"s5"}
+        ann joins
+            ann < WELCOME {"agent":"Ann","session_id":"s6"}
+        ann> Bob: above what may have been given
+            bob < DELIVER d5 Ann -> Bob seq 1028 {"body":"above what may have been given"}
+        ann> Cid: above that
+            cid < DELIVER d6 Ann -> Cid seq 1029 {"body":"above that"}
+    "#]]);
 }
 
 #[test]
 fn a_store_that_lost_what_it_had_is_told_them_again() {
-    check_with(
-        few(1),
-        r#"here: ann bob
-           ann> Bob: 1
-           bob> Ann: 1
-           disk shows
-           disk loses"#,
-        expect![[r#"
-            here: ann bob
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            bob> Ann: 1
-                ann < DELIVER d2 Bob -> Ann seq 1 {"body":"1"}
-            disk shows
-            disk loses
-                keep Ann here
-                keep session of agent 1 with []
-                keep stream 1→0 "" up to 1
-                keep Bob here
-                keep session of agent 2 with []
-                keep stream 2→1 "" up to 1024
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=1
+        here: ann bob
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        bob> Ann: 1
+            ann < DELIVER d2 Bob -> Ann seq 1 {"body":"1"}
+        disk shows
+        disk loses
+            keep Ann here
+            keep session of agent 1 with []
+            keep stream 1→0 "" up to 1
+            keep Bob here
+            keep session of agent 2 with []
+            keep stream 2→1 "" up to 1024
+    "#]]);
 }
 
 #[test]
 fn who_is_forgotten_leaves_no_numbers_behind() {
-    check_with(
-        Limits { mailbox_days: 0, ..few(1) },
-        r#"here: ann bob
-           ann> Bob: 1
-           ann> Bob #t: 2
-           disk shows
-           ann goes
-           wait 1
-           ann joins
-           ann> Bob: her first"#,
-        expect![[r#"
-            here: ann bob
-            ann> Bob: 1
-                bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
-            ann> Bob #t: 2
-                bob < DELIVER d2 Ann -> Bob #t seq 2 {"body":"2"}
-            disk shows
-            ann goes
-                keep session of agent 1 with [] until 601000
-                keep Ann away
-            wait 1
-                keep stream 3 ended
-                keep stream 2 ended
-                keep agent 1 forgotten
-            ann joins
-                keep Ann here
-                keep session of agent 3 with []
-                ann < WELCOME {"agent":"Ann"}
-            ann> Bob: her first
-                keep stream 3→2 "" up to 1024
-                bob < DELIVER d3 Ann -> Bob seq 1 {"body":"her first"}
-        "#]],
-    );
+    check(expect![[r#"
+        limits mailbox_days=0 streams_max=1
+        here: ann bob
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob #t: 2
+            bob < DELIVER d2 Ann -> Bob #t seq 2 {"body":"2"}
+        disk shows
+        ann goes
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+        wait 1
+            keep stream 3 ended
+            keep stream 2 ended
+            keep agent 1 forgotten
+        ann joins
+            keep Ann here
+            keep session of agent 3 with []
+            ann < WELCOME {"agent":"Ann"}
+        ann> Bob: her first
+            keep stream 3→2 "" up to 1024
+            bob < DELIVER d3 Ann -> Bob seq 1 {"body":"her first"}
+    "#]]);
 }
 
 #[test]
 fn a_guest_has_no_number_twice_either() {
-    check_with(
-        few(1),
-        r#"here: bob
-           disk shows
-           gus joins {"mode":"guest"}
-           gus> Bob: 1
-           gus> Bob #t: 2
-           gus>> Bob: 3
-           bob acks d3
-           gus> Bob #t: 4
-           gus goes"#,
-        expect![[r#"
-            here: bob
-            disk shows
-            gus joins {"mode":"guest"}
-                gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-            gus> Bob: 1
-                bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 {"body":"1"}
-            gus> Bob #t: 2
-                bob < DELIVER d2 @guest-ef842070 -> Bob #t seq 2 {"body":"2"}
-            gus>> Bob: 3
-                keep stream 2→1 "" up to 0
-                keep g3 for [Bob#3 attempts 1], 0 left
-                gus < ACK {"ack_id":"g3","durability":"disk","state":"accepted"}
-                bob < DELIVER d3 @guest-ef842070 -> Bob seq 3 requires_ack true {"body":"3"}
-            bob acks d3
-                keep delivery 3: Acknowledged
-            gus> Bob #t: 4
-                keep stream 1 ended
-                bob < DELIVER d4 @guest-ef842070 -> Bob #t seq 4 {"body":"4"}
-            gus goes
-                keep agent 2 forgotten
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=1
+        here: bob
+        disk shows
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus> Bob: 1
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 {"body":"1"}
+        gus> Bob #t: 2
+            bob < DELIVER d2 @guest-ef842070 -> Bob #t seq 2 {"body":"2"}
+        gus>> Bob: 3
+            keep stream 2→1 "" up to 0
+            keep g3 for [Bob#3 attempts 1], 0 left
+            gus < ACK {"ack_id":"g3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 @guest-ef842070 -> Bob seq 3 requires_ack true {"body":"3"}
+        bob acks d3
+            keep delivery 3: Acknowledged
+        gus> Bob #t: 4
+            keep stream 1 ended
+            bob < DELIVER d4 @guest-ef842070 -> Bob #t seq 4 {"body":"4"}
+        gus goes
+            keep agent 2 forgotten
+    "#]]);
 }
 
 #[test]
 fn a_dead_letter_comes_back_in_the_stream_that_is_open_in_place_of_its_own() {
-    check_with(
-        few(1),
-        r#"here: ann bob op
-           bob goes
-           ann>> Bob 50ms: 1
-           wait 50
-           ann> Ann: 2
-           disk shows
-           op asks redeliver {"id":"a1"}
-           ann>> Bob: 3
-           crash
-           bob joins
-           bob acks d3
-           bob acks d4"#,
-        expect![[r#"
-            here: ann bob op
-            bob goes
-            ann>> Bob 50ms: 1
-                ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
-            wait 50
-                ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-            ann> Ann: 2
-                ann < DELIVER d1 Ann -> Ann seq 2 {"body":"2"}
-            disk shows
-            op asks redeliver {"id":"a1"}
-                keep stream 1→0 "" up to 2
-                keep stream 3 ended
-                keep stream 1→2 "" up to 2
-                keep delivery 1 revived
-                op < DELIVER d2 @relay -> @operator seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
-            ann>> Bob: 3
-                keep stream 1→2 "" up to 1026
-                keep a3 for [Bob#3 attempts 0], 0 left
-                ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
-            crash
-                keep Ann away
-                keep session of agent 1 with [] until 601050
-            bob joins
-                keep Bob here
-                keep session of agent 2 with []
-                bob < WELCOME {"agent":"Bob"}
-                keep delivery 1: 1 attempts, 0 failures
-                bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-                keep delivery 3: 1 attempts, 0 failures
-                bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-            bob acks d3
-                keep delivery 1: Acknowledged
-            bob acks d4
-                keep delivery 3: Acknowledged
-        "#]],
-    );
+    check(expect![[r#"
+        limits streams_max=1
+        here: ann bob op
+        bob goes
+        ann>> Bob 50ms: 1
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        wait 50
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        ann> Ann: 2
+            ann < DELIVER d1 Ann -> Ann seq 2 {"body":"2"}
+        disk shows
+        op asks redeliver {"id":"a1"}
+            keep stream 1→0 "" up to 2
+            keep stream 3 ended
+            keep stream 1→2 "" up to 2
+            keep delivery 1 revived
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+        ann>> Bob: 3
+            keep stream 1→2 "" up to 1026
+            keep a3 for [Bob#3 attempts 0], 0 left
+            ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+        crash
+            keep Ann away
+            keep session of agent 1 with [] until 601050
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 1: 1 attempts, 0 failures
+            bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            keep delivery 3: 1 attempts, 0 failures
+            bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        bob acks d3
+            keep delivery 1: Acknowledged
+        bob acks d4
+            keep delivery 3: Acknowledged
+    "#]]);
 }
