@@ -13,6 +13,7 @@ pub mod keyboard;
 pub mod keys;
 mod mailbag;
 pub mod obstacle;
+mod outgoing;
 pub mod recipe;
 mod refusal;
 pub mod screen;
@@ -20,10 +21,11 @@ mod source;
 pub mod transcript;
 mod typing;
 
+pub use outgoing::OutgoingMessage;
 pub use refusal::{Cause, Refusal};
 
 use crate::protocol::{Moment, deliver::Proof, name};
-use extract::{Extracted, Extractor, Message, SILENCE_MS};
+use extract::{Extracted, Extractor, SILENCE_MS};
 use keyboard::Reader;
 use keys::Line;
 use mailbag::Mailbag;
@@ -115,28 +117,7 @@ pub struct Mail {
     pub body: String,
 }
 
-/// A message of the agent's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// An agent's name, `*`, or a person's command line, which hears nothing but answers.
-    pub to: String,
-    /// On which topic.
-    pub topic: Option<String>,
-    /// The conversation.
-    pub thread: Option<String>,
-    /// The payload's kind.
-    pub kind: String,
-    /// The text.
-    pub body: String,
-    /// JSON that goes with it.
-    pub data: Option<String>,
-    /// JSON for the relay.
-    pub meta: Option<String>,
-    /// The id of the delivery that it answers.
-    pub reply_to: Option<String>,
-}
-
-/// Names one [`Said`] in its answers.
+/// Names one [`OutgoingMessage`] in its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u64);
 
@@ -206,7 +187,7 @@ pub enum Output {
     /// Type this into the child's terminal: each in a write of its own, in order.
     Write(Vec<u8>),
     /// Send this.
-    Send(Number, Said),
+    Send(Number, OutgoingMessage),
     /// The delivery with this id has been typed and submitted.
     Acknowledge(String),
     /// How far a delivery is, for whoever asks.
@@ -785,16 +766,13 @@ impl Bridge {
         }
     }
 
-    fn say(&mut self, now: Moment, message: Message, out: &mut Vec<Output>) {
-        let Message { to, topic, thread, kind, body, data, meta, reply } = message;
+    fn say(&mut self, now: Moment, mut message: OutgoingMessage, out: &mut Vec<Output>) {
         let number = Number(self.next);
         self.next += 1;
-        self.sent.add(now, number, (&to, topic.as_deref()), &body);
-        let reply_to = reply.and_then(|reply| self.find_reply(&reply, &to));
-        out.push(Output::Send(
-            number,
-            Said { to, topic, thread, kind, body, data, meta, reply_to },
-        ));
+        self.sent.add(now, number, (&message.to, message.topic.as_deref()), &message.body);
+        let reply = message.reply_to.take();
+        message.reply_to = reply.and_then(|reply| self.find_reply(&reply, &message.to));
+        out.push(Output::Send(number, message));
     }
 
     /// The delivery that an id's first characters name; a message to an agent goes out even if none does.

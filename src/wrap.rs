@@ -22,10 +22,7 @@ mod visits;
 pub use crate::bridge::{brief, recipe::Book};
 use crate::{
     bridge::{
-        self,
-        extract::{Extractor, Message},
-        keyboard::Reader,
-        obstacle::Obstacle,
+        self, OutgoingMessage, extract::Extractor, keyboard::Reader, obstacle::Obstacle,
         recipe::Recipe,
     },
     client::{self, Client, ClientError, WhenAbsent},
@@ -370,14 +367,14 @@ pub fn extract(
     (lines, problems.into_iter().map(|problem| problem.sentence).collect())
 }
 
-fn json(message: Message) -> String {
+fn json(message: OutgoingMessage) -> String {
     let mut line = serde_json::Map::new();
     let all = [
         ("to", Some(message.to)),
         ("body", Some(message.body)),
         ("topic", message.topic),
         ("thread", message.thread),
-        ("reply", message.reply),
+        ("reply", message.reply_to),
     ];
     for (key, value) in all {
         if let Some(value) = value {

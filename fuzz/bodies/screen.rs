@@ -1,7 +1,8 @@
 //! Whatever a child prints, and however it is cut: no panic, everything bounded, the same messages.
 
 use agent_relay::bridge::{
-    extract::{Extracted, Extractor, Message, Prose, extract_recording},
+    OutgoingMessage,
+    extract::{Extracted, Extractor, Prose, extract_recording},
     screen::Screen,
 };
 use agent_relay::protocol::{
@@ -39,7 +40,7 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 /// The same recording, fed in small pieces.
-fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<Message> {
+fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<OutgoingMessage> {
     let (mut extractor, mut found) = (Extractor::offline(columns, rows), Vec::new());
     for piece in printed.chunks(1 + usize::from(cuts % 32)) {
         extractor.feed(Moment(0), piece, &mut found);
@@ -85,7 +86,7 @@ fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
     messages(found).iter().for_each(check);
 }
 
-fn messages(found: Vec<Extracted>) -> Vec<Message> {
+fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
     let found = found.into_iter().filter_map(|one| match one {
         Extracted::Found(message) => Some(message),
         Extracted::Problem(problem) => {
@@ -97,14 +98,14 @@ fn messages(found: Vec<Extracted>) -> Vec<Message> {
 }
 
 /// What is extracted can be sent.
-fn check(message: &Message) {
+fn check(message: &OutgoingMessage) {
     if message.to != EVERYONE {
         drop(Name::parse(&message.to).expect("a name"));
     } else if let Some(name) = &message.topic {
         topic::check(name).expect("a topic");
     }
     assert!(!message.body.trim().is_empty() && message.body.len() <= BODY_BYTES_MAX);
-    for label in [&message.thread, &message.topic, &message.reply] {
+    for label in [&message.thread, &message.topic, &message.reply_to] {
         assert!(label.as_ref().is_none_or(|label| (1..=256).contains(&label.len())), "{message:?}");
     }
 }

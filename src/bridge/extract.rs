@@ -33,6 +33,7 @@ use self::scan::{Item, More, Rules, Scanner};
 use self::still::{STILL_MS, Stillness};
 use self::taken::{Identity, Replay, Standing, Taken};
 use self::torn::Torn;
+use super::outgoing::OutgoingMessage;
 use super::screen::{Break, Row, Screen, View, Watch};
 use crate::protocol::Moment;
 
@@ -53,27 +54,6 @@ const PICTURE_MESSAGES_MAX: usize = 256;
 
 /// How many messages that stand on the primary screen, or were painted over there, are known again.
 const SHOWN_MAX: usize = 256;
-
-/// What an agent said to another.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Message {
-    /// An agent's name, `*`, or the name of a person's command line.
-    pub to: String,
-    /// The payload's kind: `message`, or a block's `type`.
-    pub kind: String,
-    /// The text.
-    pub body: String,
-    /// `[thread:ID]`.
-    pub thread: Option<String>,
-    /// `[topic:T]`, or the `#T` that it is for.
-    pub topic: Option<String>,
-    /// `[reply:ID]`, the first characters of the id of a delivery.
-    pub reply: Option<String>,
-    /// A block's `data`, as JSON text.
-    pub data: Option<String>,
-    /// A block's `meta`, as JSON text.
-    pub meta: Option<String>,
-}
 
 /// Something that looked like a message and is none: the agent is told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -111,7 +91,7 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Extracted {
     /// A message to send.
-    Found(Message),
+    Found(OutgoingMessage),
     /// A sentence for the agent (the bridge types the first few of a turn).
     Problem(Problem),
 }
@@ -228,7 +208,7 @@ impl Extractor {
     }
 
     /// All messages and problems of a recording.
-    pub fn read_recording(mut self, bytes: &[u8]) -> (Vec<Message>, Vec<Problem>) {
+    pub fn read_recording(mut self, bytes: &[u8]) -> (Vec<OutgoingMessage>, Vec<Problem>) {
         let mut found = Vec::new();
         self.feed(Moment::default(), bytes, &mut found);
         self.finish(Moment::default(), &mut found);
@@ -315,7 +295,7 @@ pub fn extract_recording(
     bytes: &[u8],
     columns: usize,
     rows: usize,
-) -> (Vec<Message>, Vec<Problem>) {
+) -> (Vec<OutgoingMessage>, Vec<Problem>) {
     Extractor::offline(columns, rows).read_recording(bytes)
 }
 
@@ -368,7 +348,7 @@ impl Prose {
     }
 }
 
-fn sorted(found: Vec<Extracted>) -> (Vec<Message>, Vec<Problem>) {
+fn sorted(found: Vec<Extracted>) -> (Vec<OutgoingMessage>, Vec<Problem>) {
     let (mut messages, mut problems) = (Vec::new(), Vec::new());
     for one in found {
         match one {

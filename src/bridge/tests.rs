@@ -561,7 +561,7 @@ fn keys_behind_an_escape_wait_while_a_message_is_typed() {
 fn what_is_said_after_an_enter_that_is_spelled_out_is_heard() {
     expect![[r#"
         40000 types who are you\e[13;28;13;1;0;1_
-        40250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+        40250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
     "#]]
     .assert_eq(&play_transcribed(
         "agent",
@@ -791,7 +791,7 @@ fn what_the_agent_prints_is_sent() {
         9000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -810,8 +810,8 @@ fn a_reply_names_the_delivery_that_it_answers() {
             1000 types [relay 789200 from Ann, id abcdef01] Another agent wrote this, not your user.\nwhat?\n[/relay 789200]
             1150 types \r
             1150 acknowledges abcdef01-2345
-            3250 sends 0: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
-            3250 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "this", data: None, meta: None, reply_to: None }
+            3250 sends 0: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
+            3250 sends 1: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "this", data: None, meta: None, reply_to: None }
             3300 types [relay 41f6aa from @relay] The relay wrote this, not your user.\n[reply:ffffffff] names no message that you got; yours was sent without it.\n[/relay 41f6aa]
             3450 types \r
         "#]],
@@ -829,7 +829,7 @@ fn a_command_line_that_asks_nothing_is_told_of_in_one_line() {
         9000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "@operator", topic: None, thread: None, kind: "message", body: "8080", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "@operator", topic: None, thread: None, kind: "message", body: "8080", data: None, meta: None, reply_to: None }
             2000 logs the agent's message to @operator was not delivered: that is your user's command line, which hears no messages
             2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to @operator ("8080") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user: only a question that waits is answered there, with its `[reply:ID]`.\n[/relay 789200]
             2150 types \r
@@ -848,7 +848,7 @@ fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
         9000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nBob is away; your message waits until Bob is back.\n[/relay 789200]\nrelay-789200\e[201~
             1730 types \r
         "#]],
@@ -867,7 +867,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         20000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             1700 logs the agent's message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are
             1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\n[/relay 789200]\nrelay-789200\e[201~
             1730 types \r
@@ -890,7 +890,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         70000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             2000 logs the agent's message to Bobb was not delivered: nobody of that name was ever here
             2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here. Check the name and send it again.\n[/relay 789200]
             2150 types \r
@@ -925,7 +925,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
         120000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "Your turn\nto play", data: None, meta: None, reply_to: None }
             3000 types h
             40000 logs the agent's message to Bob was not delivered: its time to live ran out
             50000 types 
@@ -947,7 +947,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
         70000 ends
         ",
         expect![[r#"
-            1250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+            1250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
             4000 logs the agent's message to Bob has no answer: Bob did not answer within 800 ms
             61000 types \e[B\r
             62000 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("hello") has no answer: Bob did not answer within 800 ms. The message itself may still be delivered: ask again, or go on without the answer.\n[/relay 789200]\e[201~
@@ -967,8 +967,8 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
         300000 ends
         ",
         expect![[r#"
-            250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "one", data: None, meta: None, reply_to: None }
-            250 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
+            250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "one", data: None, meta: None, reply_to: None }
+            250 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
             70000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
             70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
             70150 types \r
@@ -1433,7 +1433,7 @@ fn nothing_is_typed_into_a_message_that_the_agent_has_not_ended() {
         ",
         expect![[r#"
             9000 1 waiting, 0 typed: the agent is at work
-            9750 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "first line\nlast line", data: None, meta: None, reply_to: None }
+            9750 sends 0: OutgoingMessage { to: "Cid", topic: None, thread: None, kind: "message", body: "first line\nlast line", data: None, meta: None, reply_to: None }
             9800 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             9950 types \r
             9950 acknowledges 11111111-2222
@@ -1455,8 +1455,8 @@ fn what_another_wrapper_shows_is_not_sent() {
         9000 ends
         ",
         expect![[r#"
-            250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "before", data: None, meta: None, reply_to: None }
-            1270 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "after", data: None, meta: None, reply_to: None }
+            250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "before", data: None, meta: None, reply_to: None }
+            1270 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "after", data: None, meta: None, reply_to: None }
         "#]],
     );
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     bridge::{
-        self, Bridge, Cause, File, Input, Number, Output, Progress, Refusal, Said,
+        self, Bridge, Cause, File, Input, Number, OutgoingMessage, Output, Progress, Refusal,
         keyboard::Reader, obstacle::Obstacle, recipe::Recipe,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
@@ -467,7 +467,7 @@ impl Driver {
     }
 
     /// What the agent says is the answer to a question that waits for it, or a message.
-    fn say(&mut self, number: Number, said: Said) {
+    fn say(&mut self, number: Number, said: OutgoingMessage) {
         let sent = match self.questions.answer(now(), &said) {
             Some(reply) => self.reply(number, reply),
             None => mail::outgoing(said)

@@ -1,7 +1,7 @@
 //! Messages as the client library has them, and as the bridge has them.
 
 use crate::{
-    bridge::{Cause, Mail, Number, Refusal, Said},
+    bridge::{Cause, Mail, Number, OutgoingMessage, Refusal},
     client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{
         code::NackCode,
@@ -71,7 +71,7 @@ fn session(delivery: &Delivery) -> Option<String> {
 
 /// What the agent said, to be sent: to other agents, and to nobody who may only be answered. Errors are
 /// sentences about that, and about what a block asked for.
-pub(super) fn outgoing(said: Said) -> Result<Outgoing, String> {
+pub(super) fn outgoing(said: OutgoingMessage) -> Result<Outgoing, String> {
     if name::is_daemons(&said.to) {
         let whose = if said.to == OPERATOR { "your user's" } else { "a guest's" };
         return Err(format!("that is {whose} command line, which hears no messages"));
@@ -121,8 +121,8 @@ struct BlockMeta {
 mod tests {
     use super::*;
 
-    fn said() -> Said {
-        Said {
+    fn said() -> OutgoingMessage {
+        OutgoingMessage {
             to: "Bob".to_owned(),
             topic: None,
             thread: Some("t".to_owned()),
@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn what_an_agent_says_is_sent_at_least_once() {
-        let sent = outgoing(Said { data: Some(r#"{"n": 1}"#.to_owned()), ..said() }).unwrap();
+        let sent =
+            outgoing(OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..said() }).unwrap();
         assert!(sent.meta.requires_ack);
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn what_would_go_to_a_command_line_is_not_sent() {
         for (to, whose) in [("@operator", "your user's"), ("@guest-1a2b3c4d", "a guest's")] {
-            let why = outgoing(Said { to: to.to_owned(), ..said() }).unwrap_err();
+            let why = outgoing(OutgoingMessage { to: to.to_owned(), ..said() }).unwrap_err();
             assert_eq!(why, format!("that is {whose} command line, which hears no messages"));
         }
     }
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_blocks_meta_is_passed_on_or_refused() {
-        let meta = |meta: &str| outgoing(Said { meta: Some(meta.to_owned()), ..said() });
+        let meta = |meta: &str| outgoing(OutgoingMessage { meta: Some(meta.to_owned()), ..said() });
         let sent = meta(r#"{"ttl_ms": 500, "replyTo": "d-1", "importance": 9}"#).unwrap();
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
         assert_eq!(sent.meta.importance, Some(9));

@@ -1,7 +1,7 @@
 //! Questions of other agents that wait for an answer of ours.
 
 use crate::{
-    bridge::Said,
+    bridge::OutgoingMessage,
     client::{Delivery, Reply},
     protocol::{Moment, payload::Sync},
 };
@@ -45,7 +45,7 @@ impl Questions {
 
     /// What the agent says, as the answer to a question that waits for it, if it is one: a reply to it that
     /// goes to nobody but its sender.
-    pub(super) fn answer(&mut self, now: Moment, said: &Said) -> Option<Reply> {
+    pub(super) fn answer(&mut self, now: Moment, said: &OutgoingMessage) -> Option<Reply> {
         self.0.retain(|question| question.until > now);
         let reply_to = said.reply_to.as_deref().filter(|_| said.topic.is_none())?;
         let place = self.0.iter().position(|question| {
@@ -67,8 +67,8 @@ mod tests {
         Questions([Question { delivery_id, seq: 7, from, asks, until: Moment(100) }].into())
     }
 
-    fn said(to: &str, reply_to: &str, topic: Option<&str>) -> Said {
-        Said {
+    fn said(to: &str, reply_to: &str, topic: Option<&str>) -> OutgoingMessage {
+        OutgoingMessage {
             to: to.to_owned(),
             topic: topic.map(str::to_owned),
             thread: None,

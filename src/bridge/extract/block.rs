@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Message;
 use super::line::Start;
 use super::target::{Target, shown};
+use crate::bridge::outgoing::OutgoingMessage;
 use crate::protocol::{payload::THREAD_BYTES_MAX, topic, typed};
 
 pub(super) const BEGIN: &str = "[[RELAY]]";
@@ -39,7 +39,7 @@ struct Fields<'a> {
 
 /// Reads a block. `texts` are ways to put its rows together, the likeliest first; the first that is
 /// JSON counts. The sentence says why none is a message.
-pub(super) fn read(texts: &[String]) -> Result<Message, String> {
+pub(super) fn read(texts: &[String]) -> Result<OutgoingMessage, String> {
     let mut reason = None;
     for text in texts {
         match typed::read::<Fields<'_>>(text.trim()) {
@@ -51,7 +51,7 @@ pub(super) fn read(texts: &[String]) -> Result<Message, String> {
 }
 
 impl Fields<'_> {
-    fn message(self) -> Result<Message, String> {
+    fn message(self) -> Result<OutgoingMessage, String> {
         let Target { to, topic } = Target::parse(&self.to)?;
         if self.kind.is_empty() {
             return Err("`type` is empty".to_owned());
@@ -65,13 +65,13 @@ impl Fields<'_> {
         if self.meta.is_some_and(|meta| !meta.get().starts_with('{')) {
             return Err("`meta` is no object".to_owned());
         }
-        Ok(Message {
+        Ok(OutgoingMessage {
             to,
             kind: self.kind,
             body: self.body,
             thread: self.thread.filter(|thread| !thread.is_empty()),
             topic: topic.or(self.topic),
-            reply: None,
+            reply_to: None,
             data: self.data.map(|data| data.get().to_owned()),
             meta: self.meta.map(|meta| meta.get().to_owned()),
         })

@@ -95,7 +95,7 @@ fn shown(found: &[Extracted]) -> String {
     found.iter().map(line).collect()
 }
 
-fn messages(found: Vec<Extracted>) -> Vec<Message> {
+fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
     sorted(found).0
 }
 
@@ -198,7 +198,7 @@ fn a_full_screen_program_is_read_while_it_runs() {
     }
 }
 
-fn count(messages: &[Message], one: &Message) -> usize {
+fn count(messages: &[OutgoingMessage], one: &OutgoingMessage) -> usize {
     messages.iter().filter(|message| *message == one).count()
 }
 

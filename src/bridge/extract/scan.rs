@@ -16,7 +16,8 @@ use super::marks;
 use super::opener::{Opener, Reading};
 use super::rejoin::MARGIN_MAX;
 use super::target::{Target, shown};
-use super::{Extracted, Fault, Message, Problem, block};
+use super::{Extracted, Fault, Problem, block};
+use crate::bridge::outgoing::OutgoingMessage;
 use crate::bridge::screen::Row;
 
 /// What a message may take in an envelope of 1 MiB, as JSON text.
@@ -419,7 +420,7 @@ impl Gathered {
         self.complain(Fault::TooLarge, &why, out);
     }
 
-    fn give(&self, message: Message, more: More, out: &mut Vec<Item>) {
+    fn give(&self, message: OutgoingMessage, more: More, out: &mut Vec<Item>) {
         if json_bytes(&message.body) > BODY_BYTES_MAX {
             return self.said_too_much(out);
         }
@@ -500,13 +501,13 @@ fn message(opener: &Opener, gathered: &Gathered, rules: &Rules, out: &mut Vec<It
         return gathered.says_nothing(out);
     }
     let Target { to, topic } = opener.target.clone();
-    let found = Message {
+    let found = OutgoingMessage {
         to,
         kind: "message".to_owned(),
         body,
         thread: opener.thread.clone(),
         topic: topic.or_else(|| opener.topic.clone()),
-        reply: opener.reply.clone(),
+        reply_to: opener.reply.clone(),
         data: None,
         meta: None,
     };

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::page::digest;
-use super::{Extracted, Message, Problem};
+use super::{Extracted, Problem};
+use crate::bridge::outgoing::OutgoingMessage;
 
 /// How many messages are remembered; a repaint shows fewer.
 const REMEMBERED: usize = 65_536;
@@ -45,8 +46,8 @@ impl Identity {
         Self { whole, head, tail: head }
     }
 
-    fn of_message(message: &Message) -> Self {
-        let Message { to, kind, body, thread, topic, reply, data, meta } = message;
+    fn of_message(message: &OutgoingMessage) -> Self {
+        let OutgoingMessage { to, kind, body, thread, topic, reply_to, data, meta } = message;
         let (mut letters, mut enough) = (String::new(), LETTERS);
         letters.extend(body.chars().filter(|c| c.is_alphanumeric()));
         if letters.is_empty() {
@@ -54,7 +55,7 @@ impl Identity {
         }
         let head: String = letters.chars().take(enough).collect();
         let tail: String = letters.chars().rev().take(enough).collect();
-        let address = (to, kind, thread, topic, reply);
+        let address = (to, kind, thread, topic, reply_to);
         Self {
             whole: digest(&(address, &letters, data, meta)),
             head: digest(&(address, &head)),

@@ -17,12 +17,12 @@ fn shown(found: &[Extracted]) -> String {
     text
 }
 
-fn told(message: &Message) -> String {
+fn told(message: &OutgoingMessage) -> String {
     let mut text = message.to.clone();
     for (key, value) in [
         ("thread", &message.thread),
         ("topic", &message.topic),
-        ("reply", &message.reply),
+        ("reply", &message.reply_to),
         ("data", &message.data),
         ("meta", &message.meta),
     ] {

@@ -21,7 +21,7 @@ fn a_transcript_is_the_only_source() {
         90000 ends
         ",
         expect![[r#"
-            600 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "- a **list**\n\n```\n->relay:Cid <<<no>>>\n```", data: None, meta: None, reply_to: None }
+            600 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "- a **list**\n\n```\n->relay:Cid <<<no>>>\n```", data: None, meta: None, reply_to: None }
             700 logs Not sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
             700 types [relay 789200 from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<open` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 789200]
             850 types \r
@@ -43,9 +43,9 @@ fn reply_that_repeats_what_was_received_is_sent() {
             5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nLGTM\n[/relay 789200]\e[201~
             5150 types \r
             5150 acknowledges 11111111-2222
-            6100 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
-            6100 sends 1: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
-            6100 sends 2: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+            6100 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+            6100 sends 1: OutgoingMessage { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
+            6100 sends 2: OutgoingMessage { to: "Cid", topic: None, thread: None, kind: "message", body: "LGTM", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -66,7 +66,7 @@ fn a_quoted_header_hides_nothing_that_comes_after_it() {
             5000 types \e[200~[relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]\e[201~
             5150 types \r
             5150 acknowledges 11111111-2222
-            6100 sends 0: Said { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
+            6100 sends 0: OutgoingMessage { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
             6200 logs Not sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.
             6200 types \e[200~[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.\n[/relay 41f6aa]\e[201~
             6350 types \r
@@ -94,7 +94,7 @@ fn a_file_is_the_childs_if_it_has_what_was_typed_here() {
             5150 reports 11111111-2222 Injected
             5150 acknowledges 11111111-2222
             6000 reports 11111111-2222 Confirmed
-            6010 sends 0: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "hello yourself", data: None, meta: None, reply_to: None }
+            6010 sends 0: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "hello yourself", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -118,7 +118,7 @@ fn a_file_is_the_childs_if_the_screen_shows_its_prompt_and_its_answer() {
         ",
         expect![[r#"
             20000 types fix the tests\r
-            21650 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
+            21650 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
         "#]],
     );
     // The one that it begins with.
@@ -135,7 +135,7 @@ fn a_file_is_the_childs_if_the_screen_shows_its_prompt_and_its_answer() {
         ",
         expect![[r#"
             200 types x
-            1850 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
+            1850 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "ours", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -169,12 +169,12 @@ fn another_who_is_asked_the_same_at_the_same_time_is_told_apart_by_the_answer() 
         ",
         expect![[r#"
             20000 types who are you\r
-            21710 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "Cid", data: None, meta: None, reply_to: None }
+            21710 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "Cid", data: None, meta: None, reply_to: None }
             40000 types and now\r
-            40110 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "still", data: None, meta: None, reply_to: None }
+            40110 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "still", data: None, meta: None, reply_to: None }
             50000 types /clear\r
             51000 types and after that\r
-            52520 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "anew", data: None, meta: None, reply_to: None }
+            52520 sends 2: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "anew", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -211,7 +211,7 @@ fn a_prompt_may_be_written_down_before_the_screen_shows_it() {
         ",
         expect![[r#"
             20000 types who are you\r
-            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -291,7 +291,7 @@ fn what_the_screen_showed_before_the_enter_is_no_answer() {
         ",
         expect![[r#"
             20000 types who are you\r
-            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             22000 types go\r
             25000 types /stats\r
         "#]],
@@ -379,7 +379,7 @@ fn who_waits_to_be_told_apart_is_told_so_and_thereby_is() {
             35260 logs What you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.
             35260 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.\n[/relay 789200]\e[201~
             35410 types \r
-            37000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            37000 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -409,8 +409,8 @@ fn who_is_asked_and_answers_the_same_waits_for_a_prompt_of_its_own() {
             22000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nand you?\n[/relay 789200]\e[201~
             22150 types \r
             22150 acknowledges 11111111-2222
-            26000 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
-            26020 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me, too", data: None, meta: None, reply_to: None }
+            26000 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            26020 sends 1: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "me, too", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -448,10 +448,10 @@ fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
         ),
         expect![[r#"
             20000 types who are you\r
-            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             95000 types /resume\r
             100000 types go on\r
-            101600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            101600 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
         "#]],
     );
     check(
@@ -467,12 +467,12 @@ fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
         ),
         expect![[r#"
             20000 types who are you\r
-            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             95000 types /resume\r
             100000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]\e[201~
             100150 types \r
             100150 acknowledges 11111111-2222
-            101010 sends 1: Said { to: "Ann", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            101010 sends 1: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -498,11 +498,11 @@ fn what_another_was_asked_after_an_enter_here_is_anothers() {
         ),
         expect![[r#"
             20000 types who are you\r
-            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             91000 types /stats\r
             110000 types /resume\r
             120000 types go on\r
-            121600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            121600 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -533,12 +533,12 @@ fn what_waits_of_the_childs_next_conversation_is_not_lost() {
         ",
         expect![[r#"
             20000 types who are you\r
-            20250 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
             50000 types /clear\r
             60000 types and after that\r
             70000 types go on\r
-            71600 sends 1: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "[still](there) me", data: None, meta: None, reply_to: None }
-            71600 sends 2: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
+            71600 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "[still](there) me", data: None, meta: None, reply_to: None }
+            71600 sends 2: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me again", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
@@ -575,7 +575,7 @@ fn who_is_not_alone_is_given_time_to_write_down_what_it_was_asked() {
         ",
         expect![[r#"
             20000 types who are you\r
-            25100 sends 0: Said { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+            25100 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
         "#]],
     );
 }
