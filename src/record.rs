@@ -1,12 +1,12 @@
-//! What outlives the daemon: records, and how they change.
+//! Records that outlive the daemon, and the changes that the router tells the store.
 //!
-//! The machine in the middle says each [`Change`] once, in order; the store keeps them in that order and
-//! reports how far it is. What it has when a daemon starts is an [`Image`]. What nobody holds in memory
-//! any more is asked for with a [`Query`].
+//! The router emits each [`Change`] once, in order. The store writes them in that order and reports
+//! how many it has persisted. A starting daemon reads an [`Image`]; whatever is no longer in memory
+//! is looked up with a [`Query`].
 //!
-//! Agents, streams, messages and deliveries have numbers, which count up and are never used twice. Those of
-//! answers count up from the last that is still kept.
-//! Moments are of the daemon's own clock, which goes on where the last daemon's ended: see [`Clock`].
+//! Agents, streams, messages and deliveries have numbers that count up and are never reused.
+//! Numbers of notices count up from the last one that is still stored. Moments are of the daemon's
+//! own clock, which continues where the previous daemon's ended: see [`Clock`].
 
 #[cfg(test)]
 pub(crate) mod oracle;
@@ -17,104 +17,106 @@ use crate::protocol::{
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
 
-/// A SEND's id and content, as one number: what makes two of them doubles.
+/// A hash of a SEND's id and content: two SENDs of one sender with equal fingerprints are
+/// duplicates.
 pub type Fingerprint = [u8; 16];
 
-/// Something that is to be kept.
+/// A change to the stored state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// An at-least-once SEND was taken. Where there is no room for it, it is refused.
-    Taken(Box<Taken>),
-    /// The same of one that was accepted, for a store that lost it: it can't be refused any more. Whatever
-    /// is there of it makes place for this.
-    TakenAgain(Box<Taken>),
-    /// A delivery was handed out more often than its record says, or failed.
+    /// Stores an at-least-once SEND that was accepted; refused where the store has no capacity.
+    Accepted(Box<AcceptedSend>),
+    /// Stores an accepted SEND once more, for a store that lost its file. It replaces whatever is
+    /// stored of this SEND and cannot be refused any more.
+    AcceptedAgain(Box<AcceptedSend>),
+    /// Updates how often a delivery was attempted and how often it failed.
     Attempted {
         /// The delivery's number.
         delivery: u64,
-        /// How often it was handed out.
+        /// The number of DELIVERs sent so far.
         attempts: u32,
-        /// How often that failed.
+        /// The number of attempts that failed.
         failures: u32,
     },
-    /// A delivery is over; of a dead one: it was acknowledged after all.
+    /// Ends a delivery. A dead letter can still end as acknowledged.
     Ended {
         /// The delivery's number.
         delivery: u64,
-        /// How.
+        /// The outcome.
         ending: Ending,
-        /// When.
+        /// The time of the end, in milliseconds since 1970.
         unix_ms: u64,
     },
-    /// A dead letter is to be delivered again, as if it were new.
-    Revived {
+    /// Makes a dead letter deliverable again, as if it were new.
+    Redelivered {
         /// The delivery's number.
         delivery: u64,
-        /// Its new time to live.
+        /// The new end of its time to live.
         expires: Moment,
     },
-    /// An agent is known, or what is known of it changed.
+    /// Stores a new or changed agent.
     Agent(Box<AgentRecord>),
-    /// An agent is forgotten, its session and its doubles with it. Its streams end by themselves.
+    /// Removes an agent with its session and its dedup records. Its streams end by themselves.
     AgentForgotten(u64),
-    /// A session began or changed. An agent has one at the most.
+    /// Stores a new or changed session. An agent has at most one.
     Session(Box<SessionRecord>),
-    /// An agent has no session any more.
+    /// Removes an agent's session.
     SessionEnded {
         /// The agent's number.
         agent: u64,
     },
-    /// A stream is open, or more of its numbers are reserved.
+    /// Stores an open stream, or that more of its numbers are reserved.
     Stream(Box<StreamRecord>),
-    /// A stream is over.
+    /// Removes a stream.
     StreamEnded(u64),
-    /// A sender that is away is to hear something. It may be refused for want of room, too, of which
-    /// nobody is told: the daemon has it at hand.
-    Answer(Box<AnswerRecord>),
-    /// It was written to its sender, or nobody will come for it.
-    AnswerEnded(u64),
-    /// A delivery was acknowledged, and its sender still waits for an answer.
+    /// Stores a notice for a sender that is away. It may be dropped for lack of capacity, which
+    /// nobody is told: the daemon still holds it in memory.
+    Notice(Box<NoticeRecord>),
+    /// Removes a notice that was written to its sender, or whose sender will not return.
+    NoticeEnded(u64),
+    /// Stores a question whose delivery was acknowledged while its sender waits for the answer.
     Question(Box<QuestionRecord>),
-    /// Nobody waits any more for an answer to this delivery.
+    /// Removes a question, given by its delivery's id: it was answered or its time is over.
     QuestionEnded(Uuid),
 }
 
-/// What taking a SEND changes.
+/// An accepted SEND, as it is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taken {
-    /// The message; one that some recipients had no room for comes again when these have it.
+pub struct AcceptedSend {
+    /// The message. One for which some recipients had no room is stored again once they have.
     pub message: MessageRecord,
-    /// Those that are new.
+    /// The deliveries that are not stored yet.
     pub deliveries: Vec<DeliveryRecord>,
-    /// How the same SEND is recognised.
-    pub double: DoubleRecord,
+    /// The record by which a duplicate of the SEND is recognised.
+    pub dedup: DedupRecord,
 }
 
-/// What all deliveries of a SEND have in common.
+/// A message: the data that all deliveries of a SEND have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
-    /// Its number.
+    /// The message's number.
     pub number: u64,
     /// The sender's number.
     pub sender: u64,
     /// The sender's session.
     pub session: Arc<str>,
-    /// How the sender is known.
+    /// The proof by which the daemon knew the sender.
     pub proof: Proof,
     /// The SEND's id.
     pub send_id: Box<str>,
-    /// It was sent to everyone or to a topic.
+    /// Whether it was sent to everyone or to a topic.
     pub to_everyone: bool,
-    /// When it was taken.
+    /// The time of its acceptance, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// The end of each DELIVER of it, from `"from":` to the last brace.
+    /// The end of each of its DELIVERs, from `"from":` to the last brace. Read it with
+    /// [`Shared::read`](crate::protocol::deliver::Shared::read).
     pub shared: Arc<[u8]>,
 }
 
-/// One message for one recipient.
+/// A delivery: one message for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryRecord {
-    /// Its number; older ones go out first.
+    /// The delivery's number; lower numbers are sent first.
     pub number: u64,
     /// The message's number.
     pub message: u64,
@@ -122,101 +124,101 @@ pub struct DeliveryRecord {
     pub stream: u64,
     /// The recipient's number.
     pub to: u64,
-    /// The recipient's name, as it was spelled then.
+    /// The recipient's name, as it was spelled at the time of the SEND.
     pub to_name: Name,
-    /// Its number in the stream.
+    /// The delivery's number in its stream.
     pub seq: u64,
     /// The DELIVER's id.
     pub id: Uuid,
     /// The end of its time to live.
     pub expires: Moment,
-    /// How often it was handed out. A delivery to an agent that is here says 1 from the start: it may be
-    /// one off after a crash, and costs no second record.
+    /// The number of DELIVERs sent so far. A delivery to a connected agent is stored with 1 from
+    /// the start, which saves a second write and may be one too many after a crash.
     pub attempts: u32,
-    /// How often that failed.
+    /// The number of attempts that failed.
     pub failures: u32,
 }
 
-/// How a delivery ended.
+/// The outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its recipient has it.
+    /// The recipient acknowledged it.
     Acknowledged,
     /// It is a dead letter.
     Dead {
-        /// What its sender was told.
+        /// The code that its sender was told.
         code: NackCode,
-        /// In words.
+        /// The reason, as a sentence.
         why: Box<str>,
     },
 }
 
-/// A SEND that was taken.
+/// An entry of a sender's dedup window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoubleRecord {
+pub struct DedupRecord {
     /// The message's number.
     pub message: u64,
     /// The sender's number.
     pub sender: u64,
-    /// What it is recognised by.
+    /// The fingerprint that duplicates share.
     pub fingerprint: Fingerprint,
-    /// How many have it, of a broadcast.
+    /// The number of recipients that have a broadcast; none for a message to one agent.
     pub recipients: Option<u64>,
-    /// Numbers of those who had no room for it.
-    pub left: Vec<u64>,
+    /// The numbers of the recipients that had no room for it.
+    pub remaining: Vec<u64>,
 }
 
-/// An agent that is known.
+/// An agent that the daemon knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentRecord {
-    /// Its number.
+    /// The agent's number.
     pub number: u64,
-    /// As it was last spelled.
+    /// Its name, in the latest spelling.
     pub name: Name,
-    /// Since when it is here, or away.
+    /// The time since which it is connected or away, in milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// When it is to be forgotten, while it is away.
+    /// The moment at which it is to be forgotten, while it is away.
     pub forget_at: Option<Moment>,
 }
 
-/// What can be resumed.
+/// A session that can be resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
     /// The agent's number.
     pub agent: u64,
     /// The session's id.
     pub id: Arc<str>,
-    /// Of the token that resumes it.
+    /// The hash of the token that resumes it.
     pub token: Hash,
-    /// Of the token that did so last.
+    /// The hash of the last token that was used to resume it.
     pub spent: Option<Hash>,
-    /// Until when the token is good, while the agent is away.
+    /// The end of the token's validity, while the agent is away.
     pub expires: Option<Moment>,
-    /// What was granted.
+    /// The capabilities granted.
     pub capabilities: Capabilities,
-    /// Patterns.
+    /// The patterns it subscribed to.
     pub subscriptions: Vec<Arc<str>>,
 }
 
-/// A stream.
+/// A stream of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRecord {
-    /// Its number.
+    /// The stream's number.
     pub number: u64,
     /// The sender's number.
     pub from: u64,
-    /// The recipient's number. 0: it stands for all streams of its sender that were closed.
+    /// The recipient's number; 0 stands for all closed streams of the sender.
     pub to: u64,
     /// Its topic.
     pub topic: Option<Arc<str>>,
-    /// The last of its numbers that may have been used.
+    /// The highest of its numbers that may have been used.
     pub reserved: u64,
 }
 
-/// What became of a message, as its sender is to hear it.
+/// A frame that waits for a sender that is away: the outcome of one of its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AnswerRecord {
-    /// Its number; lower ones are heard first.
+pub struct NoticeRecord {
+    /// The notice's number; lower numbers are written first.
     pub number: u64,
     /// The sender's number.
     pub agent: u64,
@@ -224,44 +226,44 @@ pub struct AnswerRecord {
     pub frame: Arc<[u8]>,
 }
 
-/// A question whose delivery is over.
+/// A question that waits for its answer although its delivery is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionRecord {
     /// The DELIVER's id.
     pub delivery: Uuid,
-    /// The number of who asked.
+    /// The number of the agent that asked.
     pub from: u64,
-    /// The number of who is to answer.
+    /// The number of the agent that is to answer.
     pub to: u64,
     /// The SEND's id.
     pub send_id: Box<str>,
-    /// What the answer is known by.
+    /// The correlation id that the answer repeats.
     pub correlation_id: Box<str>,
-    /// How long it had.
+    /// The time allowed for the answer, in milliseconds.
     pub timeout_ms: u64,
-    /// When that is over.
+    /// The end of that time.
     pub until: Moment,
 }
 
-/// The daemon's clock when something was kept last.
+/// The daemon's clock at the last write.
 ///
-/// A daemon's moments go on from there: it adds what the wall clock says has gone by since. Where that is
-/// less than nothing or more than 30 days, somebody has set the clock, and nothing is added.
+/// The next daemon's moments continue from there, plus the time that has passed by the wall clock.
+/// Where that is negative or over 30 days, the wall clock was set, and nothing is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock(pub Now);
 
 impl Clock {
-    /// More than that, and the wall clock is not believed.
+    /// The longest gap for which the wall clock is trusted.
     pub const GAP_MS_MAX: u64 = 30 * 86_400_000;
 
-    /// The moment it is when the wall clock says `unix_ms`.
+    /// The moment at wall clock time `unix_ms`, after the last write.
     #[must_use]
     pub fn moment_at(self, unix_ms: u64) -> Moment {
         let gap = unix_ms.checked_sub(self.0.unix_ms).filter(|gap| *gap <= Self::GAP_MS_MAX);
         self.0.monotonic.plus(gap.unwrap_or(0))
     }
 
-    /// The moment it was when the wall clock said `unix_ms`, before something was kept last.
+    /// The moment at wall clock time `unix_ms`, before the last write.
     #[must_use]
     pub fn moment_of(self, unix_ms: u64) -> Moment {
         let gap = self.0.unix_ms.checked_sub(unix_ms).filter(|gap| *gap <= Self::GAP_MS_MAX);
@@ -269,99 +271,100 @@ impl Clock {
     }
 }
 
-/// What a daemon starts with. Everything by its number, a session by its agent's.
+/// The stored state that a daemon starts with. Records are keyed by their number, sessions by
+/// their agent's number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Image {
-    /// When something was kept last.
+    /// The clock at the last write.
     pub clock: Clock,
     /// Known agents.
     pub agents: BTreeMap<u64, AgentRecord>,
-    /// Their sessions.
+    /// Resumable sessions.
     pub sessions: BTreeMap<u64, SessionRecord>,
     /// Open streams.
     pub streams: BTreeMap<u64, StreamRecord>,
-    /// Messages of which a delivery is open.
+    /// Messages with an open delivery.
     pub messages: BTreeMap<u64, MessageRecord>,
     /// Open deliveries.
     pub deliveries: BTreeMap<u64, DeliveryRecord>,
-    /// SENDs that are remembered, by their message's number.
-    pub doubles: BTreeMap<u64, DoubleRecord>,
-    /// Dead letters, the last ones.
-    pub dead: BTreeMap<u64, DeadRecord>,
-    /// What waits for senders that were away.
-    pub answers: BTreeMap<u64, AnswerRecord>,
-    /// Questions whose deliveries were acknowledged, by these.
+    /// Dedup windows of all senders, by the message's number.
+    pub dedup: BTreeMap<u64, DedupRecord>,
+    /// The latest dead letters.
+    pub dead_letters: BTreeMap<u64, DeadLetterRecord>,
+    /// Notices for senders that were away.
+    pub notices: BTreeMap<u64, NoticeRecord>,
+    /// Questions whose deliveries were acknowledged, by the DELIVER's id.
     pub questions: BTreeMap<Uuid, QuestionRecord>,
-    /// The highest numbers that were ever kept.
-    pub last: Numbers,
+    /// The highest numbers ever stored.
+    pub last: LastNumbers,
 }
 
-/// A dead letter, as far as it is held in memory.
+/// A dead letter, as far as the daemon holds it in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeadRecord {
+pub struct DeadLetterRecord {
     /// The DELIVER's id.
     pub id: Uuid,
     /// The recipient's number.
     pub to: u64,
 }
 
-/// The highest number of each kind, also of those that are only referred to.
+/// The highest number of each kind, including numbers that are only referred to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each says its kind")]
-pub struct Numbers {
+pub struct LastNumbers {
     pub agent: u64,
     pub stream: u64,
     pub message: u64,
     pub delivery: u64,
 }
 
-/// A question to the store.
+/// A query to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// The delivery with this id, or all of the SEND with this id.
+    /// The delivery with this id, or all deliveries of the SEND with this id.
     Id(String),
-    /// Deliveries, the newest first.
+    /// Deliveries that match a filter, the newest first.
     List(Filter),
 }
 
-/// Which deliveries are wanted. Absent: any.
+/// A filter for deliveries. An absent member matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// To or from this agent.
+    /// Sent to or from this agent.
     pub of: Option<Name>,
-    /// To or from that one too.
+    /// Sent to or from this agent as well.
     pub with: Option<Name>,
-    /// On this topic.
+    /// Sent on this topic.
     pub topic: Option<String>,
-    /// With these words in the body.
+    /// Containing these words in the body.
     pub search: Option<String>,
     /// Dead letters only.
     pub dead: bool,
-    /// Below this number.
+    /// Numbered below this.
     pub before: Option<u64>,
-    /// So many at the most.
+    /// The number of rows wanted, at most.
     pub limit: usize,
-    /// And no more than can be told in so many bytes, but one at least.
+    /// The bytes that the rows may take when encoded; the first row is always included.
     pub bytes_max: usize,
 }
 
-/// What was found.
+/// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
-    /// In the order asked for.
-    pub rows: Vec<Row>,
-    /// There are more below the last one.
+pub struct QueryResult {
+    /// The rows, in the order of the query.
+    pub rows: Vec<DeliveryRow>,
+    /// Whether more rows follow the last one.
     pub more: bool,
 }
 
-/// A delivery, whole.
+/// A delivery with its message and its ending.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct DeliveryRow {
     /// The delivery.
     pub delivery: DeliveryRecord,
     /// Its message.
     pub message: MessageRecord,
-    /// How and when it ended, if it did.
+    /// How and when it ended (milliseconds since 1970), if it did.
     pub ended: Option<(Ending, u64)>,
 }
 
@@ -369,12 +372,12 @@ pub struct Row {
 mod tests {
     use super::*;
 
-    /// The clock stands at 5,000 where the wall clock says this.
+    /// The wall clock time at which the daemon's clock stands at 5,000.
     const UNIX_MS: u64 = 100 * 86_400_000;
     const DAYS_30: u64 = 30 * 86_400_000;
 
     #[test]
-    fn a_gap_below_nothing_or_above_30_days_counts_as_nothing() {
+    fn negative_gap_or_gap_over_30_days_counts_as_zero() {
         let clock = Clock(Now { monotonic: Moment(5_000), unix_ms: UNIX_MS });
         for (unix_ms, moment) in [
             (0, 5_000),
@@ -390,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_a_clock_is_judged_alike() {
+    fn times_before_the_last_write_are_bounded_alike() {
         let clock = Clock(Now { monotonic: Moment(DAYS_30 + 5_000), unix_ms: UNIX_MS });
         for (unix_ms, moment) in [
             (UNIX_MS + 1, DAYS_30 + 5_000),
@@ -400,7 +403,7 @@ mod tests {
         ] {
             assert_eq!(clock.moment_of(unix_ms), Moment(moment), "{unix_ms}");
         }
-        let young = Clock(Now { monotonic: Moment(5), unix_ms: UNIX_MS });
-        assert_eq!(young.moment_of(UNIX_MS - 6), Moment(0));
+        let recent = Clock(Now { monotonic: Moment(5), unix_ms: UNIX_MS });
+        assert_eq!(recent.moment_of(UNIX_MS - 6), Moment(0));
     }
 }

@@ -56,7 +56,7 @@ use crate::protocol::{
     relay::{Counts, TooOften},
     secret::Hash,
 };
-use crate::record::{Change, Found, Query};
+use crate::record::{Change, Query, QueryResult};
 use alarm::{Alarm, Alarms};
 use asking::Questions;
 use client::Client;
@@ -111,7 +111,7 @@ pub enum Input<'a> {
     /// All changes up to this one are through, but of messages nothing could be kept, and why.
     Refused(u64, &'a str),
     /// The answer to this client's [`Output::Query`]; or why there is none, in a sentence.
-    Found(ClientId, Result<Found, String>),
+    Found(ClientId, Result<QueryResult, String>),
     /// What the owner has decided, from now on.
     Policy(Arc<Policy>),
     /// The policy file was read again, as this client wanted; or why it can't be, in a sentence.

@@ -27,7 +27,7 @@ mod trouble;
 mod write;
 
 use crate::protocol::payload::Durability;
-use crate::record::{Change, Clock, Found, Image, Query};
+use crate::record::{Change, Clock, Image, Query, QueryResult};
 use crossbeam_channel::Receiver;
 use std::{
     fmt,
@@ -94,7 +94,7 @@ pub enum Report {
         why: String,
     },
     /// The answer to a query.
-    Found(u64, Result<Found, String>),
+    Found(u64, Result<QueryResult, String>),
     /// The store begins to fail, and why; or works again.
     Health(Result<(), String>),
     /// The file was damaged and is set aside: whatever was in it has to be said again. In a sentence.

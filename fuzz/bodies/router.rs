@@ -9,7 +9,7 @@ use agent_relay::{
         envelope::{Envelope, Kind},
         frame::PREFIX,
     },
-    record::Found,
+    record::QueryResult,
     router::{ClientId, Frame, Input, Limits, Output, Router},
 };
 use serde_json::{Value, json};
@@ -378,7 +378,7 @@ impl World {
         }
         self.keep();
         while let Some(id) = self.asked.pop() {
-            self.handle(Input::Found(id, Ok(Found::default())));
+            self.handle(Input::Found(id, Ok(QueryResult::default())));
         }
     }
 

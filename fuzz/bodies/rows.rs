@@ -123,7 +123,7 @@ fn template() -> &'static [u8] {
         changes.handle(&mut router, now, Input::Disconnected(ClientId(2)));
         let now = Now { monotonic: Moment(100), unix_ms: UNIX_MS + 99 };
         changes.handle(&mut router, now, Input::Tick);
-        let is_answer = |change: &Change| matches!(change, Change::Answer(_));
+        let is_answer = |change: &Change| matches!(change, Change::Notice(_));
         assert!(changes.said.iter().any(is_answer), "something waits for Ann");
         let (jobs, waiting) = bounded(JOBS_MAX);
         let store = changes.store.take().expect("it was restored");

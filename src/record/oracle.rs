@@ -1,8 +1,8 @@
-//! What changes come to, as simply as can be said: a disk without a disk, for tests.
+//! A reference implementation of the store in memory, for tests: what a series of changes amounts to.
 
 use super::{
-    AgentRecord, AnswerRecord, Change, Clock, DeadRecord, DoubleRecord, Ending, Filter, Found,
-    Image, Numbers, Query, QuestionRecord, Row, SessionRecord, StreamRecord,
+    AgentRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRow, Ending, Filter, Image,
+    LastNumbers, NoticeRecord, Query, QueryResult, QuestionRecord, SessionRecord, StreamRecord,
 };
 use crate::protocol::{
     deliver::{Shared, shared_object},
@@ -11,30 +11,30 @@ use crate::protocol::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Everything that was ever kept and is not forgotten.
+/// Everything that was ever stored and not removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) clock: Clock,
     pub(crate) agents: BTreeMap<u64, AgentRecord>,
     pub(crate) sessions: BTreeMap<u64, SessionRecord>,
     pub(crate) streams: BTreeMap<u64, StreamRecord>,
-    pub(crate) doubles: BTreeMap<u64, DoubleRecord>,
-    /// Deliveries, over or not.
-    pub(crate) rows: BTreeMap<u64, Row>,
-    pub(crate) answers: BTreeMap<u64, AnswerRecord>,
+    pub(crate) dedup: BTreeMap<u64, DedupRecord>,
+    /// Deliveries, open and ended.
+    pub(crate) rows: BTreeMap<u64, DeliveryRow>,
+    pub(crate) notices: BTreeMap<u64, NoticeRecord>,
     pub(crate) questions: BTreeMap<Uuid, QuestionRecord>,
-    pub(crate) last: Numbers,
+    pub(crate) last: LastNumbers,
 }
 
 impl Oracle {
-    /// Keeps one change.
+    /// Applies one change.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
-            Change::Taken(_)
-            | Change::TakenAgain(_)
+            Change::Accepted(_)
+            | Change::AcceptedAgain(_)
             | Change::Attempted { .. }
             | Change::Ended { .. }
-            | Change::Revived { .. } => self.apply_to_messages(change),
+            | Change::Redelivered { .. } => self.apply_to_messages(change),
             Change::Agent(agent) => {
                 self.last.agent = self.last.agent.max(agent.number);
                 self.agents.insert(agent.number, (**agent).clone());
@@ -42,7 +42,7 @@ impl Oracle {
             Change::AgentForgotten(agent) => {
                 self.agents.remove(agent);
                 self.sessions.remove(agent);
-                self.doubles.retain(|_, double| double.sender != *agent);
+                self.dedup.retain(|_, dedup| dedup.sender != *agent);
             }
             Change::Session(session) => {
                 self.sessions.insert(session.agent, (**session).clone());
@@ -57,11 +57,11 @@ impl Oracle {
             Change::StreamEnded(stream) => {
                 self.streams.remove(stream);
             }
-            Change::Answer(answer) => {
-                self.answers.insert(answer.number, (**answer).clone());
+            Change::Notice(notice) => {
+                self.notices.insert(notice.number, (**notice).clone());
             }
-            Change::AnswerEnded(answer) => {
-                self.answers.remove(answer);
+            Change::NoticeEnded(notice) => {
+                self.notices.remove(notice);
             }
             Change::Question(question) => {
                 self.questions.insert(question.delivery, (**question).clone());
@@ -74,7 +74,7 @@ impl Oracle {
 
     fn apply_to_messages(&mut self, change: &Change) {
         match change {
-            Change::Taken(taken) | Change::TakenAgain(taken) => {
+            Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
                 self.last.message = self.last.message.max(taken.message.number);
                 self.last.agent = self.last.agent.max(taken.message.sender);
                 for delivery in &taken.deliveries {
@@ -82,9 +82,10 @@ impl Oracle {
                     self.last.stream = self.last.stream.max(delivery.stream);
                     self.last.agent = self.last.agent.max(delivery.to);
                     let (delivery, message) = (delivery.clone(), taken.message.clone());
-                    self.rows.insert(delivery.number, Row { delivery, message, ended: None });
+                    self.rows
+                        .insert(delivery.number, DeliveryRow { delivery, message, ended: None });
                 }
-                self.doubles.insert(taken.double.message, taken.double.clone());
+                self.dedup.insert(taken.dedup.message, taken.dedup.clone());
             }
             Change::Attempted { delivery, attempts, failures } => {
                 if let Some(row) = self.rows.get_mut(delivery) {
@@ -96,43 +97,44 @@ impl Oracle {
                     row.ended = Some((ending.clone(), *unix_ms));
                 }
             }
-            Change::Revived { delivery, expires } => {
+            Change::Redelivered { delivery, expires } => {
                 if let Some(row) = self.rows.get_mut(delivery) {
                     row.ended = None;
                     row.delivery.expires = *expires;
                     (row.delivery.attempts, row.delivery.failures) = (0, 0);
                 }
             }
-            _ => unreachable!("no message changes"),
+            _ => unreachable!("changes of other records are applied above"),
         }
     }
 
-    /// What a query finds. Words are looked for as they stand.
-    pub(crate) fn find(&self, query: &Query) -> Found {
-        let mut rows: Vec<Row> = self.rows.values().rev().cloned().collect();
+    /// Answers a query. Searched words are matched literally.
+    pub(crate) fn find(&self, query: &Query) -> QueryResult {
+        let mut rows: Vec<DeliveryRow> = self.rows.values().rev().cloned().collect();
         match query {
             Query::Id(id) => {
-                let is_it = |row: &Row| row.delivery.id.to_string() == *id;
-                let of_send = |row: &Row| *row.message.send_id == **id;
-                let known = rows.iter().any(is_it);
-                rows.retain(|row| if known { is_it(row) } else { of_send(row) });
-                Found { rows, more: false }
+                let has_id = |row: &DeliveryRow| row.delivery.id.to_string() == *id;
+                let of_send = |row: &DeliveryRow| *row.message.send_id == **id;
+                let known = rows.iter().any(has_id);
+                rows.retain(|row| if known { has_id(row) } else { of_send(row) });
+                QueryResult { rows, more: false }
             }
             Query::List(filter) => {
                 rows.retain(|row| is_wanted(filter, row));
                 let more = rows.len() > filter.limit;
                 rows.truncate(filter.limit);
-                Found { rows, more }
+                QueryResult { rows, more }
             }
         }
     }
 
-    /// What a daemon would start with.
+    /// The image that a daemon would start with.
     pub(crate) fn image(&self) -> Image {
         let open = || self.rows.iter().filter(|(_, row)| row.ended.is_none());
-        let dead = |row: &Row| matches!(row.ended, Some((Ending::Dead { .. }, _)));
-        let grave = |row: &Row| DeadRecord { id: row.delivery.id, to: row.delivery.to };
-        let dead = self.rows.iter().filter(|(_, row)| dead(row));
+        let is_dead = |row: &DeliveryRow| matches!(row.ended, Some((Ending::Dead { .. }, _)));
+        let dead_letter =
+            |row: &DeliveryRow| DeadLetterRecord { id: row.delivery.id, to: row.delivery.to };
+        let dead = self.rows.iter().filter(|(_, row)| is_dead(row));
         Image {
             clock: self.clock,
             agents: self.agents.clone(),
@@ -140,26 +142,26 @@ impl Oracle {
             streams: self.streams.clone(),
             messages: open().map(|(_, row)| (row.message.number, row.message.clone())).collect(),
             deliveries: open().map(|(number, row)| (*number, row.delivery.clone())).collect(),
-            doubles: self.doubles.clone(),
-            dead: dead.map(|(number, row)| (*number, grave(row))).collect(),
-            answers: self.answers.clone(),
+            dedup: self.dedup.clone(),
+            dead_letters: dead.map(|(number, row)| (*number, dead_letter(row))).collect(),
+            notices: self.notices.clone(),
             questions: self.questions.clone(),
             last: self.last,
         }
     }
 }
 
-fn is_wanted(filter: &Filter, row: &Row) -> bool {
+fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
     let object = shared_object(&row.message.shared);
-    let said: Shared<'_> = serde_json::from_str(&object).unwrap();
+    let shared: Shared<'_> = serde_json::from_str(&object).unwrap();
     let concerns = |name: &Option<Name>| {
-        name.as_ref().is_none_or(|name| name.is(&said.from) || row.delivery.to_name == *name)
+        name.as_ref().is_none_or(|name| name.is(&shared.from) || row.delivery.to_name == *name)
     };
     let is_dead = matches!(row.ended, Some((Ending::Dead { .. }, _)));
     filter.before.is_none_or(|before| row.delivery.number < before)
         && (is_dead || !filter.dead)
         && concerns(&filter.of)
         && concerns(&filter.with)
-        && (filter.topic.is_none() || filter.topic.as_deref() == said.topic.as_deref())
-        && filter.search.as_ref().is_none_or(|words| said.payload.get().contains(words))
+        && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())
+        && filter.search.as_ref().is_none_or(|words| shared.payload.get().contains(words))
 }

@@ -1,7 +1,7 @@
 //! A store that lost what it had is told everything anew.
 
 use super::{AgentKey, MessageKey, Router, doubles::Standing, message::State};
-use crate::record::{Change, DoubleRecord, MessageRecord, Taken};
+use crate::record::{AcceptedSend, Change, DedupRecord, MessageRecord};
 use std::collections::BTreeMap;
 
 impl Router {
@@ -49,7 +49,7 @@ impl Router {
             shared: kept.shared.clone(),
         };
         let standing = self.roster.get(first.from).and_then(|it| it.doubles.standing(kept.content));
-        let (recipients, left) = match standing {
+        let (recipients, remaining) = match standing {
             Some(Standing::Taken { recipients, .. }) => (*recipients, Vec::new()),
             Some(Standing::Partly { recipients, left, .. }) => {
                 (Some(*recipients), self.numbers_of(left))
@@ -57,9 +57,9 @@ impl Router {
             None => (kept.to_everyone.then_some(deliveries.len() as u64), Vec::new()),
         };
         let fingerprint = kept.content.fingerprint();
-        let double = DoubleRecord { message: number, sender, fingerprint, recipients, left };
+        let dedup = DedupRecord { message: number, sender, fingerprint, recipients, remaining };
         let deliveries = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
-        self.keep(Change::TakenAgain(Box::new(Taken { message, deliveries, double })));
+        self.keep(Change::AcceptedAgain(Box::new(AcceptedSend { message, deliveries, dedup })));
     }
 
     /// Those of them that are known still.

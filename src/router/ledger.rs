@@ -12,7 +12,8 @@ use super::{
 };
 use crate::protocol::code::NackCode;
 use crate::record::{
-    AgentRecord, Change, DeliveryRecord, DoubleRecord, MessageRecord, Numbers, StreamRecord, Taken,
+    AcceptedSend, AgentRecord, Change, DedupRecord, DeliveryRecord, LastNumbers, MessageRecord,
+    StreamRecord,
 };
 use std::collections::VecDeque;
 
@@ -48,7 +49,7 @@ pub(super) struct Ledger {
     /// Of these, SENDs that came again.
     repeating: usize,
     /// The last numbers that were given.
-    pub(super) last: Numbers,
+    pub(super) last: LastNumbers,
     /// The last number of what waits for a sender.
     pub(super) last_answer: u64,
 }
@@ -176,12 +177,12 @@ impl Router {
             unix_ms: self.now.unix_ms,
             shared,
         };
-        let double = DoubleRecord {
+        let double = DedupRecord {
             message: number,
             sender,
             fingerprint: content.fingerprint(),
             recipients,
-            left: self.numbers_of(left),
+            remaining: self.numbers_of(left),
         };
         for key in &deliveries {
             if let Some(kept) = self.messages[*key].kept_mut() {
@@ -189,8 +190,8 @@ impl Router {
             }
         }
         let records = deliveries.iter().map(|key| self.delivery_record(*key, number)).collect();
-        let taken = Taken { message, deliveries: records, double };
-        let ticket = self.keep(Change::Taken(Box::new(taken)));
+        let taken = AcceptedSend { message, deliveries: records, dedup: double };
+        let ticket = self.keep(Change::Accepted(Box::new(taken)));
         #[cfg(test)]
         let promise = self.accept_early(promise);
         let pending = Pending { sender: said.from, content, deliveries, promise };

@@ -9,7 +9,7 @@ use crate::protocol::{
     envelope::{Header, Kind},
     payload::Nack,
 };
-use crate::record::{AnswerRecord, Change};
+use crate::record::{Change, NoticeRecord};
 use serde::Serialize;
 use std::{collections::BTreeMap, mem, sync::Arc};
 use uuid::Uuid;
@@ -116,7 +116,7 @@ impl Router {
     /// It has left for the system, or nobody will come for it.
     pub(super) fn outcome_is_over(&mut self, outcome: &Outcome) {
         if let Some(number) = outcome.number {
-            self.keep(Change::AnswerEnded(number));
+            self.keep(Change::NoticeEnded(number));
         }
     }
 
@@ -131,7 +131,7 @@ impl Router {
     }
 
     /// What an earlier daemon kept for a sender.
-    pub(super) fn restore_answer(&mut self, sender: Option<AgentKey>, record: AnswerRecord) {
+    pub(super) fn restore_answer(&mut self, sender: Option<AgentKey>, record: NoticeRecord) {
         self.ledger.last_answer = self.ledger.last_answer.max(record.number);
         let outcome = Outcome { frame: record.frame, number: Some(record.number) };
         match sender {
@@ -149,7 +149,7 @@ impl Router {
 
     fn say_answer(&mut self, sender: AgentKey, number: u64, frame: &Arc<[u8]>) {
         let (agent, frame) = (self.roster[sender].number, frame.clone());
-        self.keep(Change::Answer(Box::new(AnswerRecord { number, agent, frame })));
+        self.keep(Change::Notice(Box::new(NoticeRecord { number, agent, frame })));
     }
 
     /// Beyond the bounds, the oldest are dropped, and the log says so.
@@ -164,7 +164,7 @@ impl Router {
         {
             let Some((number, oldest)) = self.session_mut(sender).answers.pop() else { break };
             self.memory.inside -= oldest.len();
-            self.keep(Change::AnswerEnded(number));
+            self.keep(Change::NoticeEnded(number));
             dropped += 1;
         }
         if dropped > 0 {

@@ -13,11 +13,11 @@ use crate::protocol::{
     payload::SendMeta,
     relay::Redelivered,
 };
-use crate::record::{Change, Ending, Row, StreamRecord};
+use crate::record::{Change, DeliveryRow, Ending, StreamRecord};
 
 impl Router {
     /// Takes up those of these deliveries that are dead letters. Refused if none can be.
-    pub(super) fn redeliver(&mut self, rows: &[Row]) -> Result<Redelivered, Refusal> {
+    pub(super) fn redeliver(&mut self, rows: &[DeliveryRow]) -> Result<Redelivered, Refusal> {
         let dead: Vec<_> = rows.iter().rev().filter(|row| self.is_dead_letter(row)).collect();
         let (mut done, mut refused) = (Redelivered::default(), None);
         for row in &dead {
@@ -40,13 +40,13 @@ impl Router {
     }
 
     /// Since the store looked, it may have come back, or be acknowledged.
-    fn is_dead_letter(&self, row: &Row) -> bool {
+    fn is_dead_letter(&self, row: &DeliveryRow) -> bool {
         matches!(row.ended, Some((Ending::Dead { .. }, _)))
             && !self.deliveries.contains_key(&row.delivery.id)
             && !self.dead.is_acknowledged(row.delivery.id)
     }
 
-    fn revive(&mut self, row: &Row) -> Result<(), Refusal> {
+    fn revive(&mut self, row: &DeliveryRow) -> Result<(), Refusal> {
         let (delivery, bytes) = (&row.delivery, row.message.shared.len() + HEAD_BYTES);
         let name = &delivery.to_name;
         let to = self.roster.find(name.as_str());
@@ -63,7 +63,7 @@ impl Router {
             return Err(why);
         }
         let expires = self.now.monotonic.plus(self.ttl_ms_again(said.as_ref()));
-        self.keep(Change::Revived { delivery: delivery.number, expires });
+        self.keep(Change::Redelivered { delivery: delivery.number, expires });
         self.dead.remove(delivery.id);
         let key = self.messages.insert(Message {
             from,
@@ -102,7 +102,7 @@ impl Router {
     /// is open again for what comes back alone.
     fn stream_again(
         &mut self,
-        row: &Row,
+        row: &DeliveryRow,
         to: AgentKey,
         said: Option<&Shared<'_>>,
     ) -> Result<StreamKey, Refusal> {
@@ -155,8 +155,8 @@ impl Router {
 }
 
 /// Nothing is known of its sender's doubles any more: it counts for none.
-fn kept_again(row: &Row) -> Kept {
-    let Row { delivery, message, .. } = row;
+fn kept_again(row: &DeliveryRow) -> Kept {
+    let DeliveryRow { delivery, message, .. } = row;
     Kept {
         id: delivery.id,
         message: message.number,

@@ -32,7 +32,7 @@ use crate::protocol::{
     },
     text::Quoted,
 };
-use crate::record::{Filter, Found, Query};
+use crate::record::{Filter, Query, QueryResult};
 use asked::Asked;
 use desk::{Errand, Request};
 use serde::Serialize;
@@ -121,7 +121,7 @@ impl Router {
         &mut self,
         client: ClientId,
         asked: &Asked,
-        found: Found,
+        found: QueryResult,
     ) -> Result<Box<RawValue>, Refusal> {
         self.check_room_to_answer(asked)?;
         match asked {
@@ -206,7 +206,7 @@ impl Router {
     }
 
     /// What was found, as far as it is the asker's own.
-    fn own(&self, client: ClientId, mut found: Found) -> Result<Found, Refusal> {
+    fn own(&self, client: ClientId, mut found: QueryResult) -> Result<QueryResult, Refusal> {
         if self.is_operator(client) || found.rows.is_empty() {
             return Ok(found);
         }

@@ -20,7 +20,7 @@ use crate::protocol::{
     topic::Pattern,
 };
 use crate::record::{
-    AgentRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, Image, MessageRecord,
+    AgentRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending, Image, MessageRecord,
     SessionRecord, StreamRecord,
 };
 use std::{
@@ -84,15 +84,15 @@ impl Router {
         for (_, record) in image.streams {
             self.restore_stream(&record, &mut places);
         }
-        for double in image.doubles.values() {
+        for double in image.dedup.values() {
             places.contents.insert(double.message, Content::from_fingerprint(double.fingerprint));
         }
         for (_, record) in image.deliveries {
             self.restore_delivery(record, &image.messages, &mut places);
         }
-        self.forget_guests(&image.doubles, &places);
-        let room = self.room_for_doubles(&image.doubles, &places);
-        for (_, record) in image.doubles {
+        self.forget_guests(&image.dedup, &places);
+        let room = self.room_for_doubles(&image.dedup, &places);
+        for (_, record) in image.dedup {
             #[cfg(test)]
             if self.has(Canary::ForgottenDoubles) {
                 continue;
@@ -103,16 +103,16 @@ impl Router {
             self.restore_open_question(record, &places.agents);
         }
         // Last, since they make room for all else.
-        for (_, record) in image.answers {
+        for (_, record) in image.notices {
             #[cfg(test)]
             if self.has(Canary::ForgottenAnswers) {
-                self.keep(Change::AnswerEnded(record.number));
+                self.keep(Change::NoticeEnded(record.number));
                 continue;
             }
             let sender = places.agents.get(&record.agent).copied();
             self.restore_answer(sender, record);
         }
-        for (number, dead) in image.dead {
+        for (number, dead) in image.dead_letters {
             self.dead.add(dead.id, number, dead.to);
         }
         for key in self.streams.keys() {
@@ -287,7 +287,7 @@ impl Router {
     }
 
     /// Guests that were here when the daemon ended don't come back: what they sent is in the store still.
-    fn forget_guests(&mut self, doubles: &BTreeMap<u64, DoubleRecord>, places: &Places) {
+    fn forget_guests(&mut self, doubles: &BTreeMap<u64, DedupRecord>, places: &Places) {
         let senders = doubles.values().map(|double| double.sender);
         let gone: BTreeSet<_> = senders.filter(|it| !places.agents.contains_key(it)).collect();
         for sender in gone {
@@ -298,7 +298,7 @@ impl Router {
     /// How many of its last doubles each sender may keep.
     fn room_for_doubles(
         &self,
-        doubles: &BTreeMap<u64, DoubleRecord>,
+        doubles: &BTreeMap<u64, DedupRecord>,
         places: &Places,
     ) -> FastMap<AgentKey, usize> {
         let mut counts: FastMap<AgentKey, usize> = FastMap::default();
@@ -316,17 +316,17 @@ impl Router {
 
     fn restore_double(
         &mut self,
-        record: &DoubleRecord,
+        record: &DedupRecord,
         places: &Places,
         room: &FastMap<AgentKey, usize>,
     ) {
         let Some(sender) = places.agents.get(&record.sender).copied() else { return };
         let number = record.message;
-        let standing = if record.left.is_empty() {
+        let standing = if record.remaining.is_empty() {
             let away = record.recipients.is_none() && places.away.contains(&number);
             Standing::Taken { recipients: record.recipients, away, number, ticket: 0 }
         } else {
-            let left = record.left.iter().filter_map(|agent| places.sender(*agent)).collect();
+            let left = record.remaining.iter().filter_map(|agent| places.sender(*agent)).collect();
             let recipients = record.recipients.unwrap_or(0);
             Standing::Partly { recipients, left, number, ticket: 0 }
         };

@@ -13,7 +13,9 @@ use super::{
     write::{Undo, Writer, Written},
 };
 use crate::protocol::Now;
-use crate::record::{AnswerRecord, Change, Clock, Filter, Found, Image, Numbers, Query, Taken};
+use crate::record::{
+    AcceptedSend, Change, Clock, Filter, Image, LastNumbers, NoticeRecord, Query, QueryResult,
+};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;
@@ -40,7 +42,7 @@ pub(super) struct Committer {
     /// None while it fails.
     connection: Option<Connection>,
     clock: Clock,
-    last: Numbers,
+    last: LastNumbers,
     sweep: Sweep,
     failing: Option<Failing>,
     /// Why messages are refused for want of room, while they are.
@@ -213,7 +215,7 @@ impl Committer {
             return room;
         }
         if room.is_err() {
-            group.changes.retain(|change| !matches!(change, Change::Taken(_)));
+            group.changes.retain(|change| !matches!(change, Change::Accepted(_)));
         }
         match self.transact(&group.changes, false) {
             Ok(()) => room,
@@ -259,7 +261,7 @@ impl Committer {
         let bytes = group.bytes + group.answer_bytes;
         match self.sweep.make_room_for_answers(connection, &self.settings, bytes) {
             Ok(true) => {}
-            Ok(false) => group.changes.retain(|change| !matches!(change, Change::Answer(_))),
+            Ok(false) => group.changes.retain(|change| !matches!(change, Change::Notice(_))),
             Err(trouble) => return Err(self.fail(&trouble, report)),
         }
         Ok(())
@@ -302,7 +304,7 @@ impl Committer {
             }
         }
         for change in changes {
-            if let Change::Taken(taken) = change {
+            if let Change::Accepted(taken) = change {
                 undo.push(writer.undo_of(taken)?);
             }
             writer.apply(change)?;
@@ -380,7 +382,7 @@ impl Committer {
         Ok(())
     }
 
-    fn find(&mut self, query: &Query, report: Reporter<'_>) -> Result<Found, String> {
+    fn find(&mut self, query: &Query, report: Reporter<'_>) -> Result<QueryResult, String> {
         let Some(connection) = &mut self.connection else {
             return Err(self.failing.as_ref().map_or_else(String::new, |it| it.why.clone()));
         };
@@ -433,8 +435,10 @@ impl Group {
     fn add(&mut self, changes: Vec<Change>) {
         for change in &changes {
             match change {
-                Change::Taken(taken) | Change::TakenAgain(taken) => self.bytes += bytes_of(taken),
-                Change::Answer(answer) => self.answer_bytes += bytes_of_answer(answer),
+                Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
+                    self.bytes += bytes_of(taken)
+                }
+                Change::Notice(answer) => self.answer_bytes += bytes_of_answer(answer),
                 _ => {}
             }
         }
@@ -452,12 +456,12 @@ impl Group {
 }
 
 /// Room on the disk that an answer takes, about.
-pub(super) fn bytes_of_answer(answer: &AnswerRecord) -> usize {
+pub(super) fn bytes_of_answer(answer: &NoticeRecord) -> usize {
     100 + answer.frame.len()
 }
 
 /// Room on the disk that a SEND takes for good, about.
-pub(super) fn bytes_of(taken: &Taken) -> usize {
+pub(super) fn bytes_of(taken: &AcceptedSend) -> usize {
     let names = taken.message.session.len() + taken.message.send_id.len();
     300 + names + taken.message.shared.len() + 150 * taken.deliveries.len()
 }

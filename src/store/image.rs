@@ -6,7 +6,8 @@ use super::{
 };
 use crate::protocol::{Moment, Now, code::NackCode};
 use crate::record::{
-    AnswerRecord, Clock, DeadRecord, Ending, Image, MessageRecord, Numbers, QuestionRecord,
+    Clock, DeadLetterRecord, Ending, Image, LastNumbers, MessageRecord, NoticeRecord,
+    QuestionRecord,
 };
 use rusqlite::{Connection, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +35,8 @@ pub(super) fn read(
     let mut image = open(connection)?;
     let buried = bury(connection, &mut image, now_unix_ms)?;
     let (answers, dropped) = answers(connection)?;
-    image.answers = answers;
-    image.dead = dead(connection, dead_max)?;
+    image.notices = answers;
+    image.dead_letters = dead(connection, dead_max)?;
     Ok(Read { image, remarks: [buried, dropped].into_iter().flatten().collect() })
 }
 
@@ -47,7 +48,7 @@ pub(super) fn open(connection: &Connection) -> Result<Image, Trouble> {
     image.agents = table(connection, &all("agent", row::AGENT), row::agent, |it| it.number)?;
     image.sessions = table(connection, &all("session", row::SESSION), row::session, |it| it.agent)?;
     image.streams = table(connection, &all("stream", row::STREAM), row::stream, |it| it.number)?;
-    image.doubles = table(connection, &all("double", row::DOUBLE), row::double, |it| it.message)?;
+    image.dedup = table(connection, &all("double", row::DOUBLE), row::double, |it| it.message)?;
     let open = format!("SELECT {} FROM delivery WHERE ending = 0", row::DELIVERY);
     let open = table(connection, &open, |row| Ok(row::delivery(row)?.0), |it| it.number)?;
     image.deliveries = open;
@@ -57,11 +58,11 @@ pub(super) fn open(connection: &Connection) -> Result<Image, Trouble> {
 }
 
 /// The clock, and the highest numbers.
-pub(super) fn meta(connection: &Connection) -> Result<(Clock, Numbers), Trouble> {
+pub(super) fn meta(connection: &Connection) -> Result<(Clock, LastNumbers), Trouble> {
     let sql = "SELECT monotonic, unix_ms, agent, stream, message, delivery FROM meta";
     one(connection, sql, |row| {
         let monotonic = Moment(number(row, 0)?);
-        let last = Numbers {
+        let last = LastNumbers {
             agent: number(row, 2)?,
             stream: number(row, 3)?,
             message: number(row, 4)?,
@@ -163,7 +164,7 @@ fn bury(
 /// What waits for senders, as far as it is whole. Whatever else stands there is taken out.
 fn answers(
     connection: &mut Connection,
-) -> Result<(BTreeMap<u64, AnswerRecord>, Option<String>), Trouble> {
+) -> Result<(BTreeMap<u64, NoticeRecord>, Option<String>), Trouble> {
     let transaction = connection.transaction()?;
     let (mut whole, mut damaged) = (Vec::new(), Vec::new());
     {
@@ -197,7 +198,10 @@ fn questions(connection: &Connection) -> Result<BTreeMap<Uuid, QuestionRecord>, 
 }
 
 /// The last dead letters.
-fn dead(connection: &Connection, dead_max: usize) -> Result<BTreeMap<u64, DeadRecord>, Trouble> {
+fn dead(
+    connection: &Connection,
+    dead_max: usize,
+) -> Result<BTreeMap<u64, DeadLetterRecord>, Trouble> {
     let limit = i64::try_from(dead_max).unwrap_or(i64::MAX);
     let sql = "SELECT number, id, recipient FROM (
                    SELECT number, id, recipient FROM delivery WHERE ending = 2
@@ -210,7 +214,7 @@ fn dead(connection: &Connection, dead_max: usize) -> Result<BTreeMap<u64, DeadRe
     while let Some(row) = rows.next()? {
         let id = row::blob(row, 1)?.try_into();
         let id = id.map_err(|_| Trouble::Damaged("there is an id of another length in it".into()));
-        let record = DeadRecord { id: Uuid::from_bytes(id?), to: number(row, 2)? };
+        let record = DeadLetterRecord { id: Uuid::from_bytes(id?), to: number(row, 2)? };
         dead.insert(number(row, 0)?, record);
     }
     Ok(dead)

@@ -3,7 +3,8 @@
 use super::commit::{bytes_of, bytes_of_answer};
 use crate::protocol::Moment;
 use crate::record::{
-    AgentRecord, AnswerRecord, Change, Ending, QuestionRecord, SessionRecord, StreamRecord, Taken,
+    AcceptedSend, AgentRecord, Change, Ending, NoticeRecord, QuestionRecord, SessionRecord,
+    StreamRecord,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -13,14 +14,14 @@ use uuid::Uuid;
 pub(super) struct Owed {
     /// Accepted messages that a new file has not got, by their numbers: those that were open when it was
     /// begun. Their bytes are the daemon's own, as long as they are open.
-    taken: BTreeMap<u64, Box<Taken>>,
+    taken: BTreeMap<u64, Box<AcceptedSend>>,
     deliveries: BTreeMap<u64, DeliveryOwed>,
     /// Nothing: it is over.
     agents: BTreeMap<u64, Option<Box<AgentRecord>>>,
     sessions: BTreeMap<u64, Option<Box<SessionRecord>>>,
     streams: BTreeMap<u64, Option<Box<StreamRecord>>>,
     /// Of deliveries that were taken before the disk failed: so there are no more of these than of those.
-    answers: BTreeMap<u64, Option<Box<AnswerRecord>>>,
+    answers: BTreeMap<u64, Option<Box<NoticeRecord>>>,
     questions: BTreeMap<Uuid, Option<Box<QuestionRecord>>>,
 }
 
@@ -36,8 +37,8 @@ impl Owed {
     /// Takes a change over. A SEND isn't owed, its sender was refused.
     pub(super) fn push(&mut self, change: Change) {
         match change {
-            Change::Taken(_) => {}
-            Change::TakenAgain(taken) => {
+            Change::Accepted(_) => {}
+            Change::AcceptedAgain(taken) => {
                 // It says how its deliveries stand now.
                 for delivery in &taken.deliveries {
                     self.deliveries.remove(&delivery.number);
@@ -50,7 +51,7 @@ impl Owed {
             Change::Ended { delivery, ending, unix_ms } => {
                 self.delivery(delivery).ended = Some((ending, unix_ms));
             }
-            Change::Revived { delivery, expires } => {
+            Change::Redelivered { delivery, expires } => {
                 let revived = Some(expires);
                 *self.delivery(delivery) = DeliveryOwed { revived, ..DeliveryOwed::default() };
             }
@@ -73,10 +74,10 @@ impl Owed {
             Change::StreamEnded(stream) => {
                 self.streams.insert(stream, None);
             }
-            Change::Answer(answer) => {
+            Change::Notice(answer) => {
                 self.answers.insert(answer.number, Some(answer));
             }
-            Change::AnswerEnded(answer) => {
+            Change::NoticeEnded(answer) => {
                 self.answers.insert(answer, None);
             }
             Change::Question(question) => {
@@ -101,14 +102,14 @@ impl Owed {
         });
         let deliveries = self.deliveries.iter().flat_map(|(number, owed)| owed.changes(*number));
         let answers = self.answers.iter().map(|(number, answer)| {
-            answer.clone().map_or(Change::AnswerEnded(*number), Change::Answer)
+            answer.clone().map_or(Change::NoticeEnded(*number), Change::Notice)
         });
         let questions = self.questions.iter().map(|(delivery, question)| {
             question.clone().map_or(Change::QuestionEnded(*delivery), Change::Question)
         });
         let about_messages = deliveries.chain(answers).chain(questions);
         // Who is forgotten takes the doubles of these with him.
-        let taken = self.taken.values().map(|taken| Change::TakenAgain(taken.clone()));
+        let taken = self.taken.values().map(|taken| Change::AcceptedAgain(taken.clone()));
         taken.chain(agents).chain(sessions).chain(streams).chain(about_messages)
     }
 
@@ -134,7 +135,7 @@ impl Owed {
 
 impl DeliveryOwed {
     fn changes(&self, delivery: u64) -> impl Iterator<Item = Change> + use<> {
-        let revived = self.revived.map(|expires| Change::Revived { delivery, expires });
+        let revived = self.revived.map(|expires| Change::Redelivered { delivery, expires });
         let attempted = self.attempted.map(|(attempts, failures)| Change::Attempted {
             delivery,
             attempts,

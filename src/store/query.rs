@@ -8,7 +8,7 @@ use super::{
     trouble::Trouble,
 };
 use crate::protocol::{deliver::Proof, name::Name};
-use crate::record::{Filter, Found, MessageRecord, Query, Row};
+use crate::record::{DeliveryRow, Filter, MessageRecord, Query, QueryResult};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ const ROW_BYTES: usize = 512;
 const DAMAGED: &[u8] = br#""from":"@relay","payload":{"kind":"damaged","body":""}}"#;
 
 /// Answers a query.
-pub(super) fn find(connection: &Connection, query: &Query) -> Result<Found, Trouble> {
+pub(super) fn find(connection: &Connection, query: &Query) -> Result<QueryResult, Trouble> {
     match query {
         Query::Id(id) => {
             let mut numbers = match Uuid::parse_str(id) {
@@ -36,7 +36,7 @@ pub(super) fn find(connection: &Connection, query: &Query) -> Result<Found, Trou
             rows(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)
         }
         Query::List(Filter { search: Some(words), .. }) if phrases(words).is_empty() => {
-            Ok(Found::default())
+            Ok(QueryResult::default())
         }
         Query::List(filter) => {
             let limit = filter.limit.max(1);
@@ -172,12 +172,12 @@ fn rows(
     mut numbers: Vec<u64>,
     limit: usize,
     bytes_max: usize,
-) -> Result<Found, Trouble> {
+) -> Result<QueryResult, Trouble> {
     numbers.sort_unstable_by(|one, other| other.cmp(one));
-    let mut found = Found { rows: Vec::new(), more: numbers.len() > limit };
+    let mut found = QueryResult { rows: Vec::new(), more: numbers.len() > limit };
     let mut bytes = 0;
     for number in numbers.into_iter().take(limit) {
-        let last = found.rows.last().map(|row: &Row| &row.message);
+        let last = found.rows.last().map(|row: &DeliveryRow| &row.message);
         let Some(row) = whole(connection, number, last)? else { continue };
         bytes += ROW_BYTES + row.message.shared.len();
         if bytes > bytes_max && !found.rows.is_empty() {
@@ -194,7 +194,7 @@ fn whole(
     connection: &Connection,
     delivery: u64,
     last: Option<&MessageRecord>,
-) -> Result<Option<Row>, Trouble> {
+) -> Result<Option<DeliveryRow>, Trouble> {
     let sql = format!(
         "SELECT {0} FROM delivery WHERE number = ?1
          UNION ALL SELECT {0} FROM history WHERE number = ?1",
@@ -208,7 +208,7 @@ fn whole(
         Some(last) if last.number == delivery.message => last.clone(),
         _ => message(connection, delivery.message)?,
     };
-    Ok(Some(Row { delivery, message, ended }))
+    Ok(Some(DeliveryRow { delivery, message, ended }))
 }
 
 fn message(connection: &Connection, number: u64) -> Result<MessageRecord, Trouble> {

@@ -9,7 +9,7 @@ use crate::protocol::{
     payload::Capabilities,
 };
 use crate::record::{
-    AgentRecord, AnswerRecord, DeliveryRecord, DoubleRecord, Ending, MessageRecord, QuestionRecord,
+    AgentRecord, DedupRecord, DeliveryRecord, Ending, MessageRecord, NoticeRecord, QuestionRecord,
     SessionRecord, StreamRecord,
 };
 use rusqlite::Row;
@@ -35,7 +35,7 @@ pub(super) const OPEN: i64 = 0;
 pub(super) const ACKNOWLEDGED: i64 = 1;
 pub(super) const DEAD: i64 = 2;
 
-/// Numbers and moments as SQLite has integers: the same bits.
+/// LastNumbers and moments as SQLite has integers: the same bits.
 pub(super) const fn signed(number: u64) -> i64 {
     number.cast_signed()
 }
@@ -114,8 +114,8 @@ pub(super) fn delivery(row: &Row<'_>) -> Result<(DeliveryRecord, Option<(Ending,
     Ok((delivery, Some((ending, number(row, 11)?))))
 }
 
-pub(super) fn double(row: &Row<'_>) -> Result<DoubleRecord, Trouble> {
-    let left = match row.get_ref(4)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
+pub(super) fn double(row: &Row<'_>) -> Result<DedupRecord, Trouble> {
+    let remaining = match row.get_ref(4)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
         None => Vec::new(),
         Some(bytes) => {
             let (numbers, []) = bytes.as_chunks() else {
@@ -124,19 +124,19 @@ pub(super) fn double(row: &Row<'_>) -> Result<DoubleRecord, Trouble> {
             numbers.iter().map(|number| u64::from_le_bytes(*number)).collect()
         }
     };
-    Ok(DoubleRecord {
+    Ok(DedupRecord {
         sender: number(row, 0)?,
         message: number(row, 1)?,
         fingerprint: bytes(row, 2)?,
         recipients: maybe(row, 3)?,
-        left,
+        remaining,
     })
 }
 
-/// Of [`DoubleRecord::left`]; nothing where it is empty, as it mostly is.
-pub(super) fn remaining(left: &[u64]) -> Option<Vec<u8>> {
-    let bytes = || left.iter().flat_map(|number| number.to_le_bytes()).collect();
-    (!left.is_empty()).then(bytes)
+/// Of [`DedupRecord::remaining`]; nothing where it is empty, as it mostly is.
+pub(super) fn remaining(numbers: &[u64]) -> Option<Vec<u8>> {
+    let bytes = || numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    (!numbers.is_empty()).then(bytes)
 }
 
 pub(super) fn agent(row: &Row<'_>) -> Result<AgentRecord, Trouble> {
@@ -183,7 +183,7 @@ pub(super) fn stream(row: &Row<'_>) -> Result<StreamRecord, Trouble> {
 }
 
 /// Over all of an answer.
-pub(super) fn checksum_of_answer(answer: &AnswerRecord) -> u32 {
+pub(super) fn checksum_of_answer(answer: &NoticeRecord) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for number in [answer.number, answer.agent] {
         hasher.update(&number.to_le_bytes());
@@ -193,8 +193,8 @@ pub(super) fn checksum_of_answer(answer: &AnswerRecord) -> u32 {
 }
 
 /// An answer; none if it is not what was written.
-pub(super) fn answer(row: &Row<'_>) -> Result<Option<AnswerRecord>, Trouble> {
-    let answer = AnswerRecord {
+pub(super) fn answer(row: &Row<'_>) -> Result<Option<NoticeRecord>, Trouble> {
+    let answer = NoticeRecord {
         number: number(row, 0)?,
         agent: number(row, 1)?,
         frame: blob(row, 3)?.into(),

@@ -75,7 +75,7 @@ impl Sweep {
     ) -> Result<Self, Trouble> {
         let mut sweep = Self { last_message: image.last.message, ..Self::default() };
         let mut doubles: BTreeMap<u64, usize> = BTreeMap::new();
-        for double in image.doubles.values() {
+        for double in image.dedup.values() {
             *doubles.entry(double.sender).or_default() += 1;
         }
         let crowded = doubles.into_iter().filter(|(_, count)| *count > settings.doubles_max);

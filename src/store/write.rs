@@ -5,8 +5,8 @@ use super::{
     sweep,
 };
 use crate::record::{
-    AgentRecord, AnswerRecord, Change, Clock, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
-    Numbers, QuestionRecord, SessionRecord, StreamRecord, Taken,
+    AcceptedSend, AgentRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending, LastNumbers,
+    MessageRecord, NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
 };
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, params};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(super) struct Writer<'c> {
 #[derive(Default)]
 pub(super) struct Written {
     /// The highest numbers, also of what is only referred to.
-    pub(super) last: Numbers,
+    pub(super) last: LastNumbers,
     /// Deliveries that ended.
     pub(super) ended: Vec<u64>,
     /// New doubles by sender.
@@ -39,12 +39,12 @@ pub(super) struct Undo {
     sender: u64,
     deliveries: Vec<u64>,
     /// Of a message that has come before.
-    double: Option<DoubleRecord>,
+    double: Option<DedupRecord>,
 }
 
 impl<'c> Writer<'c> {
     /// A writer that knows the highest numbers so far.
-    pub(super) fn new(connection: &'c Connection, last: Numbers) -> Result<Self> {
+    pub(super) fn new(connection: &'c Connection, last: LastNumbers) -> Result<Self> {
         let cached = |sql| connection.prepare_cached(sql);
         Ok(Self {
             connection,
@@ -70,8 +70,8 @@ impl<'c> Writer<'c> {
     /// Writes one change. A number that is unknown is no error: its message was refused.
     pub(super) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
-            Change::Taken(taken) => self.taken(taken),
-            Change::TakenAgain(taken) => {
+            Change::Accepted(taken) => self.taken(taken),
+            Change::AcceptedAgain(taken) => {
                 self.take_back(taken.message.number, &numbers_of(taken))?;
                 self.taken(taken)
             }
@@ -84,7 +84,7 @@ impl<'c> Writer<'c> {
                 Ok(())
             }
             Change::Ended { delivery, ending, unix_ms } => self.ended(*delivery, ending, *unix_ms),
-            Change::Revived { delivery, expires } => {
+            Change::Redelivered { delivery, expires } => {
                 revive(self.connection, *delivery, signed(expires.0))
             }
             Change::Agent(agent) => self.agent(agent),
@@ -101,8 +101,8 @@ impl<'c> Writer<'c> {
             Change::StreamEnded(stream) => {
                 self.run("DELETE FROM stream WHERE number = ?", [signed(*stream)])
             }
-            Change::Answer(answer) => self.answer(answer),
-            Change::AnswerEnded(answer) => {
+            Change::Notice(answer) => self.answer(answer),
+            Change::NoticeEnded(answer) => {
                 self.run("DELETE FROM answer WHERE number = ?", [signed(*answer)])
             }
             Change::Question(question) => self.question(question),
@@ -136,8 +136,8 @@ impl<'c> Writer<'c> {
     }
 
     /// What it takes to undo this SEND.
-    pub(super) fn undo_of(&self, taken: &Taken) -> Result<Undo> {
-        let (sender, message) = (taken.double.sender, taken.double.message);
+    pub(super) fn undo_of(&self, taken: &AcceptedSend) -> Result<Undo> {
+        let (sender, message) = (taken.dedup.sender, taken.dedup.message);
         let double = if message <= self.written.last.message {
             read_double(self.connection, sender, message)?
         } else {
@@ -172,7 +172,7 @@ impl<'c> Writer<'c> {
         release(self.connection, message, remove("history")?, remove("delivery")?)
     }
 
-    fn taken(&mut self, taken: &Taken) -> Result<()> {
+    fn taken(&mut self, taken: &AcceptedSend) -> Result<()> {
         let message = &taken.message;
         if !taken.deliveries.is_empty() {
             self.message(message, taken.deliveries.len())?;
@@ -180,8 +180,8 @@ impl<'c> Writer<'c> {
         for delivery in &taken.deliveries {
             self.delivery(delivery, message.unix_ms)?;
         }
-        self.double(&taken.double)?;
-        *self.written.doubles.entry(taken.double.sender).or_default() += 1;
+        self.double(&taken.dedup)?;
+        *self.written.doubles.entry(taken.dedup.sender).or_default() += 1;
         let last = &mut self.written.last;
         last.message = last.message.max(message.number);
         last.agent = last.agent.max(message.sender);
@@ -239,13 +239,13 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn double(&mut self, double: &DoubleRecord) -> Result<()> {
+    fn double(&mut self, double: &DedupRecord) -> Result<()> {
         self.double.execute(params![
             signed(double.sender),
             signed(double.message),
             double.fingerprint,
             double.recipients.map(signed),
-            row::remaining(&double.left)
+            row::remaining(&double.remaining)
         ])?;
         Ok(())
     }
@@ -309,7 +309,7 @@ impl<'c> Writer<'c> {
         )
     }
 
-    fn answer(&self, answer: &AnswerRecord) -> Result<()> {
+    fn answer(&self, answer: &NoticeRecord) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?)",
             params![
@@ -341,7 +341,7 @@ impl<'c> Writer<'c> {
     }
 }
 
-fn numbers_of(taken: &Taken) -> Vec<u64> {
+fn numbers_of(taken: &AcceptedSend) -> Vec<u64> {
     taken.deliveries.iter().map(|delivery| delivery.number).collect()
 }
 
@@ -386,7 +386,7 @@ pub(super) fn release(connection: &Connection, message: u64, cold: u32, hot: u32
     Ok(())
 }
 
-fn read_double(connection: &Connection, sender: u64, message: u64) -> Result<Option<DoubleRecord>> {
+fn read_double(connection: &Connection, sender: u64, message: u64) -> Result<Option<DedupRecord>> {
     let sql = format!("SELECT {} FROM double WHERE sender = ? AND message = ?", row::DOUBLE);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([signed(sender), signed(message)])?;

@@ -9,7 +9,7 @@ use crate::{
         code::NackCode,
         payload::{Empty, Spoken},
     },
-    record::{Found, Query},
+    record::{Query, QueryResult},
     router::{
         ClientId, FastMap, Output, Router,
         send::{Refusal, Said},
@@ -100,7 +100,11 @@ impl Router {
     }
 
     /// The store has found what was asked for. Who is gone meanwhile is forgotten here.
-    pub(in crate::router) fn found(&mut self, client: ClientId, found: Result<Found, String>) {
+    pub(in crate::router) fn found(
+        &mut self,
+        client: ClientId,
+        found: Result<QueryResult, String>,
+    ) {
         let Some(desk) = self.desks.remove(&client) else { return };
         let Desk { first, is_second, waiting } = desk;
         if let Ok(found) = &found
@@ -132,7 +136,11 @@ impl Router {
         }
     }
 
-    fn concluded(&mut self, first: &Request, found: Result<Found, String>) -> Result<(), Refusal> {
+    fn concluded(
+        &mut self,
+        first: &Request,
+        found: Result<QueryResult, String>,
+    ) -> Result<(), Refusal> {
         let asked = first.asked.as_ref().map_err(Clone::clone)?;
         let found = found.map_err(|why| {
             (NackCode::StoreFailed, format!("the store could not look it up: {why}"))

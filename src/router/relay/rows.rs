@@ -9,7 +9,7 @@ use crate::{
         name::Name,
         relay::{MessageRequest, MessageRow, Messages, Piece, Way},
     },
-    record::{DeliveryRecord, Ending, Found, MessageRecord, Row},
+    record::{DeliveryRecord, DeliveryRow, Ending, MessageRecord, QueryResult},
     router::{
         MessageKey, Router,
         message::{HEAD_BYTES, Kept, Message, State},
@@ -26,7 +26,7 @@ impl Router {
     pub(super) fn message(
         &self,
         asked: &MessageRequest,
-        mut found: Found,
+        mut found: QueryResult,
     ) -> Result<Box<RawValue>, Refusal> {
         let Some(first) = found.rows.first() else { return Err(not_found(&asked.id)) };
         if let Some(offset) = asked.offset {
@@ -85,7 +85,7 @@ impl Router {
     }
 
     /// An open delivery, as the store would tell of it.
-    fn row_of(&self, key: MessageKey) -> Option<Row> {
+    fn row_of(&self, key: MessageKey) -> Option<DeliveryRow> {
         let message = &self.messages[key];
         let kept = message.kept()?;
         let stream = &self.streams[message.stream];
@@ -112,13 +112,13 @@ impl Router {
             unix_ms: kept.unix_ms,
             shared: kept.shared.clone(),
         };
-        Some(Row { delivery, message, ended: None })
+        Some(DeliveryRow { delivery, message, ended: None })
     }
 
     /// Rows, as many as fit into a frame. One that is too long for any goes without what was said.
     pub(super) fn page<'r>(
         &self,
-        rows: impl Iterator<Item = &'r Row>,
+        rows: impl Iterator<Item = &'r DeliveryRow>,
         mut more: bool,
     ) -> Messages<Box<RawValue>> {
         let (room, mut bytes) = (self.room_for_rows(), 0);
@@ -144,8 +144,8 @@ impl Router {
         self.limits.frame_bytes_max.saturating_sub(PAGE_BYTES)
     }
 
-    fn tell(&self, row: &Row, whole: bool) -> Box<RawValue> {
-        let Row { delivery, message, .. } = row;
+    fn tell(&self, row: &DeliveryRow, whole: bool) -> Box<RawValue> {
+        let DeliveryRow { delivery, message, .. } = row;
         let object = shared_object(&message.shared);
         let shared: Option<Shared<'_>> = serde_json::from_str(&object).ok();
         let said = shared.as_ref().filter(|_| whole);
@@ -168,12 +168,12 @@ impl Router {
     }
 
     /// Whether the store says that a delivery is open which is over by now.
-    pub(super) fn is_overtaken(&self, row: &Row) -> bool {
+    pub(super) fn is_overtaken(&self, row: &DeliveryRow) -> bool {
         row.ended.is_none() && !self.deliveries.contains_key(&row.delivery.id)
     }
 
     /// How far a delivery is. Of an open one the machine knows more than the store.
-    fn way<'r>(&'r self, row: &'r Row) -> Way<'r> {
+    fn way<'r>(&'r self, row: &'r DeliveryRow) -> Way<'r> {
         let open = self.deliveries.get(&row.delivery.id).and_then(|key| self.messages.get(*key));
         if let Some(message) = open
             && let Some(kept) = message.kept()

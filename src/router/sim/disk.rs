@@ -73,7 +73,7 @@ impl Disk {
     pub(super) fn commit(&mut self, inputs: usize) -> Option<Report> {
         let (group, now) = self.first(inputs)?;
         self.through += group.len() as u64;
-        let is_message = |change: &Change| matches!(change, Change::Taken(_));
+        let is_message = |change: &Change| matches!(change, Change::Accepted(_));
         let (messages, others): (Vec<_>, Vec<_>) = match self.health {
             Health::Works => (Vec::new(), group),
             _ => group.into_iter().partition(is_message),
@@ -104,7 +104,7 @@ impl Disk {
                 former.apply(&change);
             }
             match change {
-                Change::Taken(taken) | Change::TakenAgain(taken) => {
+                Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
                     let of_send = self.of_send.entry(taken.message.send_id).or_default();
                     for delivery in taken.deliveries {
                         of_send.insert(delivery.number);
@@ -112,7 +112,7 @@ impl Disk {
                         self.by_id.insert(delivery.id, delivery.number);
                     }
                 }
-                Change::Answer(answer) => {
+                Change::Notice(answer) => {
                     self.answers.insert(answer.frame);
                 }
                 Change::Ended { delivery, .. } => {

@@ -766,7 +766,7 @@ impl World {
         if let Some(number) = self.disk.open.first() {
             return Err(format!("{number} is over and open on the disk"));
         }
-        let (answers, questions) = (&self.disk.synced.answers, &self.disk.synced.questions);
+        let (answers, questions) = (&self.disk.synced.notices, &self.disk.synced.questions);
         if !answers.is_empty() || !questions.is_empty() {
             return Err(format!("on the disk wait {answers:?} {questions:?}"));
         }
@@ -826,8 +826,8 @@ impl Router {
         }
         let answers: Vec<_> = self.kept_answers().map(|(number, ..)| number).collect();
         let answers: std::collections::BTreeSet<_> = answers.into_iter().collect();
-        if !answers.iter().eq(disk.synced.answers.keys()) {
-            let kept: Vec<_> = disk.synced.answers.keys().collect();
+        if !answers.iter().eq(disk.synced.notices.keys()) {
+            let kept: Vec<_> = disk.synced.notices.keys().collect();
             return Err(format!("answers held are {answers:?}, kept are {kept:?}"));
         }
         let questions: std::collections::BTreeSet<_> = self.questions.kept().collect();

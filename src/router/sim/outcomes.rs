@@ -32,7 +32,7 @@ impl Outcomes {
     /// The daemon wants something to be kept.
     pub(super) fn said(&mut self, change: &Change, sends: &[Sent]) {
         match change {
-            Change::Taken(taken) => {
+            Change::Accepted(taken) => {
                 let Some(number) = number_of(&taken.message.send_id) else { return };
                 for delivery in &taken.deliveries {
                     let key = (number, delivery.to_name.folded());

@@ -9,7 +9,7 @@ use crate::{
         envelope::Envelope,
         payload::{Ack, Nack, Spoken},
     },
-    record::{Change, Ending, Taken},
+    record::{AcceptedSend, Change, Ending},
     router::ClientId,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ impl Promises {
     pub(super) fn said(&mut self, change: &Change, now: Moment, ttl_ms: u64) -> Checked {
         self.outcomes.said(change, &self.sends);
         match change {
-            Change::Taken(taken) => return self.takes(taken, now, ttl_ms),
+            Change::Accepted(taken) => return self.takes(taken, now, ttl_ms),
             Change::Agent(agent) => {
                 self.agents.insert(agent.number, agent.name.folded());
             }
@@ -95,7 +95,7 @@ impl Promises {
     }
 
     /// Each delivery has all the time that its SEND says.
-    fn takes(&mut self, taken: &Taken, now: Moment, ttl_ms: u64) -> Checked {
+    fn takes(&mut self, taken: &AcceptedSend, now: Moment, ttl_ms: u64) -> Checked {
         let send_id = &*taken.message.send_id;
         let sent = send_id
             .strip_prefix('s')

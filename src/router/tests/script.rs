@@ -186,21 +186,21 @@ fn router(limits: &Limits, seed: u8) -> Router {
 /// A change in few words.
 fn keep_text(change: &Change) -> String {
     match change {
-        Change::Taken(taken) | Change::TakenAgain(taken) => {
-            let again = if matches!(change, Change::TakenAgain(_)) { " again" } else { "" };
+        Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
+            let again = if matches!(change, Change::AcceptedAgain(_)) { " again" } else { "" };
             let to: Vec<_> = taken
                 .deliveries
                 .iter()
                 .map(|to| format!("{}#{} attempts {}", to.to_name, to.seq, to.attempts))
                 .collect();
-            let left = taken.double.left.len();
+            let left = taken.dedup.remaining.len();
             format!("{}{again} for [{}], {left} left", taken.message.send_id, to.join(", "))
         }
         Change::Attempted { delivery, attempts, failures } => {
             format!("delivery {delivery}: {attempts} attempts, {failures} failures")
         }
         Change::Ended { delivery, ending, .. } => format!("delivery {delivery}: {ending:?}"),
-        Change::Revived { delivery, .. } => format!("delivery {delivery} revived"),
+        Change::Redelivered { delivery, .. } => format!("delivery {delivery} revived"),
         Change::Agent(agent) => {
             let is = if agent.forget_at.is_some() { "away" } else { "here" };
             format!("{} {is}", agent.name)
@@ -217,8 +217,8 @@ fn keep_text(change: &Change) -> String {
             format!("stream {}→{} {topic:?} up to {}", stream.from, stream.to, stream.reserved)
         }
         Change::StreamEnded(stream) => format!("stream {stream} ended"),
-        Change::Answer(answer) => format!("answer {} for agent {}", answer.number, answer.agent),
-        Change::AnswerEnded(answer) => format!("answer {answer} ended"),
+        Change::Notice(answer) => format!("answer {} for agent {}", answer.number, answer.agent),
+        Change::NoticeEnded(answer) => format!("answer {answer} ended"),
         Change::Question(question) => {
             let QuestionRecord { from, to, send_id, until, .. } = &**question;
             format!("question {send_id} {from}→{to} until {}", until.0)
@@ -513,7 +513,7 @@ impl World {
     fn fail_first(&mut self, count: usize) {
         self.kept += count as u64;
         let through = self.changes.drain(..count);
-        let rest = through.filter(|change| !matches!(change, Change::Taken(_)));
+        let rest = through.filter(|change| !matches!(change, Change::Accepted(_)));
         rest.for_each(|change| self.disk.apply(&change));
         self.handle(Input::Refused(self.kept, "no space left on device"));
     }

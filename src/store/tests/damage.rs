@@ -10,7 +10,7 @@ use super::{
     world::World,
 };
 use crate::protocol::code::NackCode;
-use crate::record::{AnswerRecord, Change, Ending, Filter, Numbers, Query};
+use crate::record::{Change, Ending, Filter, LastNumbers, NoticeRecord, Query};
 use std::fs;
 
 /// Every file, whole.
@@ -41,7 +41,8 @@ fn is_set_aside(folder: &Folder, why: &str) {
 fn filled() -> Folder {
     let folder = Folder::new();
     let mut world = World::default();
-    let taken = (0..200).map(|_| Change::Taken(Box::new(world.taken(1, &[2], None, "here I am"))));
+    let taken =
+        (0..200).map(|_| Change::Accepted(Box::new(world.taken(1, &[2], None, "here I am"))));
     folder.run(vec![keep(taken.collect())]);
     folder
 }
@@ -90,7 +91,7 @@ fn who_looks_into_a_sound_file_changes_nothing() {
     let left = Folder::new();
     let opened = folder.open();
     let mut world = World::default();
-    let more = Change::Taken(Box::new(world.taken(1, &[2], None, "and I")));
+    let more = Change::Accepted(Box::new(world.taken(1, &[2], None, "and I")));
     super::place::run_with(opened.store, vec![keep(vec![more])], |_| folder.copy_to(&left));
     let before = files(&left);
     assert!(before.iter().any(|(name, log)| name.ends_with("-wal") && !log.is_empty()), "a log");
@@ -125,7 +126,7 @@ fn a_message_that_changed_on_the_disk_is_a_dead_letter() {
     ours.close().unwrap();
     let opened = folder.open();
     assert_eq!((opened.image.messages.len(), opened.image.deliveries.len()), (199, 199));
-    assert_eq!(opened.image.dead.len(), 1);
+    assert_eq!(opened.image.dead_letters.len(), 1);
     assert_eq!(opened.remarks, ["1 deliveries with damaged messages are dead letters now"]);
     let dead = Filter { dead: true, limit: 9, bytes_max: 9_999, ..Filter::default() };
     let answers = found(run(opened.store, vec![super::Job::Query(1, Query::List(dead))]));
@@ -142,7 +143,7 @@ fn a_damaged_answer_is_dropped_and_the_others_are_kept() {
     let folder = filled();
     let answer = |number| {
         let frame = b"....{\"v\":1}".as_slice().into();
-        Change::Answer(Box::new(AnswerRecord { number, agent: 1, frame }))
+        Change::Notice(Box::new(NoticeRecord { number, agent: 1, frame }))
     };
     folder.run(vec![keep((1..=4).map(answer).collect())]);
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
@@ -153,7 +154,7 @@ fn a_damaged_answer_is_dropped_and_the_others_are_kept() {
     .unwrap();
     ours.close().unwrap();
     let opened = folder.open();
-    assert_eq!(opened.image.answers.into_keys().collect::<Vec<_>>(), [1]);
+    assert_eq!(opened.image.notices.into_keys().collect::<Vec<_>>(), [1]);
     assert_eq!(opened.image.messages.len(), 200);
     assert_eq!(opened.remarks, ["3 damaged answers to senders that were away are dropped"]);
     drop(opened.store);
@@ -174,7 +175,7 @@ fn a_file_of_version_1_goes_on_as_it_is() {
     let mut connection = file::connect(&folder.settings()).unwrap();
     schema::prepare(&mut connection, &folder.path(), &FIRST).unwrap();
     let mut world = World::default();
-    let mut writer = Writer::new(&connection, Numbers::default()).unwrap();
+    let mut writer = Writer::new(&connection, LastNumbers::default()).unwrap();
     for n in 0..300 {
         // All that there was then.
         writer
@@ -196,11 +197,11 @@ fn a_file_of_version_1_goes_on_as_it_is() {
     assert_eq!(opened.remarks, [remark]);
     platform::paths::check_private(&copy).unwrap();
     let frame = b"a frame".as_slice().into();
-    let answer = AnswerRecord { number: 1, agent: 1, frame };
-    run(opened.store, vec![keep(vec![Change::Answer(Box::new(answer.clone()))])]);
+    let answer = NoticeRecord { number: 1, agent: 1, frame };
+    run(opened.store, vec![keep(vec![Change::Notice(Box::new(answer.clone()))])]);
     let again = folder.open();
     assert!(again.remarks.is_empty(), "{:?}", again.remarks);
-    assert_eq!(again.image.answers[&1], answer);
+    assert_eq!(again.image.notices[&1], answer);
     assert_eq!(folder.files("relay.db.before"), ["relay.db.before-v1"]);
 }
 

@@ -9,7 +9,7 @@ use super::{
     place::{Folder, Live, NOW_MS, clock, cut, keep, run_with},
     world::World,
 };
-use crate::record::{AnswerRecord, Change, Ending, Image};
+use crate::record::{Change, Ending, Image, NoticeRecord};
 use proptest::prelude::*;
 use std::{fs, io};
 
@@ -29,7 +29,7 @@ const FAULTS: [Option<Fault>; 4] = [
 ];
 
 fn is_taken(change: &Change) -> bool {
-    matches!(change, Change::Taken(_))
+    matches!(change, Change::Accepted(_))
 }
 
 proptest! {
@@ -60,7 +60,7 @@ proptest! {
         live.end();
         folder.check_counts();
         let mut image = folder.image();
-        // Numbers of what was refused may be skipped, and a file that never worked has no time.
+        // LastNumbers of what was refused may be skipped, and a file that never worked has no time.
         world.oracle.last = image.last;
         image.clock = world.oracle.clock;
         prop_assert_eq!(image, world.oracle.image());
@@ -72,7 +72,7 @@ fn a_broken_disk_is_told_once_and_works_again_by_itself() {
     let folder = Folder::new();
     let mut world = World::default();
     let live = Live::start(folder.open().store);
-    let message = |world: &mut World| Change::Taken(Box::new(world.taken(1, &[2], None, "hi")));
+    let message = |world: &mut World| Change::Accepted(Box::new(world.taken(1, &[2], None, "hi")));
     live.faults.set(FAULTS[2]);
     let (refused, before) = live.keep(vec![message(&mut world)]);
     let Report::NotKept { count: 1, why } = refused else { panic!("{refused:?}") };
@@ -93,7 +93,7 @@ fn a_file_that_rots_or_goes_away_is_begun_anew_and_nothing_of_it_is_deleted() {
     let folder = Folder::new();
     let mut world = World::default();
     let live = Live::start(folder.open().store);
-    let taken = Change::Taken(Box::new(world.taken(1, &[2], None, "hi")));
+    let taken = Change::Accepted(Box::new(world.taken(1, &[2], None, "hi")));
     live.keep(vec![taken.clone()]);
     live.faults.set(Some((Place::Commit, rotten)));
     live.keep(vec![Change::SessionEnded { agent: 1 }]);
@@ -129,7 +129,7 @@ fn what_is_said_again_to_a_new_file_is_kept_though_the_disk_fails_once_more() {
             (world.taken(1, &[2], None, "refused"), world.taken(1, &[2, 3], None, "hi"));
         let over = again.deliveries[0].number;
         live.faults.set(fault);
-        let group = vec![Change::TakenAgain(Box::new(again)), Change::Taken(Box::new(one))];
+        let group = vec![Change::AcceptedAgain(Box::new(again)), Change::Accepted(Box::new(one))];
         assert!(matches!(live.keep(group).0, Report::NotKept { count: 2, .. }));
         let ended = Change::Ended { delivery: over, ending: Ending::Acknowledged, unix_ms: NOW_MS };
         assert!(matches!(live.keep(vec![ended]).0, Report::NotKept { count: 1, .. }));
@@ -141,7 +141,7 @@ fn what_is_said_again_to_a_new_file_is_kept_though_the_disk_fails_once_more() {
     let image = folder.image();
     assert_eq!(image.messages.into_keys().collect::<Vec<_>>(), [2, 4]);
     assert_eq!(image.deliveries.into_keys().collect::<Vec<_>>(), [3, 6]);
-    assert_eq!(image.doubles.into_keys().collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(image.dedup.into_keys().collect::<Vec<_>>(), [2, 4]);
 }
 
 /// A store of so few pages, and messages of about one.
@@ -158,7 +158,7 @@ fn a_full_store_refuses_messages_but_keeps_that_others_ended() {
     let mut taken = 0;
     let why = loop {
         let message = world.taken(1, &[2], None, &body);
-        match live.keep(vec![Change::Taken(Box::new(message))]) {
+        match live.keep(vec![Change::Accepted(Box::new(message))]) {
             (Report::Kept(1), _) => taken += 1,
             (Report::NotKept { count: 1, why }, before) => {
                 assert_eq!(before, [Report::Health(Err(why.clone()))]);
@@ -168,7 +168,7 @@ fn a_full_store_refuses_messages_but_keeps_that_others_ended() {
         }
     };
     assert!(taken > 30 && why.contains("store_max_bytes"), "{taken} {why}");
-    let refused = Change::Taken(Box::new(world.taken(1, &[2], None, &body)));
+    let refused = Change::Accepted(Box::new(world.taken(1, &[2], None, &body)));
     let ended =
         |delivery| Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
     let (report, _) = live.keep(vec![refused.clone(), ended(1), ended(2)]);
@@ -191,10 +191,10 @@ fn what_was_accepted_is_kept_in_a_store_that_refuses_messages() {
     let live = Live::start(Store::open(small(&folder), NOW_MS).unwrap().store);
     let body = "x".repeat(3_000);
     let taken = |world: &mut World| Box::new(world.taken(1, &[2], None, &body));
-    while live.keep(vec![Change::Taken(taken(&mut world))]).0 == Report::Kept(1) {}
+    while live.keep(vec![Change::Accepted(taken(&mut world))]).0 == Report::Kept(1) {}
     let (again, new) = (taken(&mut world), taken(&mut world));
     let (accepted, refused) = (again.message.number, new.message.number);
-    let report = live.keep(vec![Change::TakenAgain(again), Change::Taken(new)]).0;
+    let report = live.keep(vec![Change::AcceptedAgain(again), Change::Accepted(new)]).0;
     assert!(matches!(report, Report::NotKept { count: 2, .. }));
     live.end();
     let image = Store::open(small(&folder), NOW_MS).unwrap().image;
@@ -208,7 +208,7 @@ fn the_history_makes_room_for_messages() {
     let body = "x".repeat(3_000);
     let live = Live::start(Store::open(small(&folder), NOW_MS).unwrap().store);
     for delivery in 1..500 {
-        let taken = Change::Taken(Box::new(world.taken(1, &[2], None, &body)));
+        let taken = Change::Accepted(Box::new(world.taken(1, &[2], None, &body)));
         let ended = Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
         assert_eq!(live.keep(vec![taken, ended]), (Report::Kept(2), vec![]));
     }
@@ -255,11 +255,11 @@ fn answers_are_kept_in_a_store_that_is_full_of_messages_as_far_as_they_find_room
     let mut world = World::default();
     let body = "x".repeat(3_000);
     let live = Live::start(Store::open(small(&folder), NOW_MS).unwrap().store);
-    let message = |world: &mut World| Change::Taken(Box::new(world.taken(1, &[2], None, &body)));
+    let message = |world: &mut World| Change::Accepted(Box::new(world.taken(1, &[2], None, &body)));
     while live.keep(vec![message(&mut world)]).0 == Report::Kept(1) {}
     let answer = |number| {
         let frame = vec![b'x'; 3_000].into();
-        Change::Answer(Box::new(AnswerRecord { number, agent: 1, frame }))
+        Change::Notice(Box::new(NoticeRecord { number, agent: 1, frame }))
     };
     for number in 1..200 {
         assert_eq!(live.keep(vec![answer(number)]), (Report::Kept(1), vec![]));
@@ -270,7 +270,7 @@ fn answers_are_kept_in_a_store_that_is_full_of_messages_as_far_as_they_find_room
     assert!(matches!(report, Report::NotKept { count: 3, .. }) && before.is_empty());
     assert!(live.end().is_empty());
     let image = Store::open(small(&folder), NOW_MS).unwrap().image;
-    assert!((1..40).contains(&image.answers.len()), "{} are kept", image.answers.len());
+    assert!((1..40).contains(&image.notices.len()), "{} are kept", image.notices.len());
     assert!(!image.deliveries.contains_key(&1));
     assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
 }
@@ -280,17 +280,17 @@ fn answers_that_a_broken_disk_owes_are_there_when_it_works_again() {
     let folder = Folder::new();
     let answer = |number| {
         let frame = vec![number as u8; 9].into();
-        Change::Answer(Box::new(AnswerRecord { number, agent: 1, frame }))
+        Change::Notice(Box::new(NoticeRecord { number, agent: 1, frame }))
     };
     let live = Live::start(folder.open().store);
     live.keep(vec![answer(1)]);
     for (first, fault) in [(20, FAULTS[2]), (30, FAULTS[3])] {
         live.faults.set(fault);
         live.keep(vec![answer(first), answer(first + 1)]);
-        live.keep(vec![Change::AnswerEnded(first)]);
+        live.keep(vec![Change::NoticeEnded(first)]);
         live.faults.set(None);
         while live.next() != Report::Health(Ok(())) {}
     }
     live.end();
-    assert_eq!(folder.image().answers.into_keys().collect::<Vec<_>>(), [1, 21, 31]);
+    assert_eq!(folder.image().notices.into_keys().collect::<Vec<_>>(), [1, 21, 31]);
 }

@@ -6,7 +6,7 @@ use super::{
     world::{World, name},
 };
 use crate::protocol::{code::NackCode, name::Name};
-use crate::record::{Change, Ending, Filter, Found, Query, Row};
+use crate::record::{Change, DeliveryRow, Ending, Filter, Query, QueryResult};
 use proptest::prelude::*;
 
 fn any() -> Filter {
@@ -19,7 +19,7 @@ fn expected(world: &World, filter: &Filter) -> Vec<u64> {
     rows.filter(|(_, row)| is_wanted(filter, row)).map(|(number, _)| *number).collect()
 }
 
-fn is_wanted(filter: &Filter, row: &Row) -> bool {
+fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
     let shared = String::from_utf8(row.message.shared.to_vec()).unwrap();
     let (from, to) = (name(row.message.sender), &row.delivery.to_name);
     let has = |wanted: &Option<Name>| wanted.as_ref().is_none_or(|it| *it == from || it == to);
@@ -33,12 +33,12 @@ fn is_wanted(filter: &Filter, row: &Row) -> bool {
         && filter.before.is_none_or(|before| row.delivery.number < before)
 }
 
-fn ask(store: Store, queries: &[Query]) -> Vec<Found> {
+fn ask(store: Store, queries: &[Query]) -> Vec<QueryResult> {
     let jobs = queries.iter().map(|query| Job::Query(1, query.clone()));
     found(run(store, jobs.collect()))
 }
 
-fn numbers(found: &Found) -> Vec<u64> {
+fn numbers(found: &QueryResult) -> Vec<u64> {
     found.rows.iter().map(|row| row.delivery.number).collect()
 }
 
@@ -106,7 +106,7 @@ proptest! {
         // What ended is forgotten, and what is open stays.
         folder.open().store.0.sweep_all(u64::MAX / 2);
         let mut image = world.oracle.image();
-        image.dead.clear();
+        image.dead_letters.clear();
         prop_assert_eq!(folder.image(), image);
         folder.check_counts();
     }
@@ -117,7 +117,7 @@ fn told(folder: &Folder, bodies: &[&str]) -> World {
     let mut world = World::default();
     let mut changes = Vec::new();
     for (at, body) in bodies.iter().enumerate() {
-        changes.push(Change::Taken(Box::new(world.taken(1, &[2], None, body))));
+        changes.push(Change::Accepted(Box::new(world.taken(1, &[2], None, body))));
         let ending = if at % 2 == 0 {
             Ending::Acknowledged
         } else {
@@ -181,7 +181,7 @@ fn pages_follow_each_other_within_their_bounds() {
 fn an_id_is_a_delivers_or_a_sends() {
     let folder = Folder::new();
     let mut world = World::default();
-    let taken = Change::Taken(Box::new(world.taken(1, &[2, 3], None, "to two")));
+    let taken = Change::Accepted(Box::new(world.taken(1, &[2, 3], None, "to two")));
     let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
     folder.run(vec![keep(vec![taken, ended])]);
     let deliver = folder.image().deliveries[&2].id.to_string();
@@ -200,8 +200,8 @@ fn history_is_forgotten_after_its_days_with_all_that_only_it_needed() {
     folder.open().store.0.sweep_all(NOW_MS + 7 * DAY_MS);
     assert_eq!(ask(folder.open().store, &[Query::List(any())])[0].rows.len(), 300);
     folder.open().store.0.sweep_all(NOW_MS + 7 * DAY_MS + 1);
-    assert_eq!(ask(folder.open().store, &[Query::List(any())])[0], Found::default());
-    assert!(folder.image().dead.is_empty());
+    assert_eq!(ask(folder.open().store, &[Query::List(any())])[0], QueryResult::default());
+    assert!(folder.image().dead_letters.is_empty());
     let database = rusqlite::Connection::open(folder.path()).unwrap();
     for table in ["message", "words", "history", "delivery"] {
         let count = format!("SELECT count(*) FROM {table}");
@@ -217,17 +217,17 @@ fn the_last_doubles_of_a_name_are_remembered_and_those_of_open_messages() {
     let mut world = World::default();
     let mut changes = Vec::new();
     for delivery in 1..=800 {
-        changes.push(Change::Taken(Box::new(world.taken(1, &[2], None, "again"))));
+        changes.push(Change::Accepted(Box::new(world.taken(1, &[2], None, "again"))));
         if delivery > 3 {
             let ending = Ending::Acknowledged;
             changes.push(Change::Ended { delivery, ending, unix_ms: NOW_MS });
         }
     }
-    changes.push(Change::Taken(Box::new(world.taken(3, &[2], None, "another's"))));
+    changes.push(Change::Accepted(Box::new(world.taken(3, &[2], None, "another's"))));
     let kept = changes.len() as u64;
     let store = Store::open(settings(), NOW_MS).unwrap().store;
     assert_eq!(run(store, vec![keep(changes)]), [Report::Kept(kept)]);
     Store::open(settings(), NOW_MS).unwrap().store.0.sweep_all(NOW_MS);
-    let doubles: Vec<u64> = folder.image().doubles.into_keys().collect();
+    let doubles: Vec<u64> = folder.image().dedup.into_keys().collect();
     assert_eq!(doubles, [1, 2, 3].into_iter().chain(791..=801).collect::<Vec<_>>());
 }

@@ -2,7 +2,7 @@
 
 use super::super::{Durability, Job, Opened, Report, Settings, Store, fault::Faults};
 use crate::protocol::{Moment, Now};
-use crate::record::{Change, Clock, Found, Image, Query};
+use crate::record::{Change, Clock, Image, Query, QueryResult};
 use crossbeam_channel::{Receiver, Sender};
 use std::{
     env, fs,
@@ -127,7 +127,7 @@ pub(super) fn cut() -> Job {
 }
 
 /// The answers among reports.
-pub(super) fn found(reports: Vec<Report>) -> Vec<Found> {
+pub(super) fn found(reports: Vec<Report>) -> Vec<QueryResult> {
     let found = reports.into_iter().filter_map(|report| match report {
         Report::Found(_, found) => Some(found.unwrap()),
         _ => None,

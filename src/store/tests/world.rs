@@ -9,8 +9,8 @@ use crate::protocol::{
     payload::Capabilities,
 };
 use crate::record::{
-    AgentRecord, AnswerRecord, Change, DeliveryRecord, DoubleRecord, Ending, MessageRecord,
-    QuestionRecord, SessionRecord, StreamRecord, Taken, oracle::Oracle,
+    AcceptedSend, AgentRecord, Change, DedupRecord, DeliveryRecord, Ending, MessageRecord,
+    NoticeRecord, QuestionRecord, SessionRecord, StreamRecord, oracle::Oracle,
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;
@@ -44,7 +44,7 @@ impl World {
         to: &[u64],
         topic: Option<&str>,
         body: &str,
-    ) -> Taken {
+    ) -> AcceptedSend {
         self.message += 1;
         let mut shared = Vec::new();
         let payload = format!("{{\"kind\":\"message\",\"body\":\"{body}\"}}");
@@ -62,7 +62,7 @@ impl World {
         self.taken_again(message, to)
     }
 
-    fn taken_again(&mut self, message: MessageRecord, to: &[u64]) -> Taken {
+    fn taken_again(&mut self, message: MessageRecord, to: &[u64]) -> AcceptedSend {
         let deliveries = to.iter().map(|to| {
             self.delivery += 1;
             DeliveryRecord {
@@ -78,14 +78,14 @@ impl World {
                 failures: 0,
             }
         });
-        Taken {
+        AcceptedSend {
             deliveries: deliveries.collect(),
-            double: DoubleRecord {
+            dedup: DedupRecord {
                 message: message.number,
                 sender: message.sender,
                 fingerprint: u128::from(message.number).to_le_bytes(),
                 recipients: message.to_everyone.then_some(to.len() as u64),
-                left: if to.len() == 3 { vec![4, u64::MAX] } else { Vec::new() },
+                remaining: if to.len() == 3 { vec![4, u64::MAX] } else { Vec::new() },
             },
             message,
         }
@@ -96,7 +96,12 @@ impl World {
         match kind % 15 {
             0..=2 => {
                 let to: Vec<u64> = (0..pick % 4).map(|n| 1 + (agent + n) % 5).collect();
-                Change::Taken(Box::new(self.taken(agent, &to, Some("build.done"), "all is well")))
+                Change::Accepted(Box::new(self.taken(
+                    agent,
+                    &to,
+                    Some("build.done"),
+                    "all is well",
+                )))
             }
             3 => self.some_taken_again(pick),
             4 => Change::Attempted {
@@ -115,10 +120,10 @@ impl World {
                 unix_ms: NOW_MS + pick,
             },
             8 => {
-                let dead = self.oracle.image().dead;
+                let dead = self.oracle.image().dead_letters;
                 match dead.keys().nth(pick as usize % dead.len().max(1)) {
                     Some(delivery) => {
-                        Change::Revived { delivery: *delivery, expires: Moment(pick) }
+                        Change::Redelivered { delivery: *delivery, expires: Moment(pick) }
                     }
                     None => Change::SessionEnded { agent },
                 }
@@ -144,7 +149,7 @@ impl World {
             return Change::SessionEnded { agent: 1 };
         };
         let message = row.message.clone();
-        Change::Taken(Box::new(self.taken_again(message, &[1 + pick % 5])))
+        Change::Accepted(Box::new(self.taken_again(message, &[1 + pick % 5])))
     }
 
     /// A message of which nothing is over, nor its sender forgotten.
@@ -160,14 +165,14 @@ impl World {
             return Change::SessionEnded { agent: 1 };
         }
         let deliveries: Vec<_> = of_it().map(|row| row.delivery.clone()).collect();
-        let double = DoubleRecord {
+        let dedup = DedupRecord {
             message: message.number,
             sender: message.sender,
             fingerprint: u128::from(message.number).to_le_bytes(),
             recipients: Some(deliveries.len() as u64),
-            left: Vec::new(),
+            remaining: Vec::new(),
         };
-        Change::TakenAgain(Box::new(Taken { message, deliveries, double }))
+        Change::AcceptedAgain(Box::new(AcceptedSend { message, deliveries, dedup }))
     }
 
     fn agent(&mut self, pick: u64) -> Change {
@@ -190,11 +195,11 @@ impl World {
 
     fn answer(&mut self, agent: u64, pick: u64) -> Change {
         if pick.is_multiple_of(3) {
-            return Change::AnswerEnded(1 + pick % (self.answer + 1));
+            return Change::NoticeEnded(1 + pick % (self.answer + 1));
         }
         self.answer += 1;
         let frame = vec![pick as u8; pick as usize % 700];
-        Change::Answer(Box::new(AnswerRecord { number: self.answer, agent, frame: frame.into() }))
+        Change::Notice(Box::new(NoticeRecord { number: self.answer, agent, frame: frame.into() }))
     }
 
     fn question(&self, from: u64, pick: u64) -> Change {
