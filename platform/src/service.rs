@@ -25,9 +25,9 @@ mod imp;
 #[path = "service/windows.rs"]
 mod imp;
 #[cfg(any(target_os = "macos", test))]
-mod launchctl;
+mod launch_agent;
 #[cfg(any(target_os = "macos", test))]
-mod plist;
+mod launchctl;
 #[cfg(windows)]
 mod schedule;
 #[cfg(windows)]
@@ -36,7 +36,7 @@ mod scm;
 mod task;
 #[cfg(any(all(unix, not(target_os = "macos")), test))]
 mod unit;
-#[cfg(any(not(unix), target_os = "macos", test))]
+#[cfg(any(windows, test))]
 mod xml;
 
 #[cfg(unix)]
@@ -344,11 +344,11 @@ mod tests {
         ] {
             let program = of(words);
             assert_eq!(unit::read(&unit::write(&program)).as_ref(), Some(&program));
-            assert_eq!(plist::read(&plist::write(&program)).as_ref(), Some(&program));
+            assert_eq!(launch_agent::read(&launch_agent::write(&program)).as_ref(), Some(&program));
             assert_eq!(task::read(&task::write(&program, "S-1-5-21-1")).as_ref(), Some(&program));
         }
         assert_eq!(unit::read("[Service]\nExecStart=/bin/true\n"), None);
-        assert_eq!(plist::read("<plist></plist>"), None);
+        assert_eq!(launch_agent::read("<plist></plist>"), None);
         assert_eq!(task::read("<Task></Task>"), None);
     }
 

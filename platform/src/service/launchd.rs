@@ -10,9 +10,8 @@ use std::{
 use super::{
     Installed, Kind, NAME, Program, Site, State,
     command::run,
-    definition,
+    definition, launch_agent,
     launchctl::{is_disabled, state},
-    plist,
 };
 use crate::{paths, peer::User, refusal};
 
@@ -33,7 +32,7 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     let path = path()?;
     definition::make_room(&path)?;
     let was_loaded = unload()?;
-    definition::write(&path, &plist::write(program))?;
+    definition::write(&path, &launch_agent::write(program))?;
     // What was turned off once would not be taken.
     run("launchctl", &["enable", &target()?])?;
     // For some seconds after it has let go of one, it takes no other of this name.
@@ -80,7 +79,7 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
     Ok(Some(Installed {
         kind: Kind::Launchd,
         definition: path,
-        program: plist::read(&text),
+        program: launch_agent::read(&text),
         // All that lies there is loaded at logon, unless the user has said otherwise.
         is_enabled: !is_disabled(&run("launchctl", &["print-disabled", &domain()?])?),
         state: shown.map_or(State::Stopped, |shown| state(&shown)),

@@ -1,66 +1,59 @@
-//! An agent of launchd's, as text.
+//! The property list of a launchd agent.
 
-use super::{
-    NAME, Program, program, words,
-    xml::{escaped, plain},
-};
+use plist::{Dictionary, Value};
 
-const ARGUMENTS: &str = "<key>ProgramArguments</key>";
+use super::{NAME, Program, program, words};
 
-/// The text of a property list that has launchd run this program.
+/// The key of the program and its arguments.
+const ARGUMENTS: &str = "ProgramArguments";
+
+/// A comment in the file, for a person who finds it. The plist crate writes none.
+const COMMENT: &str =
+    "<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->";
+
+/// The umask of the program, which launchd reads as a decimal number: files are its owner's only.
+const UMASK: u64 = 0o077;
+
+/// Returns the property list that has launchd run `program`, and again if it fails.
 pub(super) fn write(program: &Program) -> String {
-    let command: String = words(program)
-        .map(|word| format!("        <string>{}</string>\n", escaped(&word)))
-        .collect();
-    format!(
-        r#"<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
-<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->
-<plist version="1.0">
-<dict>
-    <key>Label</key>
-    <string>{NAME}</string>
-    {ARGUMENTS}
-    <array>
-{command}    </array>
-    <key>RunAtLoad</key>
-    <true/>
-    <key>KeepAlive</key>
-    <dict>
-        <key>SuccessfulExit</key>
-        <false/>
-    </dict>
-    <key>ProcessType</key>
-    <string>Adaptive</string>
-    <key>Umask</key>
-    <integer>63</integer>
-</dict>
-</plist>
-"#
-    )
+    let keep_alive = dictionary([("SuccessfulExit", false.into())]);
+    let command = words(program).map(|word| Value::from(&*word)).collect();
+    let agent = dictionary([
+        ("Label", NAME.into()),
+        (ARGUMENTS, Value::Array(command)),
+        ("RunAtLoad", true.into()),
+        ("KeepAlive", keep_alive),
+        ("ProcessType", "Adaptive".into()),
+        ("Umask", UMASK.into()),
+    ]);
+    let mut xml = Vec::new();
+    agent.to_writer_xml(&mut xml).expect("a vector takes every byte");
+    let xml = String::from_utf8(xml).expect("XML is written in UTF-8");
+    xml.replacen("<plist", &format!("{COMMENT}\n<plist"), 1) + "\n"
 }
 
-/// What an agent runs that was written here.
+/// Reads the program that a property list runs; `None` if it names none.
 pub(super) fn read(list: &str) -> Option<Program> {
-    let (_, after) = list.split_once(ARGUMENTS)?;
-    let (array, _) = after.split_once("</array>")?;
-    let strings = array.split("<string>").skip(1);
-    program(
-        strings
-            .map(|it| it.split_once("</string>").map(|it| plain(it.0)))
-            .collect::<Option<_>>()?,
-    )
+    let list = Value::from_reader_xml(list.as_bytes()).ok()?.into_dictionary()?;
+    let words = list.get(ARGUMENTS)?.as_array()?.iter();
+    program(words.map(|word| word.as_string().map(str::to_owned)).collect::<Option<_>>()?)
+}
+
+fn dictionary<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    let mut dictionary = Dictionary::new();
+    for (key, value) in entries {
+        dictionary.insert(key.to_owned(), value);
+    }
+    Value::Dictionary(dictionary)
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use plist::{Dictionary, Value};
-
     use super::*;
 
-    /// Words that say something else in XML, or nothing.
+    /// Words that mean something else in XML, or nothing.
     const WORDS: [&str; 8] =
         ["up", "--home", " a \"b\" 'c' ", "", "<&>", "]]>", "&amp;", "\u{65e5}\u{672c} \u{1f600}"];
 
@@ -69,13 +62,13 @@ mod tests {
         Program { file, arguments: WORDS.map(Into::into).to_vec() }
     }
 
-    /// The property list, if it is one, and one that launchd takes: by what launchd.plist(5) says of the keys
-    /// that we use. It passes over what it doesn't know, so that a slip of ours would never be told.
+    /// Parses a property list and checks it by launchd.plist(5), since launchd ignores keys that it
+    /// does not know, and would not report a misspelt one.
     fn checked(text: &str) -> Result<Dictionary, String> {
-        // The reader leaves out what comes after the value.
-        text.strip_suffix("\n</dict>\n</plist>\n").ok_or("it has no end")?;
+        // The reader ignores what follows the value.
+        text.strip_suffix("\n</dict>\n</plist>\n").ok_or("it is not closed")?;
         let value = Value::from_reader_xml(text.as_bytes()).map_err(|error| error.to_string())?;
-        let list = value.into_dictionary().ok_or("it is no dictionary")?;
+        let list = value.into_dictionary().ok_or("it is not a dictionary")?;
         for (key, value) in &list {
             let is_right = match key.as_str() {
                 "Label" => value.as_string().is_some_and(|label| !label.is_empty()),
@@ -95,7 +88,7 @@ mod tests {
                     ["Background", "Standard", "Adaptive", "Interactive"].contains(&kind)
                 }),
                 "Umask" => value.as_unsigned_integer().is_some_and(|mask| mask <= 0o777),
-                _ => return Err(format!("launchd knows no {key}")),
+                _ => return Err(format!("launchd does not know {key}")),
             };
             if !is_right {
                 return Err(format!("{key} is not what launchd takes"));
@@ -106,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_property_list_that_launchd_takes() {
+    fn written_property_list_is_valid_for_launchd() {
         let list = checked(&write(&odd())).unwrap();
         let words: Vec<_> = list["ProgramArguments"].as_array().unwrap().iter().collect();
         let expected: Vec<_> =
@@ -117,14 +110,14 @@ mod tests {
         );
         assert_eq!(list["Label"].as_string(), Some(NAME));
         assert_eq!(list["RunAtLoad"].as_boolean(), Some(true));
-        // Not again where it ended by itself.
+        // launchd restarts it only after a failure.
         let when = list["KeepAlive"].as_dictionary().unwrap();
         assert_eq!(when["SuccessfulExit"].as_boolean(), Some(false));
         assert_eq!(list["Umask"].as_unsigned_integer(), Some(0o077));
     }
 
     #[test]
-    fn what_launchd_would_not_take_is_noticed() {
+    fn invalid_property_lists_are_detected() {
         let text = write(&odd());
         for (from, to) in [
             ("</array>", ""),
