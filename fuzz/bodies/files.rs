@@ -15,7 +15,7 @@ pub(crate) fn run(bytes: &[u8]) {
             assert!((4096..=64 << 20).contains(&config.max_frame_bytes));
             assert_eq!(config.limits().clients_max as u64, config.max_clients);
             let sources = EndpointSources { config: config.endpoint, ..EndpointSources::default() };
-            assert_eq!(sources.candidates().len(), usize::from(sources.asked_for().is_some()));
+            assert_eq!(sources.candidates().len(), usize::from(sources.requested().is_some()));
         }
         Err(error) => {
             let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();

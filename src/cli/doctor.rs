@@ -241,7 +241,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
     };
     const REMEDY: &str = "choose another with --endpoint";
     // Where the last daemon was is not where the next one will be.
-    let next = sources.asked_for().or_else(|| sources.defaults.first().map(String::as_str));
+    let next = sources.requested().or_else(|| sources.defaults.first().map(String::as_str));
     let judged = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
         if sources.service_used().is_some() {
             // Whose that is, service.toml says.

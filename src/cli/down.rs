@@ -124,7 +124,7 @@ fn ask_to_go(
 
 /// A daemon that was found only because it is where daemons usually are has to be this home's.
 fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
-    if place.sources.asked_for().is_some() {
+    if place.sources.requested().is_some() {
         return Ok(());
     }
     let Some(about) = about(client)? else { return Ok(()) };

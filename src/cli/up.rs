@@ -187,7 +187,7 @@ pub(super) fn run(
     ready: impl FnOnce(&Endpoint),
 ) -> Result<i32, Failure> {
     let failed = |error: &dyn Display| Failure::failed(foreign_line(&error.to_string()));
-    let endpoint = place.sources.asked_for().map(|text| Endpoint::parse(text.as_ref())).transpose();
+    let endpoint = place.sources.requested().map(|text| Endpoint::parse(text.as_ref())).transpose();
     let settings = daemon::Settings {
         owner,
         endpoint: endpoint.map_err(|error| failed(&error))?,

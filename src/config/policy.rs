@@ -1,13 +1,17 @@
-//! policy.toml: whose name wants a key, who may say what to whom, and how often.
+//! policy.toml: the names that require a key, the rules of who may send to whom, and the rate limit.
 //!
-//! Nothing in it is taken that may not mean what it looks like, since a rule without effect would open a
-//! door. What is wrong is said with its line, and never with the value of a `key`.
+//! A rule without effect would allow what it was to forbid, so everything unknown is an error.
+//! Errors name the line, and never repeat the value of a `key`.
 
 mod words;
 
 pub use words::{in_words, keyed_names};
 
-use super::{ConfigError, is_absent, line_at, not_toml, text, whole};
+use super::{
+    error::{ConfigError, is_absent},
+    parse::{self, Table, line_at, whole_number},
+    text,
+};
 use crate::{
     protocol::{
         name::Name,
@@ -15,191 +19,160 @@ use crate::{
     },
     router::policy::{Glob, GlobError, KEYS_MAX, PER_MINUTE_MAX, Policy, RULES_MAX, Rule},
 };
-use std::{io, num::NonZeroU32, path::Path};
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
+use serde::{Deserialize, Deserializer, de::Error};
+use std::{num::NonZeroU32, path::Path};
+use toml::Spanned;
 
 /// The file's name in the home directory.
 pub const FILE: &str = "policy.toml";
 
-/// How much of an unknown key is repeated.
-const SHOWN_CHARACTERS_MAX: usize = 40;
-
-/// Reads `<home>/policy.toml`; where there is none, nothing is forbidden.
+/// Reads `<home>/policy.toml`; a missing file forbids nothing.
 pub fn load(home: &Path) -> Result<Policy, ConfigError> {
     let path = home.join(FILE);
     match text::read(&path) {
         Ok(text) => parse(&path, &text),
         Err(error) if is_absent(&error) => Ok(Policy::default()),
-        Err(error) => Err(unreadable(&path, &error)),
+        Err(error) => Err(ConfigError::unreadable(&path, &error)),
     }
 }
 
-/// Reads a file that has to be there.
+/// Reads a file that has to exist.
 pub fn read(path: &Path) -> Result<Policy, ConfigError> {
-    let text = text::read(path).map_err(|error| unreadable(path, &error))?;
+    let text = text::read(path).map_err(|error| ConfigError::unreadable(path, &error))?;
     parse(path, &text)
 }
 
-/// Reads the text of a file; `path` is for what is said about it.
+/// Parses the text of a file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Policy, ConfigError> {
-    let wrong = |(place, reason): Wrong| ConfigError {
+    let file: File = parse::parse(path, text)?;
+    policy(text, file).map_err(|Invalid { offset, reason }| ConfigError {
         path: path.to_owned(),
-        line: place.map(|place| line_at(text, place)),
+        line: Some(line_at(text, offset)),
         reason,
-    };
-    let table = DeTable::parse(text)
-        .map_err(|error| wrong((error.span().map(|span| span.start), not_toml(error.message()))))?;
-    policy(text, table.get_ref()).map_err(wrong)
+    })
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
-    ConfigError { path: path.to_owned(), line: None, reason: error.to_string() }
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    agent: Vec<Spanned<Table<AgentEntry>>>,
+    #[serde(default)]
+    rule: Vec<Spanned<Table<RuleEntry>>>,
+    limits: Option<Table<Limits>>,
 }
 
-/// What is wrong, and where it stands.
-type Wrong = (Option<usize>, String);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentEntry {
+    name: Option<Spanned<String>>,
+    key: Option<Spanned<String>>,
+}
 
-type Value<'a> = Spanned<DeValue<'a>>;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleEntry {
+    #[serde(default = "Glob::any", deserialize_with = "name_pattern")]
+    from: Glob,
+    #[serde(default = "Glob::any", deserialize_with = "name_pattern")]
+    to: Glob,
+    #[serde(default = "Glob::any", deserialize_with = "topic_pattern")]
+    topic: Glob,
+    allow: Option<bool>,
+}
 
-fn policy(text: &str, table: &DeTable<'_>) -> Result<Policy, Wrong> {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    #[serde(default, deserialize_with = "per_minute")]
+    per_pair_per_minute: Option<NonZeroU32>,
+}
+
+fn name_pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Glob, D::Error> {
+    pattern(deserializer, Glob::name)
+}
+
+fn topic_pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Glob, D::Error> {
+    pattern(deserializer, Glob::topic)
+}
+
+fn pattern<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    check: fn(&str) -> Result<Glob, GlobError>,
+) -> Result<Glob, D::Error> {
+    check(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn per_minute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32>, D::Error> {
+    let number = whole_number::<_, 1, { PER_MINUTE_MAX as u64 }>(deserializer)?;
+    Ok(u32::try_from(number).ok().and_then(NonZeroU32::new))
+}
+
+/// An error at a byte offset in the file's text.
+struct Invalid {
+    offset: usize,
+    reason: String,
+}
+
+impl Invalid {
+    fn at<T>(value: &Spanned<T>, reason: String) -> Self {
+        Self { offset: value.span().start, reason }
+    }
+}
+
+fn policy(text: &str, file: File) -> Result<Policy, Invalid> {
+    check_count(&file.agent, "agent", KEYS_MAX)?;
+    check_count(&file.rule, "rule", RULES_MAX)?;
     let mut policy = Policy::default();
-    let file = Section::new("the file", &["agent", "rule", "limits"], 0, table)?;
-    for agent in file.list("agent", KEYS_MAX)? {
-        add_key(&mut policy, &Section::of("[[agent]]", &["name", "key"], agent)?)?;
+    for agent in &file.agent {
+        add_key(&mut policy, agent)?;
     }
-    for rule in file.list("rule", RULES_MAX)? {
-        let section = Section::of("[[rule]]", &["from", "to", "topic", "allow"], rule)?;
-        policy.rules.push(self::rule(text, &section)?);
+    for rule in file.rule {
+        policy.rules.push(self::rule(text, rule)?);
     }
-    if let Some(limits) = file.get("limits") {
-        let limits = Section::of("[limits]", &["per_pair_per_minute"], limits)?;
-        policy.per_pair_per_minute =
-            limits.get("per_pair_per_minute").map(per_pair_per_minute).transpose()?;
-    }
+    policy.per_pair_per_minute = file.limits.and_then(|Table(limits)| limits.per_pair_per_minute);
     Ok(policy)
 }
 
-fn add_key(policy: &mut Policy, agent: &Section<'_, '_>) -> Result<(), Wrong> {
-    let (name_value, key_value) = (agent.required("name")?, agent.required("key")?);
-    let name = string("name", name_value)?;
-    let name = Name::parse(name).map_err(|why| wrong(name_value, format!("`name`: {why}")))?;
-    let key = string("key", key_value)?;
+fn check_count<T>(entries: &[Spanned<T>], key: &str, most: usize) -> Result<(), Invalid> {
+    entries.get(most).map_or(Ok(()), |first| {
+        Err(Invalid::at(first, format!("there are more than {most} [[{key}]]")))
+    })
+}
+
+fn add_key(policy: &mut Policy, agent: &Spanned<Table<AgentEntry>>) -> Result<(), Invalid> {
+    let missing = |key: &str| Invalid::at(agent, format!("[[agent]] has no `{key}`"));
+    let Table(entry) = agent.get_ref();
+    let name_value = entry.name.as_ref().ok_or_else(|| missing("name"))?;
+    let key_value = entry.key.as_ref().ok_or_else(|| missing("key"))?;
+    let name = Name::parse(name_value.get_ref())
+        .map_err(|why| Invalid::at(name_value, format!("`name`: {why}")))?;
+    let key = key_value.get_ref();
     let hash = secret::parse_hash(key).ok_or_else(|| {
         let reason = match Secret::parse(key) {
             Some(_) => format!(
-                "`key` is the key itself, and so a secret no more: make another with `agent-relay \
-                 policy key {name}`, and put its hash here"
+                "`key` is the key itself, which is no longer secret: make another with \
+                 `agent-relay policy key {name}`, and put its hash here"
             ),
             None => format!(
                 "`key` is `sha256:` and 64 digits, as `agent-relay policy key {name}` prints it"
             ),
         };
-        wrong(key_value, reason)
+        Invalid::at(key_value, reason)
     })?;
     if policy.keys.contains_key(&name) {
         let reason = format!("{name} has a key already: leave one of the two out");
-        return Err(wrong(name_value, reason));
+        return Err(Invalid::at(name_value, reason));
     }
     policy.keys.insert(name, hash);
     Ok(())
 }
 
-fn rule(text: &str, section: &Section<'_, '_>) -> Result<Rule, Wrong> {
-    let allow = section.required("allow")?;
-    Ok(Rule {
-        from: pattern("from", section.get("from"), Glob::name)?,
-        to: pattern("to", section.get("to"), Glob::name)?,
-        topic: pattern("topic", section.get("topic"), Glob::topic)?,
-        allow: allow
-            .get_ref()
-            .as_bool()
-            .ok_or_else(|| wrong(allow, "`allow` is true or false, without quotes".to_owned()))?,
-        line: line_at(text, section.start),
-    })
-}
-
-fn pattern(
-    key: &str,
-    value: Option<&Value<'_>>,
-    check: fn(&str) -> Result<Glob, GlobError>,
-) -> Result<Glob, Wrong> {
-    let Some(value) = value else { return Ok(Glob::any()) };
-    check(string(key, value)?).map_err(|why| wrong(value, format!("`{key}`: {why}")))
-}
-
-fn per_pair_per_minute(value: &Value<'_>) -> Result<NonZeroU32, Wrong> {
-    let number = value.get_ref().as_integer();
-    let number = number.and_then(|number| whole(number.as_str(), number.radix()));
-    let number = number.and_then(|number| u32::try_from(number).ok());
-    number.filter(|number| *number <= PER_MINUTE_MAX).and_then(NonZeroU32::new).ok_or_else(|| {
-        let reason = format!("`per_pair_per_minute` is a whole number from 1 to {PER_MINUTE_MAX}");
-        wrong(value, reason)
-    })
-}
-
-fn string<'a>(key: &str, value: &'a Value<'_>) -> Result<&'a str, Wrong> {
-    value.get_ref().as_str().ok_or_else(|| wrong(value, format!("`{key}` is a text, in quotes")))
-}
-
-fn wrong(value: &Value<'_>, reason: String) -> Wrong {
-    (Some(value.span().start), reason)
-}
-
-/// A table of the file, and what it is called there.
-struct Section<'a, 'b> {
-    title: &'static str,
-    start: usize,
-    table: &'a DeTable<'b>,
-}
-
-impl<'a, 'b> Section<'a, 'b> {
-    /// It may have these keys and no others.
-    fn new(
-        title: &'static str,
-        keys: &[&str],
-        start: usize,
-        table: &'a DeTable<'b>,
-    ) -> Result<Self, Wrong> {
-        match table.keys().find(|key| !keys.contains(&key.get_ref().as_ref())) {
-            None => Ok(Self { title, start, table }),
-            Some(key) => {
-                let shown: String = key.get_ref().chars().take(SHOWN_CHARACTERS_MAX).collect();
-                let keys = keys.join(", ");
-                let reason = format!("unknown key {shown:?}; the keys of {title} are {keys}");
-                Err((Some(key.span().start), reason))
-            }
-        }
-    }
-
-    fn of(title: &'static str, keys: &[&str], value: &'a Value<'b>) -> Result<Self, Wrong> {
-        match value.get_ref().as_table() {
-            Some(table) => Self::new(title, keys, value.span().start, table),
-            None => Err(wrong(value, format!("{title} begins a table, with its keys below it"))),
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<&'a Value<'b>> {
-        self.table.get(key)
-    }
-
-    fn required(&self, key: &str) -> Result<&'a Value<'b>, Wrong> {
-        self.get(key).ok_or_else(|| (Some(self.start), format!("{} has no `{key}`", self.title)))
-    }
-
-    /// The tables of a list, which may be so many.
-    fn list(&self, key: &str, most: usize) -> Result<&'a [Value<'b>], Wrong> {
-        let Some(value) = self.get(key) else { return Ok(&[]) };
-        let Some(list) = value.get_ref().as_array() else {
-            return Err(wrong(value, format!("`{key}` is a list: each begins with [[{key}]]")));
-        };
-        match list.get(most) {
-            Some(first) => Err(wrong(first, format!("there are more than {most} [[{key}]]"))),
-            None => Ok(list),
-        }
-    }
+fn rule(text: &str, rule: Spanned<Table<RuleEntry>>) -> Result<Rule, Invalid> {
+    let missing = Invalid::at(&rule, "[[rule]] has no `allow`".to_owned());
+    let line = line_at(text, rule.span().start);
+    let Table(RuleEntry { from, to, topic, allow }) = rule.into_inner();
+    Ok(Rule { from, to, topic, allow: allow.ok_or(missing)?, line })
 }
 
 #[cfg(test)]
@@ -216,7 +189,7 @@ mod tests {
         assert_eq!(parsed(text).unwrap_err().to_string(), words);
     }
 
-    /// What is said about each of these files.
+    /// Compares the error of each of these files.
     fn check(texts: &[&str], expected: &Expect) {
         let said = texts.iter().map(|text| format!("{}\n", parsed(text).unwrap_err()));
         expected.assert_eq(&said.collect::<String>());
@@ -227,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_missing_file_forbids_nothing() {
+    fn empty_or_missing_file_forbids_nothing() {
         assert_eq!(parsed("# nothing\n"), Ok(Policy::default()));
         assert_eq!(parsed("[limits]\n"), Ok(Policy::default()));
         assert_eq!(load(Path::new("/nonexistent/home")), Ok(Policy::default()));
@@ -252,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_said_with_its_line() {
+    fn unknown_key_is_reported_with_its_line() {
         check(
             &[
                 "\nrules = 1",
@@ -262,17 +235,17 @@ mod tests {
                 &format!("{} = 1", "x".repeat(100)),
             ],
             &expect![[r#"
-                policy.toml:2: unknown key "rules"; the keys of the file are agent, rule, limits
-                policy.toml:3: unknown key "hash"; the keys of [[agent]] are name, key
-                policy.toml:3: unknown key "form"; the keys of [[rule]] are from, to, topic, allow
-                policy.toml:2: unknown key "per_minute"; the keys of [limits] are per_pair_per_minute
-                policy.toml:1: unknown key "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; the keys of the file are agent, rule, limits
+                policy.toml:2: unknown key "rules" (did you mean "rule"?)
+                policy.toml:3: unknown key "hash"; the keys are name, key
+                policy.toml:3: unknown key "form"; the keys are from, to, topic, allow
+                policy.toml:2: unknown key "per_minute"; the keys are per_pair_per_minute
+                policy.toml:1: unknown key "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; the keys are agent, rule, limits
             "#]],
         );
     }
 
     #[test]
-    fn a_bad_value_is_said_with_its_line_and_what_would_be_right() {
+    fn bad_value_is_reported_with_its_line_and_what_is_expected() {
         check(
             &[
                 "[agent]\nname = 'Ann'",
@@ -294,20 +267,20 @@ mod tests {
                 "[[rule]]\nallow = false\ntopic = 'a..b'",
             ],
             &expect![[r#"
-                policy.toml:1: `agent` is a list: each begins with [[agent]]
-                policy.toml:1: `rule` is a list: each begins with [[rule]]
-                policy.toml:1: [[rule]] begins a table, with its keys below it
-                policy.toml:2: [limits] begins a table, with its keys below it
-                policy.toml:1: [limits] begins a table, with its keys below it
+                policy.toml:1: `agent`: expected a list: each item begins with [[agent]]
+                policy.toml:1: `rule`: expected a list: each item begins with [[rule]]
+                policy.toml:1: `rule`: expected a table, with its keys below it
+                policy.toml:2: `limits`: expected a table, with its keys below it
+                policy.toml:1: `limits`: expected a table, with its keys below it
                 policy.toml:1: [[agent]] has no `name`
                 policy.toml:2: [[agent]] has no `key`
                 policy.toml:3: `name`: this name is reserved; choose another
-                policy.toml:3: `name` is a text, in quotes
-                policy.toml:3: `key` is a text, in quotes
+                policy.toml:3: `name`: expected a text in quotes
+                policy.toml:3: `key`: expected a text in quotes
                 policy.toml:1: [[rule]] has no `allow`
-                policy.toml:2: `allow` is true or false, without quotes
+                policy.toml:2: `allow`: expected true or false, without quotes
                 policy.toml:3: `from`: a name has at least one character, and `*` is any run of characters
-                policy.toml:3: `from` is a text, in quotes
+                policy.toml:3: `from`: expected a text in quotes
                 policy.toml:3: `to`: with @ begin only @relay, @operator and @guest- with eight digits
                 policy.toml:3: `topic`: '>' is for subscriptions; here `*` is any run of characters
                 policy.toml:3: `topic`: a topic is one or more tokens split by '.', none of them empty, and `*` is any run of characters
@@ -316,8 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_number_in_its_range() {
-        let words = "policy.toml:2: `per_pair_per_minute` is a whole number from 1 to 1000000";
+    fn limit_out_of_range_is_refused() {
+        let words =
+            "policy.toml:2: `per_pair_per_minute`: expected a whole number from 1 to 1000000";
         for value in ["0", "-1", "1000001", "1.0", "'30'", "true", "99999999999999999999"] {
             refused(&format!("[limits]\nper_pair_per_minute = {value}"), words);
         }
@@ -326,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_key() {
+    fn second_key_of_a_name_is_refused() {
         let agent = |name: &str| format!("[[agent]]\nname = '{name}'\nkey = '{}'\n", hash());
         refused(
             &(agent("Ann") + &agent("Bob") + &agent("ANN")),
@@ -335,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_place_of_its_hash_is_told_and_not_repeated() {
+    fn key_in_the_place_of_its_hash_is_refused_and_not_repeated() {
         let key = Secret::from_random([0xab; 32]);
         let key = key.reveal();
         refused(
             &format!("[[agent]]\nname = 'Ann'\nkey = '{key}'"),
-            "policy.toml:3: `key` is the key itself, and so a secret no more: make another with \
+            "policy.toml:3: `key` is the key itself, which is no longer secret: make another with \
              `agent-relay policy key Ann`, and put its hash here",
         );
         for wrong in [
@@ -351,6 +325,10 @@ mod tests {
             format!("[[agent]]\nname = 'Ann'\nkey = ['{key}']"),
             format!("[[agent]]\nname = 'Ann'\n{key}"),
             format!("[[agent]]\nname = '{key}0'\nkey = 'x'"),
+            format!("agent = '{key}'"),
+            format!("agent = ['{key}']"),
+            format!("[[agent]]\nname = ['{key}']"),
+            format!("[[rule]]\nallow = '{key}'"),
         ] {
             let said = parsed(&wrong).unwrap_err().to_string();
             assert!(!said.to_lowercase().contains(&key[..8]), "{said}");
@@ -358,20 +336,20 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_said_with_its_line() {
+    fn broken_file_is_reported_with_its_line() {
         for (text, line) in [("\n[[rule]", 2), ("[[rule]]\nallow = false\nallow = true", 3)] {
             assert_eq!(parsed(text).unwrap_err().line, Some(line), "{text}");
         }
     }
 
     #[test]
-    fn there_are_bounds() {
+    fn too_many_rules_and_deep_nesting_are_refused() {
         assert!(parsed(&"[[rule]]\nallow = true\n".repeat(RULES_MAX)).is_ok());
         refused(
             &"[[rule]]\nallow = true\n".repeat(RULES_MAX + 1),
             "policy.toml:2001: there are more than 1000 [[rule]]",
         );
-        // Deep nesting ends in an error, not in the stack's end.
+        // Deep nesting is an error, and does not overflow the stack.
         assert!(parsed(&format!("rule = {}", "[".repeat(100_000))).is_err());
     }
 }

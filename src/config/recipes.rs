@@ -1,23 +1,27 @@
-//! recipes.toml: what the owner knows better of the programs that are wrapped.
+//! recipes.toml: the owner's own recipes for the programs that are wrapped.
 
-use super::{ConfigError, is_absent, line_at, text};
+use super::{
+    error::{ConfigError, is_absent},
+    parse::line_at,
+    text,
+};
 use crate::bridge::recipe::Book;
 use std::path::Path;
 
 /// The file's name in the home directory.
 pub const FILE: &str = "recipes.toml";
 
-/// Reads `<home>/recipes.toml`; where there is none, what is built in counts.
+/// Reads `<home>/recipes.toml`; a missing file means the built-in recipes.
 pub fn load(home: &Path) -> Result<Book, ConfigError> {
     let path = home.join(FILE);
     match text::read(&path) {
         Ok(text) => parse(&path, &text),
         Err(error) if is_absent(&error) => Ok(Book::default()),
-        Err(error) => Err(ConfigError { path, line: None, reason: error.to_string() }),
+        Err(error) => Err(ConfigError::unreadable(&path, &error)),
     }
 }
 
-/// Reads the file's text; `path` only names it.
+/// Parses the text of a file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Book, ConfigError> {
     Book::with(text).map_err(|error| {
         let line = error.place.map(|place| line_at(text, place.start));
@@ -31,7 +35,7 @@ mod tests {
     use std::{env, fs, process};
 
     #[test]
-    fn a_file_is_read_or_refused_with_its_line() {
+    fn file_is_read_or_refused_with_its_line() {
         let home = env::temp_dir().join(format!("ar-recipes-{}", process::id()));
         fs::create_dir_all(&home).unwrap();
         let command = ["agent".to_owned()];

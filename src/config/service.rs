@@ -1,27 +1,31 @@
-//! service.toml: where the service is that serves this home's user from an account of its own. Whoever
-//! installed it has written that down here; commands follow it.
+//! service.toml: the service that serves this home's user from an account of its own. Its
+//! installation writes the file, and commands use it to find the service.
 
-use super::{ConfigError, is_absent, line_at, not_toml};
+use super::{
+    error::{ConfigError, is_absent},
+    parse::{self, filled},
+};
+use serde::Deserialize;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
-use toml::{Value, de::DeTable};
+use toml::Value;
 
 /// The file's name in the home directory.
 pub const FILE: &str = "service.toml";
 
-/// More is no such file.
+/// The longest file that is read.
 const BYTES_MAX: usize = 16 << 10;
 
-/// Where a service is.
+/// The place of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Where its daemon listens.
+    /// The endpoint of its daemon.
     pub endpoint: String,
     /// The home of that daemon.
     pub home: PathBuf,
-    /// The user as whom it runs, as the system writes users down.
+    /// The user that it runs as, in the system's notation.
     pub account: String,
 }
 
@@ -32,53 +36,43 @@ impl Service {
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(&path, &text).map(Some),
             Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(ConfigError { path, line: None, reason: error.to_string() }),
+            Err(error) => Err(ConfigError::unreadable(&path, &error)),
         }
     }
 
-    /// Reads the text of a file; `path` is for what is said about it.
+    /// Parses the text of a file; `path` is for errors.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let wrong = |line: Option<usize>, reason: String| ConfigError {
-            path: path.to_owned(),
-            line,
-            reason: format!("{reason}; `agent-relay service install` writes it anew"),
+        let with_remedy = |error: ConfigError| ConfigError {
+            reason: format!("{}; `agent-relay service install` writes it anew", error.reason),
+            ..error
         };
+        Self::parse_checked(path, text).map_err(with_remedy)
+    }
+
+    fn parse_checked(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let error = |reason: String| ConfigError { path: path.to_owned(), line: None, reason };
         if text.len() > BYTES_MAX {
-            return Err(wrong(None, format!("it is over {BYTES_MAX} bytes long")));
+            return Err(error(format!("it is over {BYTES_MAX} bytes long")));
         }
-        let at = |place: usize| Some(line_at(text, place));
-        let table = DeTable::parse(text).map_err(|error| {
-            wrong(error.span().and_then(|span| at(span.start)), not_toml(error.message()))
-        })?;
-        let mut found = Self::default();
-        for (key, value) in table.get_ref() {
-            let name = key.get_ref().as_ref();
-            let Some(value) = value.get_ref().as_str().filter(|value| !value.is_empty()) else {
-                return Err(wrong(at(value.span().start), format!("`{name}` is a text in quotes")));
-            };
-            match name {
-                "endpoint" => found.endpoint = value.to_owned(),
-                "home" => found.home = value.into(),
-                "account" => found.account = value.to_owned(),
-                _ => return Err(wrong(at(key.span().start), format!("unknown key {name:?}"))),
-            }
-        }
-        let home = found.home.to_string_lossy();
-        let all = [("endpoint", &*found.endpoint), ("home", &home), ("account", &found.account)];
-        match all.iter().find(|(_, value)| value.is_empty()) {
-            Some((name, _)) => Err(wrong(None, format!("`{name}` is missing"))),
-            None if !found.home.is_absolute() => {
-                Err(wrong(None, "`home` is not an absolute path".to_owned()))
-            }
-            None => Ok(found),
+        let file: File = parse::parse(path, text)?;
+        let missing = |key: &str| error(format!("`{key}` is missing"));
+        let service = Self {
+            endpoint: file.endpoint.ok_or_else(|| missing("endpoint"))?,
+            home: file.home.ok_or_else(|| missing("home"))?.into(),
+            account: file.account.ok_or_else(|| missing("account"))?,
+        };
+        match service.home.is_absolute() {
+            true => Ok(service),
+            false => Err(error("`home` is not an absolute path".to_owned())),
         }
     }
 
-    /// The text of a file that says so.
+    /// Returns the text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let line = |key: &str, value: &str| format!("{key} = {}\n", Value::from(value));
-        let head = "# Written by `agent-relay service install`; `agent-relay service uninstall` removes it.\n";
+        let head = "# Written by `agent-relay service install`; \
+                    `agent-relay service uninstall` removes it.\n";
         let home = self.home.to_string_lossy();
         let lines =
             [line("endpoint", &self.endpoint), line("home", &home), line("account", &self.account)];
@@ -86,12 +80,24 @@ impl Service {
     }
 }
 
+/// The keys of the file.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    #[serde(deserialize_with = "filled")]
+    endpoint: Option<String>,
+    #[serde(deserialize_with = "filled")]
+    home: Option<String>,
+    #[serde(deserialize_with = "filled")]
+    account: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::env;
 
-    /// Absolute on every system.
+    /// A service with a home that is absolute on every system.
     fn service(name: &str) -> Service {
         Service {
             endpoint: r"\\.\pipe\agent-relay-S-1-5-21-1".to_owned(),
@@ -105,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_file_is_read_back() {
         for name in ["a", "J O'Brien \"x\" '''", "日本"] {
             let service = service(name);
             assert_eq!(parse(&service.to_text()), Ok(service));
@@ -114,13 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_file_is_refused_with_its_line() {
+    fn broken_file_is_refused_with_its_line() {
         let text = service("a").to_text();
         for (broken, words) in [
             (text.replace("account", "accounts"), "service.toml:4: unknown key \"accounts\""),
-            (text.replace("endpoint = ", "endpoint = 1 #"), ":2: `endpoint` is a text in quotes"),
+            (
+                text.replace("endpoint = ", "endpoint = 1 #"),
+                ":2: `endpoint`: expected a text in quotes",
+            ),
             (text.replace("endpoint = ", "#"), "service.toml: `endpoint` is missing"),
-            (text.replace("\naccount = ", "\naccount = '' #"), ":4: `account` is a text in quotes"),
+            (
+                text.replace("\naccount = ", "\naccount = '' #"),
+                ":4: `account`: expected a text that is not empty",
+            ),
             (format!("{text}home = 'x'"), ":5: this key is there already"),
             (text.replace("home = ", "home = 'x' #"), "`home` is not an absolute path"),
             ("x".repeat(BYTES_MAX + 1), "it is over"),

@@ -1,4 +1,4 @@
-//! Texts that people give, as the editors and shells of every system write them.
+//! Texts that people write, in the encodings of the editors and shells of every system.
 
 use std::{
     fmt,
@@ -10,20 +10,20 @@ use std::{
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What stands before a text in UTF-8 of some editors and of Windows PowerShell's pipes.
+/// The byte order mark of UTF-8, which some editors and Windows PowerShell's pipes write.
 const UTF_8: &[u8] = b"\xef\xbb\xbf";
 
-/// How a text is written that Windows PowerShell has put into a file, and how it begins.
+/// A byte order mark of UTF-16, which Windows PowerShell writes to files, and its byte order.
 type Utf16 = (&'static [u8], fn([u8; 2]) -> u16);
 
 const UTF_16: [Utf16; 2] = [(b"\xff\xfe", u16::from_le_bytes), (b"\xfe\xff", u16::from_be_bytes)];
 
-/// Why bytes are no text.
+/// The reason why bytes are not a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotText {
-    /// They don't say what else they would be.
+    /// No byte order mark, and not UTF-8.
     NotUtf8,
-    /// They begin as UTF-16 does, and don't go on like that.
+    /// A byte order mark of UTF-16, and not UTF-16 after it.
     NotUtf16,
 }
 
@@ -42,10 +42,10 @@ impl From<NotText> for io::Error {
     }
 }
 
-/// What is written there in UTF-8, or in UTF-16 if a byte order mark says so. The mark is no part of it.
+/// Decodes a text in UTF-8, or in UTF-16 if a byte order mark says so. The mark is left out.
 ///
 /// # Errors
-/// If the bytes are something else.
+/// If the bytes are not a text.
 pub fn decode(mut bytes: Vec<u8>) -> Result<String, NotText> {
     for (mark, unit) in UTF_16 {
         if let Some(rest) = bytes.strip_prefix(mark) {
@@ -61,9 +61,9 @@ pub fn decode(mut bytes: Vec<u8>) -> Result<String, NotText> {
     String::from_utf8(bytes).map_err(|_| NotText::NotUtf8)
 }
 
-/// The text of a file that people write.
+/// Reads the text of a file that people write.
 pub(super) fn read(path: &Path) -> io::Result<String> {
-    // Whoever opens a pipe waits for its other end.
+    // Opening a named pipe would wait for its other end.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
@@ -75,10 +75,10 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     Ok(decode(bytes)?)
 }
 
-/// What is said there, wherever it was written: every line ends with a newline alone.
+/// Decodes a message's body: every line ends with a newline alone, as on every system.
 ///
 /// # Errors
-/// As [`decode`]'s.
+/// See [`decode`].
 pub fn body(bytes: Vec<u8>) -> Result<String, NotText> {
     let text = decode(bytes)?;
     Ok(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text })
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_as_its_mark_says_and_as_utf_8_without_one() {
+    fn text_is_decoded_by_its_mark_and_as_utf_8_without_one() {
         let (little, big) =
             (utf_16(b"\xff\xfe", u16::to_le_bytes), utf_16(b"\xfe\xff", u16::to_be_bytes));
         let marked = format!("\u{feff}{TEXT}").into_bytes();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn bytes_that_are_not_text_are_refused() {
         // An umlaut as cmd and older programs write it; half a character; half a pair.
         for bytes in [&b"Gr\x81\xe1e"[..], b"a\xc3", b"\xef\xbb\xbf\xff"] {
             assert_eq!(decode(bytes.to_vec()), Err(NotText::NotUtf8));

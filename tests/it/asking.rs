@@ -84,7 +84,7 @@ fn ask_prints_the_answer() {
 }
 
 #[test]
-fn without_an_answer_ask_has_its_own_exit_codes() {
+fn unanswered_ask_has_its_own_exit_codes() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let late = run(&sandbox, &["ask", "--timeout", "200ms", "Bob", "Which port?"], TIMED_OUT);
@@ -106,7 +106,7 @@ fn without_an_answer_ask_has_its_own_exit_codes() {
 }
 
 #[test]
-fn a_listener_shows_that_it_is_asked() {
+fn listener_marks_questions() {
     let sandbox = Sandbox::new();
     let mut ann = sandbox.join("Ann");
     thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn a_listener_shows_that_it_is_asked() {
 }
 
 #[test]
-fn the_library_asks_and_answers() {
+fn library_asks_and_answers() {
     let sandbox = Sandbox::new();
     let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
     thread::scope(|scope| {
@@ -140,7 +140,7 @@ fn the_library_asks_and_answers() {
 }
 
 #[test]
-fn a_question_and_its_answer_outlive_the_daemons_death() {
+fn question_and_answer_survive_a_crash_of_the_daemon() {
     let mut sandbox = Sandbox::new();
     let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
     let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
@@ -153,7 +153,7 @@ fn a_question_and_its_answer_outlive_the_daemons_death() {
 }
 
 #[test]
-fn a_wrapped_agents_first_reply_is_the_answer_and_the_next_a_message() {
+fn first_reply_of_a_wrapped_agent_is_the_answer_and_the_next_a_message() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let _ann = reading(&sandbox, "Ann", &[]);
@@ -190,7 +190,7 @@ fn asked_by_a_person(sandbox: &Sandbox, home: &Path, to: &[&str]) -> String {
 }
 
 #[test]
-fn a_wrapped_agent_answers_a_person_as_its_header_names_them() {
+fn wrapped_agent_answers_a_person_by_the_name_in_the_header() {
     let sandbox = Sandbox::new();
     let _ann = reading(&sandbox, "Ann", &[]);
     let (home, empty) = (sandbox.home(), sandbox.directory().join("empty"));
@@ -209,7 +209,7 @@ fn a_wrapped_agent_answers_a_person_as_its_header_names_them() {
 }
 
 #[test]
-fn nobody_else_is_answered_and_a_person_is_sent_nothing() {
+fn only_the_asking_person_is_answered_and_no_person_is_messaged() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = reading(&sandbox, "Ann", &[]);
@@ -224,7 +224,7 @@ fn nobody_else_is_answered_and_a_person_is_sent_nothing() {
 }
 
 #[test]
-fn a_person_who_asks_nothing_is_sent_nothing() {
+fn message_to_a_person_who_asked_nothing_is_refused() {
     let sandbox = Sandbox::new();
     let ann = reading(&sandbox, "Ann", &[]);
     run(&sandbox, &["send", "Ann", &replies(&["FROM"])], DONE);
@@ -252,7 +252,7 @@ fn await_state(sandbox: &Sandbox, id: &Value, state: &str) {
 }
 
 #[test]
-fn what_became_of_its_messages_waits_for_a_sender_over_the_daemons_deaths() {
+fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     let mut sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
     let mut welcome = ann.hello("Ann");
@@ -297,7 +297,7 @@ fn what_became_of_its_messages_waits_for_a_sender_over_the_daemons_deaths() {
 }
 
 #[test]
-fn a_question_that_is_acknowledged_is_answered_after_the_daemons_death() {
+fn acknowledged_question_is_answered_after_a_daemon_crash() {
     let mut sandbox = Sandbox::new();
     let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
     let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
@@ -312,7 +312,7 @@ fn a_question_that_is_acknowledged_is_answered_after_the_daemons_death() {
 }
 
 #[test]
-fn an_answer_waits_for_the_librarys_return_over_the_daemons_death() {
+fn answer_waits_for_the_library_across_a_daemon_crash() {
     let mut sandbox = Sandbox::new();
     let (endpoint, is_away) = (sandbox.endpoint(), Arc::new(AtomicBool::new(false)));
     let stays = Arc::clone(&is_away);

@@ -71,7 +71,7 @@ impl Drop for Detached<'_> {
 }
 
 #[test]
-fn a_daemon_goes_up_and_down() {
+fn daemon_goes_up_and_down() {
     let sandbox = Sandbox::empty();
     assert_eq!(out(&run(&sandbox, &["down"], DONE)), "no daemon was up\n");
     let missing = run(&sandbox, &["status"], FAILED);
@@ -96,7 +96,7 @@ fn a_daemon_goes_up_and_down() {
 }
 
 #[test]
-fn many_that_go_up_at_once_find_one_daemon() {
+fn concurrent_ups_start_one_daemon() {
     let sandbox = Sandbox::empty();
     let _detached = Detached(&sandbox);
     let said: Vec<_> = thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn many_that_go_up_at_once_find_one_daemon() {
 }
 
 #[test]
-fn send_run_and_listen_start_a_daemon_where_none_is() {
+fn send_run_and_listen_start_a_missing_daemon() {
     // The wrapped command is this program itself, since it is on every system.
     let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let agent = ["run", "-n", "Ann", "--", exe.to_str().unwrap(), "--version"];
@@ -129,7 +129,7 @@ fn send_run_and_listen_start_a_daemon_where_none_is() {
 }
 
 #[test]
-fn a_home_leads_to_its_daemon_and_neither_it_nor_the_endpoint_has_two() {
+fn home_and_endpoint_each_have_one_daemon() {
     let sandbox = Sandbox::new();
     let program = |home: &str| {
         let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
@@ -154,7 +154,7 @@ fn a_home_leads_to_its_daemon_and_neither_it_nor_the_endpoint_has_two() {
 }
 
 #[test]
-fn a_removed_socket_is_made_again() {
+fn removed_socket_is_made_again() {
     let sandbox = Sandbox::new();
     let mut ann = sandbox.join("Ann");
     fs::remove_file(sandbox.endpoint().as_text()).unwrap();
@@ -166,7 +166,7 @@ fn a_removed_socket_is_made_again() {
 }
 
 #[test]
-fn what_is_not_a_socket_is_left_alone() {
+fn file_at_the_endpoint_is_left_alone() {
     let sandbox = Sandbox::empty();
     let path = sandbox.endpoint().as_text().to_owned();
     fs::write(&path, "precious").unwrap();
@@ -187,7 +187,7 @@ fn what_is_not_a_socket_is_left_alone() {
 }
 
 #[test]
-fn the_doctor_says_what_it_finds_and_changes_nothing() {
+fn doctor_reports_every_check_and_changes_nothing() {
     let sandbox = Sandbox::empty();
     let lines = |code| {
         let said = out(&run(&sandbox, &["doctor", "--json"], code));
@@ -228,7 +228,7 @@ fn check(mut doctor: Command, id: &str, code: i32) -> (String, String) {
 }
 
 #[test]
-fn the_doctor_finds_a_home_that_nobody_can_make() {
+fn doctor_finds_a_home_that_cannot_be_made() {
     let sandbox = Sandbox::empty();
     let file = sandbox.directory().join("file");
     fs::write(&file, "").unwrap();
@@ -257,7 +257,7 @@ fn the_doctor_finds_a_home_that_nobody_can_make() {
 }
 
 #[test]
-fn an_endpoint_where_no_socket_can_be_is_told_with_what_to_do() {
+fn unusable_endpoint_is_reported_with_a_remedy() {
     let sandbox = Sandbox::empty();
     let nowhere = sandbox.directory().join("nowhere").join("s");
     let file = sandbox.directory().join("file");
@@ -289,7 +289,7 @@ fn an_endpoint_where_no_socket_can_be_is_told_with_what_to_do() {
 }
 
 #[test]
-fn colours_are_for_terminals_and_never_with_no_color() {
+fn colours_are_for_terminals_without_no_color() {
     let sandbox = Sandbox::empty();
     let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let exe = exe.to_str().unwrap();
@@ -307,7 +307,7 @@ fn colours_are_for_terminals_and_never_with_no_color() {
 }
 
 #[test]
-fn another_homes_daemon_is_stopped_only_by_its_endpoint() {
+fn daemon_of_another_home_is_stopped_only_by_endpoint() {
     let sandbox = Sandbox::new();
     let other = sandbox.directory().join("other");
     platform::paths::make_private_dir(&other).unwrap();
@@ -322,7 +322,7 @@ fn another_homes_daemon_is_stopped_only_by_its_endpoint() {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_says_why() {
+fn failed_start_of_a_daemon_is_explained() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     fs::write(sandbox.home().join("config.toml"), "\nheartbeat = 1\n").unwrap();
@@ -342,7 +342,7 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_broken_configuration_parts_nobody_from_the_daemon() {
+fn broken_configuration_does_not_affect_a_running_daemon() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     fs::write(sandbox.home().join("config.toml"), "heartbeat = 1\n").unwrap();
@@ -356,7 +356,7 @@ fn a_broken_configuration_parts_nobody_from_the_daemon() {
 }
 
 #[test]
-fn what_is_important_says_so() {
+fn importance_reaches_the_recipient() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     run(&sandbox, &["send", "--importance", "100", "Bob", "now"], DONE);
@@ -369,7 +369,7 @@ fn what_is_important_says_so() {
 }
 
 #[test]
-fn the_doctor_looks_into_the_policy_and_the_store() {
+fn doctor_checks_the_policy_and_the_store() {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let (policy, store) = (sandbox.home().join("policy.toml"), sandbox.home().join("relay.db"));
@@ -404,7 +404,7 @@ fn the_doctor_looks_into_the_policy_and_the_store() {
 }
 
 #[test]
-fn what_is_sent_is_heard_byte_for_byte() {
+fn body_arrives_byte_for_byte() {
     let sandbox = known(&["Bob"]);
     let body = "from a file\r  \u{e4}\u{1f600} \"quoted\" \\ end\n";
     let file = sandbox.directory().join("body.txt");
@@ -425,7 +425,7 @@ fn what_is_sent_is_heard_byte_for_byte() {
 }
 
 #[test]
-fn a_message_that_is_not_delivered_has_its_own_exit_code() {
+fn undelivered_message_has_its_own_exit_code() {
     let sandbox = known(&["Bob"]);
     let alone = err(&run(&sandbox, &["send", "Zoe", "x"], NOT_DELIVERED));
     assert!(alone.ends_with("; nobody is here now\n"), "{alone}");
@@ -445,7 +445,7 @@ fn a_message_that_is_not_delivered_has_its_own_exit_code() {
 }
 
 #[test]
-fn a_recipient_without_room_is_waited_for_and_then_reported() {
+fn full_recipient_is_waited_for_and_then_reported() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     drop(sandbox.join("Bob"));
     run(&sandbox, &["send", "--as", "Ann", "Bob", "1"], DONE);
@@ -454,7 +454,7 @@ fn a_recipient_without_room_is_waited_for_and_then_reported() {
 }
 
 #[test]
-fn a_topics_subscribers_hear_it() {
+fn topic_reaches_its_subscribers() {
     let sandbox = Sandbox::new();
     let mut listener =
         sandbox.command(["listen", "--as", "Bob", "--topic", "build.*", "--count", "1"]);
@@ -470,7 +470,7 @@ fn a_topics_subscribers_hear_it() {
 }
 
 #[test]
-fn a_listener_outlives_a_crash_of_the_daemon() {
+fn listener_survives_a_crash_of_the_daemon() {
     let mut sandbox = known(&["Bob"]);
     let line = ["listen", "--as", "Bob", "--topic", "news", "--count", "1"];
     let mut command = sandbox.command(line);
@@ -487,7 +487,7 @@ fn a_listener_outlives_a_crash_of_the_daemon() {
 }
 
 #[test]
-fn other_peoples_text_cannot_act_on_the_terminal() {
+fn received_text_cannot_control_the_terminal() {
     let sandbox = known(&["Bob"]);
     let text = "a\x1b]0;title\x07b\u{202e}c\nAnn: forged";
     run_with(&sandbox, &["send", "--as", "Ann", "Bob", "-"], text.as_bytes(), DONE);
@@ -496,7 +496,7 @@ fn other_peoples_text_cannot_act_on_the_terminal() {
 }
 
 #[test]
-fn what_means_nothing_is_said_with_what_to_do() {
+fn usage_errors_name_the_mistake_and_the_remedy() {
     let sandbox = Sandbox::empty();
     let long = "t".repeat(257);
     for (line, words) in [
@@ -532,14 +532,14 @@ fn what_means_nothing_is_said_with_what_to_do() {
 }
 
 #[test]
-fn without_a_command_the_help_is_shown_as_it_is() {
+fn missing_command_shows_the_help() {
     let sandbox = Sandbox::empty();
     let asked = out(&run(&sandbox, &["--help"], DONE));
     assert_eq!(err(&run(&sandbox, &[], USAGE)), asked);
 }
 
 #[test]
-fn the_bench_measures_and_leaves_no_more_names_each_time() {
+fn bench_reuses_its_names() {
     let sandbox = Sandbox::new();
     let known = || out(&run(&sandbox, &["agents", "--json"], DONE)).lines().count();
     let report = out(&run(&sandbox, &["bench", "--quick", "--json"], DONE));
@@ -550,7 +550,7 @@ fn the_bench_measures_and_leaves_no_more_names_each_time() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_said_plainly() {
+fn name_in_use_is_reported() {
     let sandbox = Sandbox::new();
     let _ann = sandbox.join("Ann");
     let program = fullscreen();
@@ -561,7 +561,7 @@ fn a_name_that_is_taken_is_said_plainly() {
 }
 
 #[test]
-fn a_reader_who_leaves_is_no_failure() {
+fn closed_pipe_is_not_a_failure() {
     let sandbox = Sandbox::empty();
     for line in [&["help"][..], &["completions", "bash"], &["--version"]] {
         let mut command = sandbox.command(line);
@@ -575,7 +575,7 @@ fn a_reader_who_leaves_is_no_failure() {
 }
 
 #[test]
-fn the_tap_shows_what_is_routed() {
+fn tap_shows_routed_messages() {
     let sandbox = known(&["Bob"]);
     let mut command = sandbox.command(["tap", "--json"]);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -599,7 +599,7 @@ fn the_tap_shows_what_is_routed() {
 }
 
 #[test]
-fn the_demo_succeeds_and_leaves_nothing() {
+fn demo_succeeds_and_leaves_nothing() {
     let sandbox = Sandbox::empty();
     let demo = run(&sandbox, &["demo"], DONE);
     assert!(out(&demo).ends_with("4 of 4 messages arrived, word for word\n"), "{demo:?}");
@@ -610,7 +610,7 @@ fn the_demo_succeeds_and_leaves_nothing() {
 
 /// Its daemon is its own, whoever it is that looks at it.
 #[test]
-fn the_demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
+fn demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
     let sandbox = Sandbox::empty();
     let temporary = sandbox.directory().join("t");
     fs::create_dir(&temporary).unwrap();
@@ -628,7 +628,7 @@ fn the_demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
 }
 
 #[test]
-fn a_wrapped_commands_message_and_exit_code_come_through() {
+fn wrapped_command_keeps_its_messages_and_exit_code() {
     let sandbox = known(&["Bob"]);
     let program = env!("CARGO_BIN_EXE_agent-relay-wrap");
     let recording = sandbox.directory().join("recording");

@@ -86,7 +86,7 @@ fn a_spawned_agent_is_held_released_and_stopped() {
 }
 
 #[test]
-fn a_second_terminal_shows_an_agent_and_drives_it() {
+fn attached_terminal_shows_and_drives_an_agent() {
     let sandbox = Sandbox::new();
     assert_success(&sandbox.run(["spawn", "Ann", "--", &fullscreen()]));
     let mut other = Terminal::command_in(&sandbox, SIZE, &["attach", "Ann"]);

@@ -134,7 +134,7 @@ fn is_over(sandbox: &Sandbox, pid: &str) -> bool {
 }
 
 #[test]
-fn a_second_terminal_shows_an_agent_and_drives_it() {
+fn attached_terminal_shows_and_drives_an_agent() {
     let sandbox = Sandbox::new();
     let mut ann = ann(&sandbox);
     ann.press("echo before; PS1='ann> '\r");
@@ -159,7 +159,7 @@ fn a_second_terminal_shows_an_agent_and_drives_it() {
 }
 
 #[test]
-fn who_views_sees_and_changes_nothing() {
+fn viewer_changes_nothing() {
     let sandbox = Sandbox::new();
     let mut ann = ann(&sandbox);
     let mut view = attach(&sandbox, SIZE, &["--view"]);
@@ -191,7 +191,7 @@ fn who_views_sees_and_changes_nothing() {
 }
 
 #[test]
-fn terminals_of_other_sizes_are_shown_as_much_as_fits() {
+fn attached_terminal_of_another_size_shows_the_part_that_fits() {
     let sandbox = Sandbox::new();
     let mut ann = ann(&sandbox);
     let small = attach(&sandbox, Size { rows: 8, cols: 30 }, &[]);
@@ -218,7 +218,7 @@ fn terminals_of_other_sizes_are_shown_as_much_as_fits() {
 }
 
 #[test]
-fn what_a_full_screen_program_left_on_is_turned_off_again() {
+fn detaching_resets_the_modes_of_a_full_screen_program() {
     let sandbox = Sandbox::new();
     let ann = Terminal::wrap(
         &sandbox,
@@ -239,7 +239,7 @@ fn what_a_full_screen_program_left_on_is_turned_off_again() {
 
 /// As Claude Code and Gemini CLI do, which wait for a shell that isn't there.
 #[test]
-fn who_suspends_itself_goes_on() {
+fn command_that_suspends_itself_is_continued() {
     let sandbox = Sandbox::new();
     let script =
         "trap 'echo goes on' CONT; stty raw -echo; echo ready; while :; do sleep 0.05; done";
@@ -252,7 +252,7 @@ fn who_suspends_itself_goes_on() {
 }
 
 #[test]
-fn what_was_broken_off_stays_readable_above_what_comes_next() {
+fn interrupted_drawing_stays_readable_above_the_next_output() {
     let sandbox = Sandbox::new();
     let shows = "printf 'a\\nbox\\nits foot\\033[2A'; ";
     let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &format!("{shows} exit 3")]);
@@ -266,7 +266,7 @@ fn what_was_broken_off_stays_readable_above_what_comes_next() {
 }
 
 #[test]
-fn what_a_full_screen_showed_at_its_crash_is_told() {
+fn crash_of_a_full_screen_program_reports_its_last_lines() {
     let sandbox = Sandbox::new();
     let crashes = "printf '\\033[?1049hpanicked at main.rs:1'; kill -SEGV $$";
     let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", crashes]);
@@ -275,7 +275,7 @@ fn what_a_full_screen_showed_at_its_crash_is_told() {
 }
 
 #[test]
-fn an_end_is_told_to_those_who_look_on() {
+fn attached_terminals_report_the_end_of_an_agent() {
     let sandbox = Sandbox::new();
     let mut ann = reading(&sandbox, "Ann", &[]);
     let other = attach(&sandbox, SIZE, &[]);
@@ -291,7 +291,7 @@ fn an_end_is_told_to_those_who_look_on() {
 }
 
 #[test]
-fn who_never_reads_holds_nobody_up_and_gets_a_picture_later() {
+fn stalled_attach_client_delays_no_other_and_gets_a_snapshot_later() {
     let sandbox = Sandbox::new();
     let mut ann = ann(&sandbox);
     let slow = Visitor::new(&sandbox);
@@ -320,7 +320,7 @@ fn who_never_reads_holds_nobody_up_and_gets_a_picture_later() {
 }
 
 #[test]
-fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it() {
+fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     let sandbox = Sandbox::new();
     let spawned = Spawned::new(&sandbox, "Ann", &BASH);
     let mut drive = attach(&sandbox, Size { rows: 20, cols: 70 }, &[]);
@@ -365,7 +365,7 @@ fn a_spawned_agent_works_without_a_terminal_and_takes_the_size_of_who_drives_it(
 }
 
 #[test]
-fn a_spawn_that_fails_says_why() {
+fn failed_spawn_is_explained() {
     let sandbox = Sandbox::new();
     let program = &fullscreen();
     let missing = run(&sandbox, &["spawn", "Ann", "--", "no-such-command"], FAILED);
@@ -384,7 +384,7 @@ fn a_spawn_that_fails_says_why() {
 }
 
 #[test]
-fn a_spawned_agents_crash_is_in_its_log() {
+fn crash_of_a_spawned_agent_is_logged() {
     let sandbox = Sandbox::new();
     let ann = Spawned::new(
         &sandbox,
@@ -418,7 +418,7 @@ fn a_spawned_agents_crash_is_in_its_log() {
 }
 
 #[test]
-fn what_is_held_is_typed_once_when_it_is_released() {
+fn held_messages_are_typed_once_after_release() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let mut ann = reading(&sandbox, "Ann", &[]);
@@ -454,7 +454,7 @@ fn what_is_held_is_typed_once_when_it_is_released() {
 }
 
 #[test]
-fn what_is_urgent_goes_before_many_that_wait() {
+fn important_message_is_typed_before_earlier_ones() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let _ann = reading(&sandbox, "Ann", &["keep typed"]);
@@ -475,7 +475,7 @@ fn what_is_urgent_goes_before_many_that_wait() {
 
 /// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.
 #[test]
-fn what_an_attached_person_has_half_typed_is_not_typed_into() {
+fn half_typed_line_of_an_attached_person_delays_messages() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = reading(&sandbox, "Ann", &[]);
@@ -498,7 +498,7 @@ fn what_an_attached_person_has_half_typed_is_not_typed_into() {
 
 /// Each begins like a terminal's answer, and nothing comes after the second one.
 #[test]
-fn an_escape_and_what_follows_it_reach_an_agent_that_is_attached_to() {
+fn escape_key_reaches_an_attached_agent() {
     let sandbox = Sandbox::new();
     let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", "echo ready; cat"]);
     ann.wait_for_row("ready");
@@ -512,7 +512,7 @@ fn an_escape_and_what_follows_it_reach_an_agent_that_is_attached_to() {
 }
 
 #[test]
-fn a_command_that_ignores_requests_is_stopped_by_force_with_what_it_started() {
+fn stop_kills_an_unresponsive_command_and_its_children() {
     let sandbox = Sandbox::new();
     let script = "trap '' HUP TERM INT; sleep 1000 & echo $! > pid; echo ready; while :; do sleep 0.05; done";
     let _ann = Spawned::new(&sandbox, "Ann", &["sh", "-c", script]);
@@ -526,7 +526,7 @@ fn a_command_that_ignores_requests_is_stopped_by_force_with_what_it_started() {
 }
 
 #[test]
-fn a_window_that_is_closed_ends_an_agent_and_only_detaches_who_looks_on() {
+fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
     let sandbox = Sandbox::new();
     let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
     let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
@@ -544,7 +544,7 @@ fn a_window_that_is_closed_ends_an_agent_and_only_detaches_who_looks_on() {
 }
 
 #[test]
-fn what_a_killed_wrapper_left_is_taken_over() {
+fn files_of_a_killed_wrapper_are_taken_over() {
     let sandbox = Sandbox::new();
     let first = reading(&sandbox, "Ann", &[]);
     // By force: dropping a terminal kills what runs in it.
@@ -563,7 +563,7 @@ fn what_a_killed_wrapper_left_is_taken_over() {
 }
 
 #[test]
-fn commands_for_people_want_a_person() {
+fn commands_for_people_refuse_agents() {
     let sandbox = Sandbox::new();
     let mut ann = reading(&sandbox, "Ann", &[]);
     let no_terminal = run(&sandbox, &["attach", "Ann"], FAILED);
@@ -584,7 +584,7 @@ fn commands_for_people_want_a_person() {
 }
 
 #[test]
-fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
+fn unusable_wrapper_endpoint_is_reported_once_and_is_harmless() {
     let sandbox = Sandbox::new();
     let home = sandbox.directory().join("long".repeat(25));
     platform::paths::make_private_dir(&home).unwrap();
@@ -610,7 +610,7 @@ fn an_endpoint_that_cannot_be_is_said_once_and_harms_nothing() {
 }
 
 #[test]
-fn what_is_no_request_costs_only_who_says_it() {
+fn invalid_request_ends_only_its_own_connection() {
     let sandbox = Sandbox::new();
     let mut ann = reading(&sandbox, "Ann", &[]);
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 0], &[0, 0, 0, 1, b'x'], &[255; 64]] {
@@ -661,7 +661,7 @@ sys.stdout.write(told[4:].decode())
 
 /// Even where the files' modes let him in.
 #[test]
-fn another_user_is_told_that_the_wrapper_is_not_his() {
+fn wrapper_refuses_another_user() {
     let sandbox = Sandbox::new();
     let _ann = ann(&sandbox);
     let socket = sandbox.home().join("run/Ann.sock");

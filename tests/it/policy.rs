@@ -34,7 +34,7 @@ fn file(sandbox: &Sandbox, bytes: impl AsRef<[u8]>) -> String {
 }
 
 #[test]
-fn a_key_is_shown_once_with_the_lines_that_its_hash_needs() {
+fn policy_key_prints_the_key_once_and_the_lines_with_its_hash() {
     let sandbox = Sandbox::empty();
     let said = out(&run(&sandbox, &["policy", "key", "Ann"], DONE));
     let (words, lines) = said.split_once("[[agent]]").unwrap();
@@ -58,7 +58,7 @@ fn a_key_is_shown_once_with_the_lines_that_its_hash_needs() {
 }
 
 #[test]
-fn a_sound_policy_is_said_in_words() {
+fn valid_policy_is_described_in_words() {
     let sandbox = Sandbox::empty();
     let path = file(
         &sandbox,
@@ -67,9 +67,9 @@ fn a_sound_policy_is_said_in_words() {
     );
     let words = out(&run(&sandbox, &["policy", "check", &path], DONE));
     let lines: Vec<_> = words.lines().collect();
-    assert_eq!(lines[1], "line 1: Ann may speak to B*");
-    assert_eq!(lines[2], r#"line 6: nobody may speak to anybody on "a\u{202e}b""#);
-    assert_eq!(lines[4], "at most 30 messages a minute from one to another");
+    assert_eq!(lines[1], "line 1: Ann may send to B*");
+    assert_eq!(lines[2], r#"line 6: no one may send to anyone on "a\u{202e}b""#);
+    assert_eq!(lines[4], "at most 30 messages a minute from one agent to another");
     let report = json(&sandbox, &["policy", "check", &path, "--json"]);
     assert_eq!(
         (&report["schema"], &report["file"]),
@@ -83,7 +83,7 @@ fn a_sound_policy_is_said_in_words() {
 }
 
 #[test]
-fn a_broken_policy_is_refused_with_file_line_and_reason() {
+fn broken_policy_is_refused_with_file_line_and_reason() {
     let sandbox = Sandbox::empty();
     let refused = |path: &str| {
         let refused = run(&sandbox, &["policy", "check", path], FAILED);
@@ -94,7 +94,7 @@ fn a_broken_policy_is_refused_with_file_line_and_reason() {
     assert_eq!(
         refused(&path),
         format!(
-            "agent-relay: {path}:3: unknown key \"form\"; the keys of [[rule]] are from, to, topic, allow\n"
+            "agent-relay: {path}:3: unknown key \"form\"; the keys are from, to, topic, allow\n"
         )
     );
     let key = "0123456789abcdef".repeat(4);
@@ -109,7 +109,7 @@ fn a_broken_policy_is_refused_with_file_line_and_reason() {
 }
 
 #[test]
-fn a_sound_file_is_in_force_once_reload_is_answered_and_a_broken_one_never() {
+fn reload_applies_a_valid_policy_and_refuses_a_broken_one() {
     let sandbox = Sandbox::empty();
     let missing = err(&run(&sandbox, &["policy", "reload"], FAILED));
     assert!(missing.contains("start one with `agent-relay up`"), "{missing}");
@@ -132,8 +132,8 @@ fn a_sound_file_is_in_force_once_reload_is_answered_and_a_broken_one_never() {
     assert_eq!(
         err(&run(&sandbox, &["policy", "reload"], FAILED)),
         format!(
-            "agent-relay: the daemon refused `reload`: {path}:2: unknown key \"form\"; the keys of \
-             [[rule]] are from, to, topic, allow (INVALID)\n"
+            "agent-relay: the daemon refused `reload`: {path}:2: unknown key \"form\"; the keys are \
+             from, to, topic, allow (INVALID)\n"
         )
     );
     assert_eq!(err(&run(&sandbox, &["send", "Bob", "no"], NOT_DELIVERED)), forbidden);
@@ -141,7 +141,7 @@ fn a_sound_file_is_in_force_once_reload_is_answered_and_a_broken_one_never() {
 }
 
 #[test]
-fn a_hang_up_has_the_file_read_again() {
+fn hangup_signal_reloads_the_policy() {
     let sandbox = Sandbox::new();
     let bob = sandbox.join("Bob");
     policy_file(&sandbox.home().join("policy.toml"), "[[rule]]\nto = 'Bob'\nallow = false\n");
@@ -159,7 +159,7 @@ fn a_hang_up_has_the_file_read_again() {
 }
 
 #[test]
-fn a_daemon_does_not_start_with_a_broken_policy() {
+fn daemon_does_not_start_with_a_broken_policy() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let path = sandbox.home().join("policy.toml");
@@ -175,7 +175,7 @@ fn change_mode(sandbox: &Sandbox, path: &Path, mode: &str) {
 }
 
 #[test]
-fn writable_by_others_stops_the_start() {
+fn file_writable_by_others_stops_the_start() {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let path = sandbox.home().join("policy.toml");
@@ -203,7 +203,7 @@ fn writable_by_others_stops_the_start() {
 }
 
 #[test]
-fn who_speaks_too_often_is_named_in_the_status() {
+fn status_names_the_pair_over_the_rate_limit() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let limits = "[limits]\nper_pair_per_minute = 1\n";
@@ -224,7 +224,7 @@ fn operator_key(sandbox: &Sandbox) -> PathBuf {
 }
 
 #[test]
-fn the_daemon_makes_the_operators_key_and_keeps_it() {
+fn daemon_makes_the_operator_key_and_keeps_it() {
     let sandbox = Sandbox::empty();
     let path = operator_key(&sandbox);
     let detached = Detached(&sandbox);
@@ -253,7 +253,7 @@ fn the_daemon_makes_the_operators_key_and_keeps_it() {
 }
 
 #[test]
-fn a_daemon_that_cannot_make_the_operators_key_does_not_start() {
+fn daemon_without_an_operator_key_does_not_start() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     fs::create_dir(operator_key(&sandbox)).unwrap();
@@ -262,7 +262,7 @@ fn a_daemon_that_cannot_make_the_operators_key_does_not_start() {
 }
 
 #[test]
-fn the_policy_that_the_readme_shows_is_sound() {
+fn policy_in_the_readme_is_valid() {
     let readme = include_str!("../../README.md").replace('\r', "");
     let (_, section) = readme.split_once("### policy.toml").unwrap();
     let example = section.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
@@ -271,12 +271,12 @@ fn the_policy_that_the_readme_shows_is_sound() {
     let words = out(&run(&sandbox, &["policy", "check", &path], DONE));
     assert_eq!(
         words,
-        "nobody gets these names without their keys: Ann\n\
-         line 5: claude-* may speak to Ann on \"build.*\"\n\
-         line 11: nobody may speak to Ann\n\
-         line 15: @guest-* may not ask @relay for \"history\"\n\
-         the first line that matches decides; allowed is what none matches, and what @operator asks \
-         @relay\n\
-         at most 60 messages a minute from one to another\n"
+        "these names require their keys: Ann\n\
+         line 5: claude-* may send to Ann on \"build.*\"\n\
+         line 11: no one may send to Ann\n\
+         line 15: @guest-* may not send the request \"history\" to @relay\n\
+         the first rule that matches decides; what no rule matches is allowed, and so is every \
+         request of @operator to @relay\n\
+         at most 60 messages a minute from one agent to another\n"
     );
 }

@@ -43,7 +43,7 @@ fn await_state(sandbox: &Sandbox, id: &str, state: &str) -> Value {
 }
 
 #[test]
-fn an_expired_message_is_a_dead_letter_and_comes_back_once() {
+fn expired_message_is_redelivered_once() {
     let mut sandbox = Sandbox::new();
     drop(sandbox.join("Bob"));
     assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
@@ -76,7 +76,7 @@ fn an_expired_message_is_a_dead_letter_and_comes_back_once() {
 }
 
 #[test]
-fn a_messages_way_is_shown_in_each_of_its_states() {
+fn status_shows_each_state_of_a_message() {
     let sandbox = Sandbox::new();
     drop(sandbox.join("Bob"));
     let sent = send(&sandbox, &["--as", "Ann", "--topic", "t", "Bob", "one\ntwo\u{1b}[31m"]);
@@ -129,7 +129,7 @@ fn a_messages_way_is_shown_in_each_of_its_states() {
 }
 
 #[test]
-fn history_is_searched_by_people_topic_and_words() {
+fn history_is_searched_by_agent_topic_and_words() {
     let sandbox = Sandbox::new();
     for name in ["Bob", "Cid"] {
         drop(sandbox.join(name));
@@ -159,7 +159,7 @@ fn history_is_searched_by_people_topic_and_words() {
 }
 
 #[test]
-fn a_message_as_long_as_a_frame_allows_is_read_whole() {
+fn longest_message_is_read_whole() {
     let sandbox = Sandbox::new();
     drop(sandbox.join("Bob"));
     let body = "\"\\\u{e4}".repeat(1_048_576 / 6 - 200);
@@ -255,7 +255,7 @@ impl<'a> Sent<'a> {
 }
 
 #[test]
-fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_shell() {
+fn all_commands_agree_on_state_and_reason_for_a_shell() {
     let sandbox = Sandbox::new();
     let mut ann = Terminal::wrap(&sandbox, "Ann", &["bash", "--norc", "--noprofile"]);
     ann.wait_for_row("$");
@@ -283,7 +283,7 @@ fn every_command_shows_the_same_state_and_reason_of_what_waits_for_a_shell() {
 }
 
 #[test]
-fn every_command_shows_the_same_state_and_reason_of_what_waits_for_an_agent() {
+fn all_commands_agree_on_state_and_reason_for_an_agent() {
     let sandbox = Sandbox::new();
     let busy =
         "[[recipe]]\nname = \"painter\"\ncommands = [\"fullscreen\"]\nbusy = [\"still at work\"]\n";

@@ -16,7 +16,7 @@ use std::{
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
 
 #[test]
-fn a_body_is_the_same_whatever_wrote_it() {
+fn body_is_the_same_in_every_encoding() {
     let sandbox = known(&["Bob"]);
     let body = "Gr\u{fc}\u{df}e\r\nan alle \u{1f600}\r\n";
     let utf_16 = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
@@ -40,7 +40,7 @@ fn a_body_is_the_same_whatever_wrote_it() {
 }
 
 #[test]
-fn what_is_no_text_is_said_with_what_to_do() {
+fn undecodable_body_is_refused_with_a_remedy() {
     let sandbox = known(&["Bob"]);
     for (bytes, why) in [
         (&b"Gr\x81\xe1e"[..], "it is not UTF-8"),
@@ -59,7 +59,7 @@ fn what_is_no_text_is_said_with_what_to_do() {
 }
 
 #[test]
-fn files_of_the_home_may_be_written_by_any_shell() {
+fn files_of_the_home_are_read_in_every_encoding() {
     let sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     let config = "heartbeat_ms = 1\r\n";
@@ -75,7 +75,7 @@ fn files_of_the_home_may_be_written_by_any_shell() {
 }
 
 #[test]
-fn the_readmes_examples_work_in_the_systems_own_shell() {
+fn readme_examples_work_in_the_system_shell() {
     match env::var("ComSpec") {
         Ok(cmd) => Example::new("bat").works(&cmd, &["/d", "/c"], "\r\n"),
         Err(_) => Example::new("sh").works("bash", &["-e"], "\n"),
@@ -83,7 +83,7 @@ fn the_readmes_examples_work_in_the_systems_own_shell() {
 }
 
 #[test]
-fn the_readmes_examples_work_in_git_bash() {
+fn readme_examples_work_in_git_bash() {
     let Some(programs) = env::var_os("ProgramFiles") else {
         return eprintln!("not tried: only Windows has Git Bash");
     };
@@ -95,7 +95,7 @@ fn the_readmes_examples_work_in_git_bash() {
 }
 
 #[test]
-fn the_readmes_examples_work_in_powershell() {
+fn readme_examples_work_in_powershell() {
     let example = Example::new("powershell");
     for shell in power_shells() {
         example.works(shell, &POWER_SHELL_FILE, "\r\n");
@@ -195,7 +195,7 @@ impl Example {
 }
 
 #[test]
-fn a_home_may_have_blanks_and_umlauts() {
+fn home_path_may_have_blanks_and_umlauts() {
     let sandbox = Sandbox::empty();
     let home = sandbox.directory().join("Zo\u{eb} M\u{fc}ller \u{5c71}");
     let relay = Away { sandbox: &sandbox, data: sandbox.directory().to_owned(), home: Some(home) };
@@ -207,7 +207,7 @@ fn a_home_may_have_blanks_and_umlauts() {
 }
 
 #[test]
-fn a_home_may_have_a_long_path() {
+fn home_path_may_be_long() {
     let sandbox = Sandbox::empty();
     let mut data = sandbox.directory().to_owned();
     while data.as_os_str().len() < 300 {

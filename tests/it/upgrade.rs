@@ -87,7 +87,7 @@ impl Drop for Listener {
 }
 
 #[test]
-fn listeners_and_wrapped_agents_outlive_a_replaced_daemon() {
+fn listeners_and_wrapped_agents_survive_a_replaced_daemon() {
     let place = Replaced::new();
     let mut bob = Listener::start(&place.0, "Bob");
     let mut ann = reading(&place.0, "Ann", &[]);
@@ -111,7 +111,7 @@ fn listeners_and_wrapped_agents_outlive_a_replaced_daemon() {
 }
 
 #[test]
-fn a_daemon_is_replaced_where_it_was() {
+fn replacement_keeps_the_endpoint() {
     let place = Replaced::new();
     let old = place.daemon();
     let mut replace = place.0.program(env!("CARGO_BIN_EXE_agent-relay"));
@@ -123,14 +123,14 @@ fn a_daemon_is_replaced_where_it_was() {
 }
 
 #[test]
-fn where_none_is_up_there_is_nothing_to_replace() {
+fn replace_without_a_daemon_starts_one() {
     let place = Replaced(Sandbox::empty());
     let report: Value = serde_json::from_str(&place.done(&["up", "--replace", "--json"])).unwrap();
     assert_eq!((&report["started"], report.get("replaced")), (&true.into(), None));
 }
 
 #[test]
-fn a_daemon_stays_where_the_new_one_could_not_start() {
+fn failed_replacement_keeps_the_old_daemon() {
     let place = Replaced::new();
     let config = place.0.home().join("config.toml");
     fs::write(&config, "heartbeat = 1\n").unwrap();
@@ -144,7 +144,7 @@ fn a_daemon_stays_where_the_new_one_could_not_start() {
 /// As whoever installs a new version does it: what runs can be moved aside on every system, and overwritten
 /// on none.
 #[test]
-fn a_daemon_is_replaced_while_its_program_is_in_use() {
+fn daemon_is_replaced_while_its_program_is_in_use() {
     let built = Path::new(env!("CARGO_BIN_EXE_agent-relay"));
     let place = Replaced(Sandbox::empty());
     let programs = place.0.directory().join("programs");
@@ -180,7 +180,7 @@ fn a_daemon_is_replaced_while_its_program_is_in_use() {
 }
 
 #[test]
-fn a_daemon_that_was_killed_is_followed_by_another_whoever_holds_on_to_it() {
+fn killed_daemon_is_replaced_despite_an_open_connection() {
     let mut sandbox = Sandbox::new();
     let held = sandbox.join("Ann");
     sandbox.kill();

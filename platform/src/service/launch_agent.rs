@@ -8,8 +8,7 @@ use super::{NAME, Program, program, words};
 const ARGUMENTS: &str = "ProgramArguments";
 
 /// A comment in the file, for a person who finds it. The plist crate writes none.
-const COMMENT: &str =
-    "<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->";
+const COMMENT: &str = "<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->";
 
 /// The umask of the program, which launchd reads as a decimal number: files are its owner's only.
 const UMASK: u64 = 0o077;

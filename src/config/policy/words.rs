@@ -1,11 +1,11 @@
-//! What a policy means, for its owner to read.
+//! A policy in words, for its owner to read.
 
 use crate::{
     protocol::name::{OPERATOR, RELAY},
     router::policy::{Policy, Rule},
 };
 
-/// Names that want a key, in their order.
+/// Returns the names that require a key, in alphabetical order.
 #[must_use]
 pub fn keyed_names(policy: &Policy) -> Vec<&str> {
     let mut names: Vec<_> = policy.keys.keys().map(|name| name.as_str()).collect();
@@ -13,27 +13,27 @@ pub fn keyed_names(policy: &Policy) -> Vec<&str> {
     names
 }
 
-/// What a policy means, a sentence a line.
+/// Returns the meaning of a policy, one sentence a line.
 #[must_use]
 pub fn in_words(policy: &Policy) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(match keyed_names(policy) {
-        names if names.is_empty() => "no name wants a key".to_owned(),
-        names => format!("nobody gets these names without their keys: {}", names.join(", ")),
+        names if names.is_empty() => "no name requires a key".to_owned(),
+        names => format!("these names require their keys: {}", names.join(", ")),
     });
     for rule in &policy.rules {
         lines.push(format!("line {}: {}", rule.line, rule_in_words(rule)));
     }
     lines.push(match policy.rules.len() {
-        0 => "there are no rules: anybody may say anything to anybody".to_owned(),
+        0 => "there are no rules: anyone may send to anyone".to_owned(),
         _ => format!(
-            "the first line that matches decides; allowed is what none matches, and what {OPERATOR} asks \
-             {RELAY}"
+            "the first rule that matches decides; what no rule matches is allowed, and so is \
+             every request of {OPERATOR} to {RELAY}"
         ),
     });
     lines.push(match policy.per_pair_per_minute {
-        None => "anybody may speak to anybody as often as they like".to_owned(),
-        Some(most) => format!("at most {most} messages a minute from one to another"),
+        None => "there is no limit of messages a minute".to_owned(),
+        Some(most) => format!("at most {most} messages a minute from one agent to another"),
     });
     lines
 }
@@ -41,18 +41,18 @@ pub fn in_words(policy: &Policy) -> Vec<String> {
 fn rule_in_words(rule: &Rule) -> String {
     let (from, to) = (rule.from.as_str(), rule.to.as_str());
     let subject = match (rule.from.is_any(), rule.allow) {
-        (true, true) => "anybody may".to_owned(),
-        (true, false) => "nobody may".to_owned(),
+        (true, true) => "anyone may".to_owned(),
+        (true, false) => "no one may".to_owned(),
         (false, true) => format!("{from} may"),
         (false, false) => format!("{from} may not"),
     };
-    let to = if rule.to.is_any() { "anybody" } else { to };
+    let to = if rule.to.is_any() { "anyone" } else { to };
     match (to.eq_ignore_ascii_case(RELAY), rule.topic.as_str()) {
-        (true, "*") => format!("{subject} ask {to} for anything"),
-        (true, request) => format!("{subject} ask {to} for {request:?}"),
-        (false, "*") => format!("{subject} speak to {to}"),
-        (false, "") => format!("{subject} speak to {to} without a topic"),
-        (false, topic) => format!("{subject} speak to {to} on {topic:?}"),
+        (true, "*") => format!("{subject} send any request to {to}"),
+        (true, request) => format!("{subject} send the request {request:?} to {to}"),
+        (false, "*") => format!("{subject} send to {to}"),
+        (false, "") => format!("{subject} send to {to} without a topic"),
+        (false, topic) => format!("{subject} send to {to} on {topic:?}"),
     }
 }
 
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_said_in_words() {
+    fn policy_is_described_in_words() {
         let hash = secret::hash_text(&[7; 32]);
         check(
             "",
             &expect![[r#"
-                no name wants a key
-                there are no rules: anybody may say anything to anybody
-                anybody may speak to anybody as often as they like"#]],
+                no name requires a key
+                there are no rules: anyone may send to anyone
+                there is no limit of messages a minute"#]],
         );
         check(
             &format!(
@@ -90,15 +90,15 @@ mod tests {
                  limits.per_pair_per_minute = 30\n"
             ),
             &expect![[r#"
-                nobody gets these names without their keys: Ann, bob
-                line 3: Ann may speak to B*
-                line 4: @guest-* may not ask @relay for anything
-                line 5: nobody may ask @relay for "history"
-                line 6: Ann may not speak to anybody without a topic
-                line 7: anybody may speak to anybody on "build.*"
-                line 8: nobody may speak to anybody
-                the first line that matches decides; allowed is what none matches, and what @operator asks @relay
-                at most 30 messages a minute from one to another"#]],
+                these names require their keys: Ann, bob
+                line 3: Ann may send to B*
+                line 4: @guest-* may not send any request to @relay
+                line 5: no one may send the request "history" to @relay
+                line 6: Ann may not send to anyone without a topic
+                line 7: anyone may send to anyone on "build.*"
+                line 8: no one may send to anyone
+                the first rule that matches decides; what no rule matches is allowed, and so is every request of @operator to @relay
+                at most 30 messages a minute from one agent to another"#]],
         );
     }
 }
