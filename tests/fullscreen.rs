@@ -10,6 +10,8 @@
 //! `quit` ends it. A message in a frame of the relay's is answered to its sender with what it said, in
 //! small letters.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+
 use platform::terminal::{self, RawMode, Size};
 use std::{
     env, fs,

@@ -12,6 +12,8 @@
 //! that is `reply NAME TEXT`, TEXT is sent to NAME as a reply, with FROM for the sender's name in both; and
 //! `exit CODE` ends the program, once the whole frame is there.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+
 use platform::terminal::{self, RawMode};
 use std::{
     env,

@@ -6,6 +6,8 @@
 //! when that has ended; Ctrl-Z suspends it; `quit` ends it. Anything else it counts. Its arguments
 //! are lines that it is told first; after these it says `ready`.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+
 use platform::terminal::RawMode;
 use std::{
     env,

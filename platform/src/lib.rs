@@ -11,6 +11,11 @@
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
+)]
+
 #[cfg(windows)]
 #[path = "access/windows.rs"]
 mod access;

@@ -2,6 +2,7 @@
 //!
 //! `ci/agents` installs them and runs this; plain `cargo test` does not.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,

@@ -1,5 +1,6 @@
 //! Integration tests: real processes, real sockets, real terminals. Each with a place of its own.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,

@@ -1,6 +1,7 @@
 //! The daemon as an agent of launchd's, in the session of the user who runs this: a binary of its own, because a
 //! user has only one such agent. `ci/macos native` runs it; plain `cargo test` does not.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,

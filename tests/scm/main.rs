@@ -1,6 +1,7 @@
 //! The service on Windows, through the real service manager: a binary of its own, because a machine has only
 //! one such service, and an administrator to install it. `ci/windows` runs it, under Wine or natively.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,

@@ -3,6 +3,7 @@
 //! `ci/service` makes the place for it, where the system itself was not started by systemd, and runs this;
 //! plain `cargo test` does not.
 
+#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
