@@ -290,13 +290,13 @@ impl Client {
         response: bool,
         data: Option<&RawValue>,
     ) -> Result<(), ClientError> {
-        let Some(asks) = delivery.asks.as_deref().cloned() else {
+        let Some(sync) = delivery.sync.as_deref().cloned() else {
             self.acknowledge(&delivery.id);
             return Ok(());
         };
         let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
         let data = data.map(ToOwned::to_owned);
-        self.reply(Reply { delivery_id, seq, asks, response, data })
+        self.reply(Reply { delivery_id, seq, sync, response, data })
     }
 
     /// The same without the delivery at hand.

@@ -6,7 +6,8 @@ use agent_relay::protocol::{
     envelope::{self, DEPTH_MAX, Envelope, Header, ID_BYTES_MAX, Kind},
     frame::PREFIX,
     payload::{
-        Ack, Busy, Bye, Fault, Heartbeat, Hello, Nack, Resume, SendMeta, Spoken, SyncInfo, Welcome,
+        Ack, Busy, Bye, Fault, Heartbeat, Hello, MessagePayload, Nack, Resume, SendMeta, SyncInfo,
+        Welcome,
     },
     relay::Page,
 };
@@ -115,7 +116,7 @@ fn type_all(envelope: &Envelope<'_>) {
         Page,
         Resume,
         SendMeta,
-        Spoken<'_>,
+        MessagePayload<'_>,
         SyncInfo,
         Welcome
     );

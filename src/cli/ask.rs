@@ -65,14 +65,7 @@ fn is_shut_out(client: &Client, nack: &Nack) -> bool {
 }
 
 pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
-    /// Only this member, so that it is borrowed from the delivery itself.
-    #[derive(Deserialize)]
-    struct Data<'a> {
-        #[serde(borrow)]
-        data: Option<&'a RawValue>,
-    }
-    let payload: Data<'_> = serde_json::from_str(delivery.payload()).ok()?;
-    payload.data.map(RawValue::get)
+    delivery.data.as_deref().map(RawValue::get)
 }
 
 /// Reads an answer of the daemon's.

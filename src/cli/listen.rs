@@ -93,8 +93,8 @@ impl Listen {
             let from = out.paint(Colour::Bold, foreign_line(&delivery.from));
             let topic = delivery.topic.as_deref().map(foreign_line);
             let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-            let asks = if delivery.asks.is_some() { " asks" } else { "" };
-            let body = indented(&delivery.spoken().body);
+            let asks = if delivery.sync.is_some() { " asks" } else { "" };
+            let body = indented(&delivery.body);
             out.line(format_args!("{from}{asks}{topic}: {body}"))?;
         }
         client.acknowledge(&delivery.id);

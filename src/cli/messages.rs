@@ -8,7 +8,7 @@ use super::{
 use crate::{
     client::Client,
     protocol::{
-        payload::Spoken,
+        payload::MessagePayload,
         relay::{HistoryRequest, MessageRow, Messages, Page},
     },
 };
@@ -103,7 +103,7 @@ pub(super) fn beginning(row: &MessageRow<'_>) -> String {
 
 /// What was said, as far as it is a text.
 pub(super) fn spoken(payload: &RawValue) -> String {
-    match serde_json::from_str::<Spoken<'_>>(payload.get()) {
+    match serde_json::from_str::<MessagePayload<'_>>(payload.get()) {
         Ok(spoken) if !spoken.body.is_empty() || spoken.data.is_none() => spoken.body.into_owned(),
         _ => compact(payload),
     }

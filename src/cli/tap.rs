@@ -11,7 +11,7 @@ use crate::{
     client::{Answer, Delivery, Event, State},
     protocol::{
         name::RELAY,
-        payload::Spoken,
+        payload::MessagePayload,
         relay::{self, TapAnswer, TapCopy},
     },
 };
@@ -71,7 +71,7 @@ impl Tap {
 }
 
 fn is_copy(delivery: &Delivery) -> bool {
-    delivery.from == RELAY && delivery.spoken().kind == relay::TAP
+    delivery.from == RELAY && delivery.kind == relay::TAP
 }
 
 /// What was said, as far as it is a text.
@@ -81,7 +81,7 @@ fn words(copy: &TapCopy<'_>) -> String {
         return indented(&question::words(&Answer { from: copy.from.to_string(), response, data }));
     }
     let Some(payload) = copy.payload else { return "(too large to be shown)".to_owned() };
-    match serde_json::from_str::<Spoken<'_>>(payload.get()) {
+    match serde_json::from_str::<MessagePayload<'_>>(payload.get()) {
         Ok(spoken) => indented(&spoken.body),
         Err(_) => foreign_line(&compact(payload)),
     }

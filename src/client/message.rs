@@ -4,11 +4,11 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{Fault, Meta, Nack, Spoken, Sync, Welcome},
+    payload::{Fault, MessagePayload, Meta, Nack, Sync, Welcome},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt, ops::Range};
+use std::{borrow::Cow, fmt};
 
 /// The id of a SEND, made by the client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,100 +61,105 @@ impl Outgoing {
     }
 }
 
-/// A message that arrived. Its payload was checked: [`spoken`](Self::spoken) always succeeds.
+/// A received message, parsed once on arrival.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Its id, to acknowledge it by.
+    /// The DELIVER's id, by which the message is acknowledged.
     pub id: String,
-    /// Who says it.
+    /// The sender's name.
     pub from: String,
+    /// The sender's session; absent from a 1.0 daemon.
+    pub session: Option<String>,
+    /// The proof by which the daemon knows the sender; absent from a 1.0 daemon.
+    pub auth: Option<Proof>,
     /// The name it was delivered to.
     pub to: String,
     /// `*` where it was sent to everyone or to a topic.
     pub original_to: Option<String>,
-    /// On which topic.
+    /// The topic it was sent on.
     pub topic: Option<String>,
     /// Its number in the stream.
     pub seq: u64,
-    /// 1, or more where it comes again.
+    /// 1, or more for a redelivery.
     pub attempt: u32,
-    /// The daemon awaits [`acknowledge`](super::Client::acknowledge).
+    /// Whether the daemon waits for [`acknowledge`](super::Client::acknowledge).
     pub requires_ack: bool,
-    /// How the daemon knows the sender; absent from a 1.0 daemon.
-    pub auth: Option<Proof>,
-    /// The id of the SEND that this answers.
+    /// The payload's kind, such as `message`.
+    pub kind: String,
+    /// The payload's text.
+    pub body: String,
+    /// The payload's data: one JSON value.
+    pub data: Option<Box<RawValue>>,
+    /// The payload's label for a conversation.
+    pub thread: Option<String>,
+    /// The id of the message that this one answers.
     pub reply_to: Option<String>,
-    /// The sender waits for an [`answer`](super::Client::answer).
-    pub asks: Option<Box<Sync>>,
+    /// The parameters of a question whose sender waits for an
+    /// [`answer`](super::Client::answer).
+    pub sync: Option<Box<Sync>>,
+    /// The importance that its sender states, if it is a number.
+    pub importance: Option<f64>,
     json: Box<str>,
-    payload: Range<usize>,
-    meta: Option<Range<usize>>,
 }
 
 impl Delivery {
-    /// Reads a DELIVER and checks that our applications can read its payload.
-    pub(super) fn read(envelope: &Envelope<'_>, json: &str) -> Result<Self, Violation> {
+    /// Parses a DELIVER.
+    pub(super) fn read(envelope: &Envelope<'_>) -> Result<Self, Violation> {
         let delivery = deliver::read(envelope)?;
-        envelope.typed::<Spoken<'_>>(envelope.payload)?;
+        let payload: MessagePayload<'_> = envelope.typed(envelope.payload)?;
         let meta: KnownMeta<'_> = match envelope.payload_meta {
             Some(meta) => envelope.typed(meta)?,
             None => KnownMeta::default(),
         };
         let missing =
             |what: &str| envelope.breaks(ErrorCode::Invalid, format!("DELIVER has no `{what}`"));
+        let (session, auth) =
+            delivery.sender.map(|sender| (sender.session.into_owned(), sender.auth)).unzip();
         Ok(Self {
             id: envelope.id.clone().into_owned(),
             from: envelope.from.as_deref().ok_or_else(|| missing("from"))?.to_owned(),
+            session,
+            auth,
             to: envelope.to.as_deref().ok_or_else(|| missing("to"))?.to_owned(),
             original_to: delivery.original_to.map(Into::into),
             topic: envelope.topic.as_deref().map(str::to_owned),
             seq: delivery.seq,
             attempt: delivery.attempt,
             requires_ack: delivery.requires_ack,
-            auth: delivery.sender.map(|sender| sender.auth),
+            kind: payload.kind.into_owned(),
+            body: payload.body.into_owned(),
+            data: payload.data.map(ToOwned::to_owned),
+            thread: payload.thread,
             reply_to: meta.reply_to.map(Into::into),
-            asks: meta.sync.map(Box::new),
-            payload: place(json, envelope.payload),
-            meta: envelope.payload_meta.map(|meta| place(json, meta)),
-            json: json.into(),
+            sync: meta.sync.map(Box::new),
+            importance: envelope.payload_meta.and_then(importance),
+            json: envelope.json.into(),
         })
     }
 
-    /// The whole DELIVER, as it came.
+    /// The whole DELIVER, byte for byte.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.json
     }
-
-    /// Its `payload`, byte for byte.
-    #[must_use]
-    pub fn payload(&self) -> &str {
-        &self.json[self.payload.clone()]
-    }
-
-    /// Its `payload_meta`, byte for byte.
-    #[must_use]
-    pub fn meta(&self) -> Option<&str> {
-        self.meta.clone().map(|range| &self.json[range])
-    }
-
-    /// Its payload, typed.
-    ///
-    /// # Panics
-    /// Never: the payload was read when it arrived.
-    #[must_use]
-    pub fn spoken(&self) -> Spoken<'_> {
-        serde_json::from_str(self.payload()).expect("it was read when it arrived")
-    }
 }
 
-/// What we read of a DELIVER's `payload_meta`.
+/// The members of a DELIVER's `payload_meta` that have to be of their kind.
 #[derive(Default, Deserialize)]
 struct KnownMeta<'a> {
     #[serde(borrow, default, rename = "replyTo")]
     reply_to: Option<Cow<'a, str>>,
     #[serde(default)]
     sync: Option<Sync>,
+}
+
+/// The importance in a `payload_meta`. A value of another kind is ignored rather than refused.
+fn importance(meta: &str) -> Option<f64> {
+    #[derive(Deserialize)]
+    struct Importance {
+        importance: f64,
+    }
+    serde_json::from_str(meta).ok().map(|Importance { importance }| importance)
 }
 
 /// What another agent answers to a question.
@@ -188,8 +193,8 @@ pub struct Reply {
     pub delivery_id: String,
     /// Its number.
     pub seq: u64,
-    /// What it asked with.
-    pub asks: Sync,
+    /// The question's parameters.
+    pub sync: Sync,
     /// Yes or no.
     pub response: bool,
     /// Anything else.
@@ -201,12 +206,6 @@ impl Reply {
     pub(super) fn weight(&self) -> usize {
         self.data.as_deref().map_or(0, |data| data.get().len()) + OVERHEAD_BYTES
     }
-}
-
-/// Where `part`, which lies in `whole`, lies.
-fn place(whole: &str, part: &str) -> Range<usize> {
-    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-    start..start + part.len()
 }
 
 /// Something that happened.
@@ -325,6 +324,46 @@ impl fmt::Display for Ended {
             Self::GaveUp { attempts, why, .. } => {
                 write!(f, "gave up after {attempts} attempts: {why}")
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(meta: &str) -> Delivery {
+        let json = format!(
+            r#"{{"v":1,"type":"DELIVER","id":"d-1","ts":1,"to":"Bob","delivery":{{"seq":1,
+            "sender":{{"session":"s-1","auth":"key"}}}},"from":"Ann",
+            "payload":{{"kind":"note","body":"a\nb","data":{{"n":1}},"thread":"t"}}{meta}}}"#
+        );
+        let delivery = Delivery::read(&Envelope::read(json.as_bytes()).unwrap()).unwrap();
+        assert_eq!(delivery.json(), json);
+        delivery
+    }
+
+    #[test]
+    fn delivery_has_every_fact_of_its_deliver() {
+        let delivery = delivery(r#","payload_meta":{"replyTo":"m-1"}"#);
+        assert_eq!((delivery.session.as_deref(), delivery.auth), (Some("s-1"), Some(Proof::Key)));
+        assert_eq!((delivery.kind.as_str(), delivery.body.as_str()), ("note", "a\nb"));
+        assert_eq!(delivery.data.as_deref().map(RawValue::get), Some(r#"{"n":1}"#));
+        assert_eq!(
+            (delivery.thread.as_deref(), delivery.reply_to.as_deref()),
+            (Some("t"), Some("m-1"))
+        );
+    }
+
+    #[test]
+    fn importance_of_another_kind_is_ignored() {
+        for (meta, importance) in [
+            (r#","payload_meta":{"importance":76}"#, Some(76.0)),
+            (r#","payload_meta":{"importance":"high"}"#, None),
+            (r#","payload_meta":{}"#, None),
+            ("", None),
+        ] {
+            assert_eq!(delivery(meta).importance, importance, "{meta}");
         }
     }
 }

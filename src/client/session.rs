@@ -410,7 +410,7 @@ impl Session {
         }
         let judged = match Envelope::read(json) {
             Ok(envelope) if handshaking => self.shake_hands(now, &envelope, out),
-            Ok(envelope) => self.hear(now, &envelope, json, out),
+            Ok(envelope) => self.hear(now, &envelope, out),
             Err(violation) => Err(violation),
         };
         if let Err(violation) = judged {
@@ -500,11 +500,10 @@ impl Session {
         &mut self,
         now: Now,
         envelope: &Envelope<'_>,
-        json: &[u8],
         out: &mut Vec<Output>,
     ) -> Result<(), Violation> {
         match envelope.kind {
-            Kind::Deliver => self.deliver(now, envelope, json, out),
+            Kind::Deliver => self.deliver(now, envelope, out),
             Kind::Ack => {
                 let ack: Ack<'_> = envelope.typed(envelope.payload)?;
                 if ack.correlation_id.is_none()
@@ -544,9 +543,8 @@ impl Session {
         Ok(())
     }
 
-    fn deliver(&mut self, now: Now, envelope: &Envelope<'_>, json: &[u8], out: &mut Vec<Output>) {
-        let json = std::str::from_utf8(json).expect("an envelope was read from it");
-        let delivery = match Delivery::read(envelope, json) {
+    fn deliver(&mut self, now: Now, envelope: &Envelope<'_>, out: &mut Vec<Output>) {
+        let delivery = match Delivery::read(envelope) {
             Ok(delivery) => delivery,
             Err(violation) => {
                 let id = envelope.id.clone();
@@ -678,12 +676,12 @@ impl Session {
 
     /// An ACK with the question's correlation id; it acknowledges, too.
     fn reply(&mut self, now: Now, reply: Reply, out: &mut Vec<Output>) {
-        let Reply { delivery_id, seq, asks, response, data } = reply;
+        let Reply { delivery_id, seq, sync, response, data } = reply;
         let was_open = self.heard.acknowledge(&delivery_id).is_some();
         let ack = Ack {
             ack_id: Cow::Borrowed(&delivery_id),
             seq: Some(seq),
-            correlation_id: Some(asks.correlation_id),
+            correlation_id: Some(sync.correlation_id),
             response: Some(response),
             response_data: data.as_deref(),
             ..Ack::default()
@@ -691,7 +689,7 @@ impl Session {
         let (id, mut frame) = (self.dice.id(), Vec::new());
         Header::new(Kind::Ack, &id, now.unix_ms).append(&mut frame, &ack);
         let id = delivery_id.clone();
-        let is_said = self.answers.add(now.monotonic, delivery_id, frame, asks.timeout_ms, out);
+        let is_said = self.answers.add(now.monotonic, delivery_id, frame, sync.timeout_ms, out);
         if was_open && !is_said {
             self.say_ack(now, &id, seq, out);
         }

@@ -6,7 +6,7 @@ use crate::protocol::{
     deliver,
     envelope::{Envelope, Header, Kind},
     frame::Batch,
-    payload::{Ack, Busy, Fault, Heartbeat, Server, Spoken, THREAD_BYTES_MAX},
+    payload::{Ack, Busy, Fault, Heartbeat, MessagePayload, Server, THREAD_BYTES_MAX},
 };
 use std::{borrow::Cow, io};
 
@@ -58,7 +58,11 @@ impl Daemon {
             sender: None,
         };
         let (mut shared, mut bytes) = (Vec::new(), Vec::new());
-        let spoken = Spoken { kind: "message".into(), body: body.into(), ..Spoken::default() };
+        let spoken = MessagePayload {
+            kind: "message".into(),
+            body: body.into(),
+            ..MessagePayload::default()
+        };
         let payload = serde_json::to_string(&spoken).unwrap();
         let meta = reply_to.map(|id| format!(r#"{{"replyTo":"{id}"}}"#));
         deliver::append_shared(&mut shared, from, None, &payload, meta.as_deref());
@@ -208,8 +212,8 @@ fn deliveries_are_acknowledged_and_given_back() {
     for id in ["d1", "d2"] {
         daemon.deliver(id, "Bob", "hello", None);
         let Event::Delivered(delivery) = next(&client) else { panic!("a delivery comes") };
-        assert_eq!((delivery.id.as_str(), &*delivery.spoken().body), (id, "hello"));
-        assert_eq!(delivery.payload(), r#"{"kind":"message","body":"hello"}"#);
+        assert_eq!((delivery.id.as_str(), &*delivery.body), (id, "hello"));
+        assert!(delivery.json().contains(r#""payload":{"kind":"message","body":"hello"}"#));
     }
     client.acknowledge("d1");
     assert_eq!(daemon.hear(Kind::Ack).2, serde_json::json!({"ack_id": "d1", "seq": 1}));
@@ -227,7 +231,7 @@ fn a_request_gets_its_own_answer_only() {
     assert_eq!((to.as_deref(), &payload["kind"]), (Some("@relay"), &"request".into()));
     daemon.deliver("d1", "@relay", "for somebody else", Some("other"));
     daemon.deliver("d2", "@relay", "fine", Some(&id));
-    assert_eq!(asking.join().unwrap().unwrap().spoken().body, "fine");
+    assert_eq!(asking.join().unwrap().unwrap().body, "fine");
     assert!(matches!(next(&client), Event::Delivered(delivery) if delivery.id == "d1"));
 }
 

@@ -6,6 +6,7 @@ use super::{
     code::Violation,
     envelope::{Envelope, append_json},
     frame,
+    json::{self, unquoted},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -185,24 +186,49 @@ pub fn append_shared(
     bytes.push(b'}');
 }
 
-/// What stands in the part that is the same for every recipient.
+/// The members of a DELIVER that all its recipients share.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Shared<'a> {
-    /// Who said it.
+    /// The sender's name.
     #[serde(borrow)]
     pub from: Cow<'a, str>,
-    /// On which topic.
+    /// The topic it was sent on.
     #[serde(borrow, default)]
     pub topic: Option<Cow<'a, str>>,
-    /// What was said.
+    /// The sender's `payload`.
     #[serde(borrow)]
     pub payload: &'a RawValue,
-    /// And its meta.
+    /// The sender's `payload_meta`.
     #[serde(borrow, default)]
     pub payload_meta: Option<&'a RawValue>,
 }
 
-/// The part that is the same for every recipient, as an object of its own: a [`Shared`].
+impl<'a> Shared<'a> {
+    /// Reads the shared part of a DELIVER as [`append_shared`] wrote it and the store keeps it.
+    /// `None` for bytes that are damaged.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (mut from, mut topic, mut payload, mut payload_meta) = (None, None, None, None);
+        let text = std::str::from_utf8(bytes).ok()?;
+        let members = json::members_without_brace(text, |key, value| match key {
+            "from" => from = Some(value),
+            "topic" => topic = Some(value),
+            "payload" => payload = Some(value),
+            "payload_meta" => payload_meta = Some(value),
+            _ => {}
+        });
+        members.ok()?;
+        let raw = |value| serde_json::from_str::<&RawValue>(value).ok();
+        Some(Self {
+            from: unquoted(from?)?,
+            topic: topic.map(|topic| unquoted(topic).ok_or(())).transpose().ok()?,
+            payload: raw(payload?)?,
+            payload_meta: payload_meta.and_then(raw),
+        })
+    }
+}
+
+/// The shared part of a DELIVER as the text of a JSON object: a [`Shared`].
 #[must_use]
 pub fn shared_object(shared: &[u8]) -> String {
     format!("{{{}", String::from_utf8_lossy(shared))
@@ -250,6 +276,33 @@ mod tests {
             let mut ours = Vec::new();
             delivery.append(&mut ours);
             assert_eq!(ours, serde_json::to_vec(&delivery).unwrap());
+        }
+    }
+
+    #[test]
+    fn shared_part_reads_back() {
+        for topic in [Some("a\"b"), None] {
+            let mut bytes = Vec::new();
+            append_shared(&mut bytes, "Ann", topic, r#"{"body":"caf\u00e9"}"#, Some("{ }"));
+            let shared = Shared::read(&bytes).unwrap();
+            assert_eq!((&*shared.from, shared.topic.as_deref()), ("Ann", topic));
+            assert_eq!(shared.payload.get(), r#"{"body":"caf\u00e9"}"#);
+            assert_eq!(shared.payload_meta.unwrap().get(), "{ }");
+            let object = shared_object(&bytes);
+            let same: Shared<'_> = serde_json::from_str(&object).unwrap();
+            assert_eq!((same.from, same.topic), (shared.from, shared.topic));
+        }
+    }
+
+    #[test]
+    fn damaged_shared_part_is_none() {
+        let beginning = br#""from":"Ann","topic":"t","payload":{"body":"x"}"#;
+        assert!(Shared::read(&[&beginning[..], b"}"].concat()).is_some());
+        for end in 0..=beginning.len() {
+            assert!(Shared::read(&beginning[..end]).is_none(), "{end}");
+        }
+        for damaged in [&b"\xff{"[..], br#""from":7,"payload":{}}"#, br#""payload":{}}"#] {
+            assert!(Shared::read(damaged).is_none());
         }
     }
 

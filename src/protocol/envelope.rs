@@ -4,7 +4,7 @@ use super::{
     VERSION,
     code::{ErrorCode, Violation},
     frame,
-    json::{self, NotJson},
+    json::{self, NotJson, unquoted},
     text::Quoted,
     typed,
     words::words,
@@ -73,6 +73,8 @@ pub struct Envelope<'a> {
     pub payload_meta: Option<&'a str>,
     /// An object: what the daemon adds to a DELIVER.
     pub delivery: Option<&'a str>,
+    /// The whole envelope.
+    pub json: &'a str,
 }
 
 impl<'a> Envelope<'a> {
@@ -91,7 +93,7 @@ impl<'a> Envelope<'a> {
             return Err(members.invalid(why));
         }
         match outcome {
-            Ok(()) => members.judge(),
+            Ok(()) => members.judge(text),
             Err(NotJson { at, expected }) => {
                 Err(bad(&format!("the frame is not JSON: {expected} expected at byte {at}")))
             }
@@ -245,7 +247,7 @@ impl<'a> Members<'a> {
         true
     }
 
-    fn judge(self) -> Result<Envelope<'a>, Violation> {
+    fn judge(self, json: &'a str) -> Result<Envelope<'a>, Violation> {
         self.check_version()?;
         if let Some(name) = self.twice {
             return Err(self.invalid(format!("`{name}` is given twice")));
@@ -271,6 +273,7 @@ impl<'a> Members<'a> {
             payload: self.required("payload", self.object("payload", self.payload)?)?,
             payload_meta: self.object("payload_meta", self.payload_meta)?,
             delivery: self.object("delivery", self.delivery)?,
+            json,
         })
     }
 
@@ -328,16 +331,6 @@ impl<'a> Members<'a> {
         let id = unquoted(self.id?)?;
         (!id.is_empty() && id.len() <= ID_BYTES_MAX).then(|| id.into_owned())
     }
-}
-
-/// What a JSON string says: borrowed where it has no escapes, made where it has. `None` for what is
-/// no string, or one that is no Unicode text (half of a surrogate pair).
-pub(super) fn unquoted(json: &str) -> Option<Cow<'_, str>> {
-    let text = json.strip_prefix('"')?.strip_suffix('"')?;
-    if !text.contains('\\') {
-        return Some(Cow::Borrowed(text));
-    }
-    serde_json::from_str(json).ok().map(Cow::Owned)
 }
 
 /// Whether something nests deeper than [`DEPTH_MAX`]. Only a frame with that many openers is walked.

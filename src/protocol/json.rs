@@ -3,6 +3,8 @@
 //! Every message goes through here once, so this is the daemon's innermost loop: an object is walked
 //! member by member, and each value is given as the text that it is.
 
+use std::borrow::Cow;
+
 /// Where text stops to be JSON, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotJson {
@@ -27,29 +29,25 @@ pub(super) fn members<'a>(
     let mut scanner = Scanner { text, at: 0, too_deep: None };
     scanner.blank();
     scanner.byte(b'{', "an object")?;
-    scanner.blank();
-    if scanner.peek() == Some(b'}') {
-        scanner.at += 1;
-    } else {
-        loop {
-            let key = scanner.key()?;
-            let start = scanner.at;
-            scanner.value()?;
-            found(key, &text[start..scanner.at]);
-            scanner.blank();
-            if scanner.peek() != Some(b',') {
-                break;
-            }
-            scanner.at += 1;
-            scanner.blank();
-        }
-        scanner.byte(b'}', "a comma or the object's end")?;
+    scanner.members(&mut found)
+}
+
+/// Walks the rest of an object whose opening brace is missing from `text`, like [`members`].
+pub(super) fn members_without_brace<'a>(
+    text: &'a str,
+    mut found: impl FnMut(&'a str, &'a str),
+) -> Result<(), NotJson> {
+    Scanner { text, at: 0, too_deep: None }.members(&mut found)
+}
+
+/// The text of a JSON string: borrowed where it has no escapes, else owned. `None` for a value that
+/// is not a string, or not Unicode text (half of a surrogate pair).
+pub(super) fn unquoted(json: &str) -> Option<Cow<'_, str>> {
+    let text = json.strip_prefix('"')?.strip_suffix('"')?;
+    if !text.contains('\\') {
+        return Some(Cow::Borrowed(text));
     }
-    scanner.blank();
-    if scanner.at < text.len() {
-        return scanner.expected("nothing after the object");
-    }
-    scanner.too_deep.map_or(Ok(()), Err)
+    serde_json::from_str(json).ok().map(Cow::Owned)
 }
 
 struct Scanner<'a> {
@@ -60,6 +58,33 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
+    /// The members of an object whose opening brace was read, to the end of the text.
+    fn members(mut self, found: &mut impl FnMut(&'a str, &'a str)) -> Result<(), NotJson> {
+        self.blank();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+        } else {
+            loop {
+                let key = self.key()?;
+                let start = self.at;
+                self.value()?;
+                found(key, &self.text[start..self.at]);
+                self.blank();
+                if self.peek() != Some(b',') {
+                    break;
+                }
+                self.at += 1;
+                self.blank();
+            }
+            self.byte(b'}', "a comma or the object's end")?;
+        }
+        self.blank();
+        if self.at < self.text.len() {
+            return self.expected("nothing after the object");
+        }
+        self.too_deep.map_or(Ok(()), Err)
+    }
+
     /// A key, the colon, and the white space around it.
     fn key(&mut self) -> Result<&'a str, NotJson> {
         let start = self.at;

@@ -1,6 +1,6 @@
 //! What each kind of envelope carries, typed. The shapes are those of docs/PROTOCOL.md.
 //!
-//! A SEND's and a DELIVER's own `payload` is the agents' business and stays raw; [`Spoken`] is how
+//! A SEND's and a DELIVER's own `payload` is the agents' business and stays raw; [`MessagePayload`] is how
 //! our own clients fill it.
 
 use super::{
@@ -423,7 +423,7 @@ pub struct SyncInfo {
 
 /// How our own clients fill a SEND's `payload`, and read a DELIVER's.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Spoken<'a> {
+pub struct MessagePayload<'a> {
     /// `message`, `request`, `response` or what the agents agree on.
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,

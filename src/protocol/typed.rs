@@ -4,7 +4,10 @@
 //! read a second time, only to find out which member it was, and what should stand there. The values
 //! themselves are not repeated: one may be a secret in the wrong place.
 
-use super::{envelope::unquoted, json, text::Quoted};
+use super::{
+    json::{self, unquoted},
+    text::Quoted,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{

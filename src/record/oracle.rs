@@ -4,10 +4,7 @@ use super::{
     AgentRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRow, Ending, Filter, Image,
     LastNumbers, NoticeRecord, Query, QueryResult, QuestionRecord, SessionRecord, StreamRecord,
 };
-use crate::protocol::{
-    deliver::{Shared, shared_object},
-    name::Name,
-};
+use crate::protocol::{deliver::Shared, name::Name};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -152,8 +149,7 @@ impl Oracle {
 }
 
 fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
-    let object = shared_object(&row.message.shared);
-    let shared: Shared<'_> = serde_json::from_str(&object).unwrap();
+    let shared = Shared::read(&row.message.shared).unwrap();
     let concerns = |name: &Option<Name>| {
         name.as_ref().is_none_or(|name| name.is(&shared.from) || row.delivery.to_name == *name)
     };

@@ -14,7 +14,7 @@ use super::{
 use crate::protocol::{
     Moment,
     code::NackCode,
-    deliver::{Shared, shared_object},
+    deliver::Shared,
     envelope::Kind,
     frame::PREFIX,
     payload::{Ack, CORRELATION_ID_BYTES_MAX, Nack, SendMeta, Sync},
@@ -143,9 +143,7 @@ impl Router {
         if !text.contains("\"sync\"") || self.roster.get(from).is_none() {
             return;
         }
-        let object = shared_object(&message.shared);
-        let said: Option<Shared<'_>> = serde_json::from_str(&object).ok();
-        let meta = said.and_then(|said| said.payload_meta);
+        let meta = Shared::read(&message.shared).and_then(|said| said.payload_meta);
         let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
         let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);

@@ -7,12 +7,7 @@ use super::{
     message::{Body, HEAD_BYTES, Kept, Message, SendId, Speaker, State},
     send::Refusal,
 };
-use crate::protocol::{
-    code::NackCode,
-    deliver::{Shared, shared_object},
-    payload::SendMeta,
-    relay::Redelivered,
-};
+use crate::protocol::{code::NackCode, deliver::Shared, payload::SendMeta, relay::Redelivered};
 use crate::record::{Change, DeliveryRow, Ending, StreamRecord};
 
 impl Router {
@@ -54,8 +49,7 @@ impl Router {
             let message = format!("the name {name} was forgotten, and its mail with it");
             return Err((NackCode::UnknownAgent, message));
         };
-        let object = shared_object(&row.message.shared);
-        let said: Option<Shared<'_>> = serde_json::from_str(&object).ok();
+        let said = Shared::read(&row.message.shared);
         let stream = self.stream_again(row, to, said.as_ref())?;
         let from = self.streams[stream].from();
         if let Err(why) = self.room_again(to, from, bytes) {

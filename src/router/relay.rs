@@ -25,7 +25,7 @@ use crate::protocol::{
     envelope::Kind,
     frame,
     name::{NAME_BYTES_MAX, Name, RELAY},
-    payload::{Ack, Empty, Spoken},
+    payload::{Ack, Empty, MessagePayload},
     relay::{
         AgentRow, Agents, HistoryRequest, MessageRequest, Page, REPORTS, RESPONSE,
         RedeliverRequest, ReplyMeta, ReportRequest, Reported, Status,
@@ -360,7 +360,7 @@ impl Router {
         agent.relay_seq += 1;
         let (seq, to) = (self.relay_seq_base + agent.relay_seq, agent.name.clone());
         let spoken =
-            Spoken { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
+            MessagePayload { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let delivery = Delivery {
             seq,
             session_id: (&*self.seat_of(client)?.speaker.session).into(),

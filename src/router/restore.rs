@@ -13,12 +13,7 @@ use super::{
     replay::Replay,
     session::Session,
 };
-use crate::protocol::{
-    Now,
-    code::NackCode,
-    deliver::{Shared, shared_object},
-    topic::Pattern,
-};
+use crate::protocol::{Now, code::NackCode, deliver::Shared, topic::Pattern};
 use crate::record::{
     AgentRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending, Image, MessageRecord,
     SessionRecord, StreamRecord,
@@ -272,8 +267,7 @@ impl Router {
         message: &MessageRecord,
         places: &Places,
     ) -> Option<StreamKey> {
-        let object = shared_object(&message.shared);
-        let said: Shared<'_> = serde_json::from_str(&object).ok()?;
+        let said = Shared::read(&message.shared)?;
         let (from, to) = (places.sender(message.sender)?, *places.agents.get(&record.to)?);
         self.streams.find(from, to, said.topic.as_deref())
     }

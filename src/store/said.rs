@@ -4,7 +4,7 @@
 use crate::protocol::{
     VERSION,
     envelope::{Envelope, Kind},
-    payload::Spoken,
+    payload::MessagePayload,
 };
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ pub(super) fn body(shared: &[u8]) -> Option<String> {
         format!("{{\"v\":{version},\"type\":\"{kind}\",\"id\":\"-\",\"ts\":0,").into_bytes();
     json.extend_from_slice(shared);
     let envelope = Envelope::read(&json).ok()?;
-    let spoken: Spoken<'_> = envelope.typed(envelope.payload).ok()?;
+    let spoken: MessagePayload<'_> = envelope.typed(envelope.payload).ok()?;
     Some(spoken.body.into_owned())
 }
 

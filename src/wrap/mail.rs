@@ -5,8 +5,6 @@ use crate::{
     client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{
         code::NackCode,
-        deliver,
-        envelope::Envelope,
         name::{self, OPERATOR},
         payload::{Nack, Sync},
         typed,
@@ -20,30 +18,25 @@ const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
 /// What arrived, to be typed.
 pub(super) fn incoming(delivery: &Delivery) -> Mail {
-    let spoken = delivery.spoken();
     // A message that is nothing but data is read as what it is.
-    let body = match spoken.data {
-        Some(data) if spoken.body.is_empty() => data.get().to_owned(),
-        _ => spoken.body.into_owned(),
+    let body = match &delivery.data {
+        Some(data) if delivery.body.is_empty() => data.get().to_owned(),
+        _ => delivery.body.clone(),
     };
     Mail {
         id: delivery.id.clone(),
         from: delivery.from.clone(),
-        session: session(delivery),
+        session: delivery.session.clone(),
         auth: delivery.auth,
-        urgent: delivery.meta().is_some_and(is_urgent),
+        urgent: delivery.importance.is_some_and(is_urgent),
         attempt: delivery.attempt,
         body,
     }
 }
 
-/// Whether a sender's `payload_meta` says that a message goes before others.
-fn is_urgent(meta: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Importance {
-        importance: f64,
-    }
-    serde_json::from_str::<Importance>(meta).is_ok_and(|it| it.importance > IMPORTANCE_USUAL_MAX)
+/// Whether a message of this importance goes before others.
+fn is_urgent(importance: f64) -> bool {
+    importance > IMPORTANCE_USUAL_MAX
 }
 
 /// What somebody answered to a question of the agent's, to be typed: as a message of its own, which nobody
@@ -60,13 +53,6 @@ pub(super) fn answered(send_id: &SendId, answer: &Answer) -> Mail {
         attempt: 1,
         ..Mail::default()
     }
-}
-
-/// The sender's session, which the daemon says and the client library has no use for.
-fn session(delivery: &Delivery) -> Option<String> {
-    let envelope = Envelope::read(delivery.json().as_bytes()).ok()?;
-    let sender = deliver::read(&envelope).ok()?.sender?;
-    Some(sender.session.into_owned())
 }
 
 /// What the agent said, to be sent: to other agents, and to nobody who may only be answered. Errors are
@@ -153,15 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_important_goes_first() {
-        for (meta, urgent) in [
-            (r#"{"importance": 76}"#, true),
-            (r#"{"importance": 75}"#, false),
-            (r#"{"importance": "high"}"#, false),
-            ("{}", false),
-        ] {
-            assert_eq!(is_urgent(meta), urgent, "{meta}");
-        }
+    fn only_importance_above_75_is_urgent() {
+        assert!(is_urgent(76.0) && !is_urgent(75.0));
     }
 
     #[test]

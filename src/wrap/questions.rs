@@ -26,7 +26,7 @@ struct Question {
 impl Questions {
     /// Remembers a delivery that asks. Its time began when it was sent, so this is the latest end of it.
     pub(super) fn note(&mut self, now: Moment, delivery: &Delivery) {
-        let Some(asks) = delivery.asks.as_deref().cloned() else { return };
+        let Some(asks) = delivery.sync.as_deref().cloned() else { return };
         let until = now.plus(asks.timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
         if self.0.iter().any(|known| known.delivery_id == delivery.id) {
             return;
@@ -53,7 +53,7 @@ impl Questions {
         })?;
         let Question { delivery_id, seq, asks, .. } = self.0.remove(place)?;
         let data = to_raw_value(&json!({"body": said.body})).expect("a text is JSON");
-        Some(Reply { delivery_id, seq, asks, response: true, data: Some(data) })
+        Some(Reply { delivery_id, seq, sync: asks, response: true, data: Some(data) })
     }
 }
 

@@ -98,7 +98,7 @@ fn says_nothing_of_anothers_that_it_takes_up(kind: Kind) {
         cid.wait_until_idle();
         cid.submit(word);
         let heard = bob.hear(&cid);
-        assert_eq!((&*heard.from, &*heard.spoken().body), ("Cid", word));
+        assert_eq!((&*heard.from, &*heard.body), ("Cid", word));
     }
     cid.wait_until_idle();
     drop(cid);
@@ -121,7 +121,7 @@ fn says_nothing_of_anothers_that_it_takes_up(kind: Kind) {
         agent.wait_until_idle();
         agent.submit(word);
         let heard = bob.hear(&agent);
-        assert_eq!((&*heard.from, &*heard.spoken().body), ("Ann", word));
+        assert_eq!((&*heard.from, &*heard.body), ("Ann", word));
     }
     agent.wait_until_idle();
     bob.send("Ann", "And?");

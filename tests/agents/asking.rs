@@ -84,7 +84,7 @@ fn sends_from_its_own_shell(kind: Kind) {
     agent.answer(question, yes);
     let asked = agent.while_running(|| model.asked(2));
     let heard = bob.hear(&agent);
-    assert_eq!((&*heard.from, &*heard.spoken().body), ("Ann", "hello"), "{:?}", asked[1].result);
+    assert_eq!((&*heard.from, &*heard.body), ("Ann", "hello"), "{:?}", asked[1].result);
 }
 
 #[test]

@@ -118,9 +118,8 @@ fn listen(other: Other, to: &'static str, told: Sender<Heard>) {
         for event in other.0.events() {
             let Event::Delivered(delivery) = event else { continue };
             other.0.acknowledge(&delivery.id);
-            let spoken = delivery.spoken();
-            let thread = spoken.thread.as_deref().map(str::to_owned);
-            if told.send(Heard { to, thread, body: spoken.body.into_owned() }).is_err() {
+            let thread = delivery.thread.clone();
+            if told.send(Heard { to, thread, body: delivery.body }).is_err() {
                 return;
             }
         }

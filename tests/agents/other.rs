@@ -33,7 +33,7 @@ impl Other {
     /// The next message's text.
     #[track_caller]
     pub(crate) fn hear_text(&self, from: &Agent) -> String {
-        self.hear(from).spoken().body.into_owned()
+        self.hear(from).body.clone()
     }
 
     /// When the next message comes, which has to be this one.
@@ -41,7 +41,7 @@ impl Other {
     pub(crate) fn hear_at(&self, from: &Agent, body: &str) -> Instant {
         let heard = self.hear(from);
         let at = Instant::now();
-        assert_eq!(heard.spoken().body, body);
+        assert_eq!(heard.body, body);
         at
     }
 

@@ -70,7 +70,7 @@ impl<'a> Scene<'a> {
             match self.bob.events().recv_timeout(WATCHDOG) {
                 Ok(Event::Delivered(delivery)) => {
                     self.bob.acknowledge(&delivery.id);
-                    return delivery.spoken().body.into_owned();
+                    return delivery.body.clone();
                 }
                 Ok(_) => {}
                 Err(_) => panic!("nothing is heard:\n{}", self.terminal.text()),

@@ -73,7 +73,7 @@ fn is_recorded(kind: Kind, columns: u16) {
 
 /// What Bob hears.
 fn plays(agent: &mut Agent, bob: &Other) -> Vec<String> {
-    let hear = |agent: &Agent| bob.hear(agent).spoken().body.into_owned();
+    let hear = |agent: &Agent| bob.hear(agent).body.clone();
     agent.wait_until_idle();
     bob.send("Ann", &format!("Have you read it?\n{OTHERS}"));
     let mut heard = vec![hear(agent)];

@@ -45,8 +45,8 @@ fn says_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
         agent.submit(&format!("Tell him part {number}"));
         for body in *turn {
             let heard = bob.hear(&agent);
-            if heard.spoken().body != written_down(kind, &body.text) {
-                wrong.push(format!("{}: {:?}", body.name, heard.spoken().body));
+            if heard.body != written_down(kind, &body.text) {
+                wrong.push(format!("{}: {:?}", body.name, heard.body));
             }
         }
     }
@@ -98,7 +98,7 @@ fn is_told_first(kind: Kind) {
     assert_eq!(framed(mail), "first");
     bob.send("Ann", "second");
     assert_eq!(framed(&agent.while_running(|| model.asked(3))[2].prompt), "second");
-    assert_eq!(bob.hear(&agent).spoken().body, "all");
+    assert_eq!(bob.hear(&agent).body, "all");
 }
 
 #[test]

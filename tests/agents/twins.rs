@@ -45,7 +45,7 @@ fn hear_own(bob: &Other, twins: &[Agent; 2]) -> &'static str {
         _ => ("Cid", &twins[1], &twins[0]),
     };
     assert_eq!(heard.from, name);
-    let answer = format!("This is answer {}, that is.", heard.spoken().body);
+    let answer = format!("This is answer {}, that is.", heard.body);
     own.terminal.wait_for(&answer);
     assert!(!other.terminal.text().contains(&answer), "{name} has said what the other one did");
     name
@@ -109,7 +109,7 @@ fn wait_until_they_are_told_apart(kind: Kind) {
     let heard: Vec<_> = (0..4).map(|_| bob.hear(&twins[0])).collect();
     for (name, agent) in ["Ann", "Cid"].iter().zip(&twins) {
         let own: Vec<_> = heard.iter().filter(|heard| heard.from == *name).collect();
-        let bodies: Vec<_> = own.iter().map(|heard| heard.spoken().body).collect();
+        let bodies: Vec<_> = own.iter().map(|heard| heard.body).collect();
         assert_eq!((bodies.len(), &*bodies[0]), (2, "none"), "{name}");
         agent.terminal.wait_for(&format!("This is answer {}, that is.", bodies[1]));
     }
@@ -179,6 +179,6 @@ fn commands_of_codex_twins_of_one_daemon_speak_for_their_own() {
         let (question, yes) = agent.kind.permission();
         agent.answer(question, yes);
         let heard = bob.hear(agent);
-        assert_eq!((&*heard.from, &*heard.spoken().body), (name, &*format!("I am {name}, kept")));
+        assert_eq!((&*heard.from, &*heard.body), (name, &*format!("I am {name}, kept")));
     }
 }

@@ -125,7 +125,7 @@ fn library_asks_and_answers() {
     thread::scope(|scope| {
         let asking = scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
         let delivery = delivered(&bob);
-        assert!(delivery.asks.as_ref().is_some_and(|asks| asks.blocking));
+        assert!(delivery.sync.as_ref().is_some_and(|asks| asks.blocking));
         // That it has it and what it says to it are two things.
         bob.acknowledge(&delivery.id);
         let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();

@@ -24,7 +24,7 @@ use agent_relay::{
         name::{NAME_BYTES_MAX, RELAY, RESERVED},
         payload::{
             Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, Fault, Heartbeat, Hello,
-            Nack, Resume, SendMeta, Spoken, Sync, SyncInfo, THREAD_BYTES_MAX, Welcome,
+            MessagePayload, Nack, Resume, SendMeta, Sync, SyncInfo, THREAD_BYTES_MAX, Welcome,
         },
         relay::{
             Agents, HistoryRequest, InboxRequest, MessageRequest, MessageRow, Messages, Page,
@@ -280,7 +280,7 @@ fn check_payload(envelope: &Envelope<'_>) {
 }
 
 fn check_message(envelope: &Envelope<'_>) {
-    check::<Spoken<'_>>(envelope.payload);
+    check::<MessagePayload<'_>>(envelope.payload);
     if let Some(meta) = envelope.payload_meta {
         check_meta(meta);
     }
@@ -288,7 +288,7 @@ fn check_message(envelope: &Envelope<'_>) {
         assert!(deliver::read(envelope).unwrap().sender.is_some());
         check::<deliver::Delivery<'_>>(envelope.delivery.expect("a DELIVER has `delivery`"));
     }
-    let spoken: Spoken<'_> = serde_json::from_str(envelope.payload).unwrap();
+    let spoken: MessagePayload<'_> = serde_json::from_str(envelope.payload).unwrap();
     let data = spoken.data.map_or("{}", |data| data.get());
     let from_relay = envelope.from.as_deref() == Some(RELAY);
     match (&*spoken.kind, &*spoken.body) {

@@ -32,12 +32,11 @@ fn heard(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
         let event = event.unwrap_or_else(|_| panic!("no end:\n{}", terminal.text()));
         let Event::Delivered(delivery) = event else { continue };
         bob.acknowledge(&delivery.id);
-        let spoken = delivery.spoken();
-        let tag = spoken.thread.as_deref().expect("a tag").to_owned();
+        let tag = delivery.thread.expect("a tag");
         if tag == END {
             return heard;
         }
-        heard.entry(tag).or_default().push(spoken.body.into_owned());
+        heard.entry(tag).or_default().push(delivery.body);
     }
 }
 

@@ -152,7 +152,7 @@ impl Agent {
                     Event::Delivered(delivery) => {
                         let Some(client) = acknowledges.upgrade() else { return };
                         client.acknowledge(&delivery.id);
-                        Fact::Heard(delivery.spoken().body.into_owned())
+                        Fact::Heard(delivery.body.clone())
                     }
                     Event::Accepted { send_id, .. } => Fact::Accepted(send_id),
                     Event::Refused { send_id, nack } => Fact::Refused(send_id, nack.code),

@@ -180,7 +180,7 @@ impl Soak {
                 let agent = self.agents.iter_mut().find(|it| it.wrapped.name == delivery.from);
                 let agent = agent.expect("one of the two");
                 agent.heard += 1;
-                assert_eq!(delivery.spoken().body, body(agent.heard).to_lowercase());
+                assert_eq!(delivery.body, body(agent.heard).to_lowercase());
                 self.heard_at = Instant::now();
             }
             Ok(Event::Refused { nack, .. }) => panic!("{nack:?}"),

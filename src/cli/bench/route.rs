@@ -3,7 +3,7 @@
 use crate::protocol::{
     envelope::{Envelope, Header, Kind, stated_kind},
     frame::{self, Decoder, FRAME_BYTES_MAX, Frames},
-    payload::{Capabilities, Empty, Fault, Heartbeat, Hello, Spoken},
+    payload::{Capabilities, Empty, Fault, Heartbeat, Hello, MessagePayload},
 };
 use platform::{endpoint::Endpoint, peer::User, transport::Stream};
 use std::io::{self, Read, Write};
@@ -175,7 +175,11 @@ impl Template {
         let id = "0".repeat(ID_DIGITS);
         let header = Header { to, topic, ..Header::new(Kind::Send, &id, 1_700_000_000_000) };
         let body = "x".repeat(body_bytes);
-        let spoken = Spoken { kind: "message".into(), body: body.into(), ..Spoken::default() };
+        let spoken = MessagePayload {
+            kind: "message".into(),
+            body: body.into(),
+            ..MessagePayload::default()
+        };
         let mut frame = Vec::new();
         header.append(&mut frame, &spoken);
         let place = frame.windows(ID_DIGITS).position(|window| window == id.as_bytes());

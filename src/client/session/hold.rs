@@ -9,7 +9,7 @@ use crate::{
         envelope::{Header, Kind},
         frame::{FRAME_BYTES_MAX, PREFIX},
         name::EVERYONE,
-        payload::{Ack, Busy, Nack, Spoken},
+        payload::{Ack, Busy, MessagePayload, Nack},
     },
 };
 use std::{
@@ -309,7 +309,7 @@ impl Hold {
 
 fn encode(now: Now, id: &SendId, message: &Outgoing) -> Vec<u8> {
     let kind = if message.kind.is_empty() { "message" } else { &message.kind };
-    let spoken = Spoken {
+    let spoken = MessagePayload {
         kind: Cow::Borrowed(kind),
         body: Cow::Borrowed(&message.body),
         data: message.data.as_deref(),

@@ -163,7 +163,7 @@ impl Script {
                 line
             }
             Output::Event(Event::Delivered(delivery)) => {
-                format!("hear {} from {}: {}", delivery.id, delivery.from, delivery.spoken().body)
+                format!("hear {} from {}: {}", delivery.id, delivery.from, delivery.body)
             }
             Output::Event(Event::State(State::Ready(welcome))) => {
                 format!("ready {}", welcome.session_id)

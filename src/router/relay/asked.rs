@@ -4,7 +4,7 @@ use crate::{
     protocol::{
         code::NackCode,
         name::RELAY,
-        payload::Spoken,
+        payload::MessagePayload,
         relay::{
             HistoryRequest, InboxRequest, MessageRequest, Page, REQUEST, RedeliverRequest,
             ReportRequest, Stop,
@@ -38,7 +38,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    pub(super) fn read(spoken: &Spoken<'_>) -> Result<Self, Refusal> {
+    pub(super) fn read(spoken: &MessagePayload<'_>) -> Result<Self, Refusal> {
         let invalid = |why| (NackCode::Invalid, why);
         if spoken.kind != REQUEST {
             return Err(invalid(format!("{RELAY} answers SENDs of kind {REQUEST:?}")));
@@ -112,7 +112,7 @@ fn reason(stop: &Stop) -> Result<&'static str, Refusal> {
     }
 }
 
-fn data<T: DeserializeOwned>(spoken: &Spoken<'_>) -> Result<T, Refusal> {
+fn data<T: DeserializeOwned>(spoken: &MessagePayload<'_>) -> Result<T, Refusal> {
     let json = spoken.data.map_or("{}", RawValue::get);
     let refused =
         |why: String| (NackCode::Invalid, format!("the data of {:?}: {why}", spoken.body));

@@ -7,7 +7,7 @@ use super::{asked::Asked, raw};
 use crate::{
     protocol::{
         code::NackCode,
-        payload::{Empty, Spoken},
+        payload::{Empty, MessagePayload},
     },
     record::{Query, QueryResult},
     router::{
@@ -56,7 +56,7 @@ impl Router {
     /// A SEND to `@relay`.
     pub(in crate::router) fn request(&mut self, said: &Said<'_>) {
         let envelope = said.envelope;
-        let asked = match envelope.typed::<Spoken<'_>>(envelope.payload) {
+        let asked = match envelope.typed::<MessagePayload<'_>>(envelope.payload) {
             Ok(spoken) => Asked::read(&spoken),
             Err(violation) => Err((NackCode::Invalid, violation.message)),
         };

@@ -146,8 +146,7 @@ impl Router {
 
     fn tell(&self, row: &DeliveryRow, whole: bool) -> Box<RawValue> {
         let DeliveryRow { delivery, message, .. } = row;
-        let object = shared_object(&message.shared);
-        let shared: Option<Shared<'_>> = serde_json::from_str(&object).ok();
+        let shared = Shared::read(&message.shared);
         let said = shared.as_ref().filter(|_| whole);
         raw(&MessageRow {
             id: delivery.id.to_string().into(),

@@ -159,13 +159,13 @@ impl Person {
 
     fn hears(&mut self, delivery: &Delivery, promises: &Promises) -> Checked {
         let who = self.name;
-        let body = delivery.spoken().body.into_owned();
+        let body = delivery.body.clone();
         let number = Sent::number(&body).ok_or_else(|| format!("{who} hears {body}"))?;
         let id = Uuid::parse_str(&delivery.id).map_err(|bad| bad.to_string())?;
-        if let Some(asks) = &delivery.asks {
+        if let Some(sync) = &delivery.sync {
             let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
-            let asks = (**asks).clone();
-            let reply = Reply { delivery_id, seq, asks, response: true, data: None };
+            let sync = (**sync).clone();
+            let reply = Reply { delivery_id, seq, sync, response: true, data: None };
             self.asked.insert(id, reply);
         }
         if self.given_back.remove(&id) {

@@ -7,7 +7,7 @@ use crate::{
         code::NackCode,
         deliver::{self, Delivery},
         envelope::Envelope,
-        payload::{Ack, Nack, Spoken},
+        payload::{Ack, MessagePayload, Nack},
     },
     record::{AcceptedSend, Change, Ending},
     router::ClientId,
@@ -139,7 +139,7 @@ impl Promises {
     ) -> Checked {
         let delivery = deliver::read(envelope).map_err(|bad| bad.to_string())?;
         let text = |it: Option<&str>| it.unwrap_or_default().to_lowercase();
-        let spoken: Spoken<'_> =
+        let spoken: MessagePayload<'_> =
             serde_json::from_str(envelope.payload).map_err(|bad| bad.to_string())?;
         let number = Sent::number(&spoken.body);
         let number = number.filter(|number| self.sends.get(*number).is_some());

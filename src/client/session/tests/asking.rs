@@ -6,9 +6,9 @@ use serde_json::value::to_raw_value;
 
 /// The application answers a delivery, in so many bytes.
 pub(super) fn reply(delivery_id: &str, bytes: usize) -> Reply {
-    let asks = Sync { correlation_id: "c".to_owned(), timeout_ms: Some(5000), blocking: true };
+    let sync = Sync { correlation_id: "c".to_owned(), timeout_ms: Some(5000), blocking: true };
     let data = Some(to_raw_value(&"x".repeat(bytes)).unwrap());
-    Reply { delivery_id: delivery_id.to_owned(), seq: 1, asks, response: true, data }
+    Reply { delivery_id: delivery_id.to_owned(), seq: 1, sync, response: true, data }
 }
 
 #[test]
