@@ -5,6 +5,7 @@
 //! arrives for the agent waits here until the terminal is free, is typed by [`inject`] as its
 //! [`recipe`] wants it, and is acknowledged only then. The machine never waits and reads no clock.
 
+pub mod agents;
 pub mod brief;
 pub mod dialog;
 pub mod extract;

@@ -1,7 +1,10 @@
 //! Whatever stands in a CLI's transcript, and however it comes: the same records, no more than was
 //! written, nothing twice, and what is well said after it is heard word for word.
 
-use agent_relay::bridge::transcript::{Format, Reader, Record};
+use agent_relay::bridge::{
+    agents,
+    transcript::{Format, Reader, Record},
+};
 use serde_json::{Value, json};
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
@@ -10,7 +13,8 @@ const LATER: &str = "2026-11-20T12:00:01.000Z";
 /// The first byte says whose file it is, the second how it is cut.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[whose, cuts], file)) = bytes.split_first_chunk() else { return };
-    let format = [Format::Claude, Format::Codex, Format::Gemini][usize::from(whose % 3)];
+    let formats: Vec<_> = agents::formats().collect();
+    let format = formats[usize::from(whose) % formats.len()];
     let (mut at_once, mut records) = reader(format);
     at_once.feed(file, &mut records);
     assert_eq!(in_pieces(format, file, cuts), records, "in pieces");
@@ -25,12 +29,12 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-fn reader(format: Format) -> (Reader, Vec<Record>) {
+fn reader(format: &Format) -> (Reader, Vec<Record>) {
     (Reader::new(format, SINCE.to_owned()), Vec::new())
 }
 
 /// The same file, as it grows.
-fn in_pieces(format: Format, mut file: &[u8], cuts: u8) -> Vec<Record> {
+fn in_pieces(format: &Format, mut file: &[u8], cuts: u8) -> Vec<Record> {
     let (mut reader, mut records) = reader(format);
     let mut state = u64::from(cuts) + 1;
     while !file.is_empty() {
@@ -52,7 +56,7 @@ fn said(record: &Record) -> &str {
 }
 
 /// A prompt and its answer, as the CLI writes them on lines of their own.
-fn goes_on(reader: &mut Reader, format: Format, text: &str) {
+fn goes_on(reader: &mut Reader, format: &Format, text: &str) {
     let [prompt, reply] = lines(format, text);
     let mut records = Vec::new();
     for line in [String::new(), prompt.to_string(), reply.to_string(), String::new()] {
@@ -68,23 +72,24 @@ fn goes_on(reader: &mut Reader, format: Format, text: &str) {
     );
 }
 
-fn lines(format: Format, text: &str) -> [Value; 2] {
-    match format {
-        Format::Claude => [
+fn lines(format: &Format, text: &str) -> [Value; 2] {
+    match format.name {
+        "claude" => [
             json!({"type": "user", "timestamp": LATER, "message": {"role": "user", "content": text}}),
             json!({"type": "assistant", "timestamp": LATER, "message": {
                 "role": "assistant", "content": [{"type": "text", "text": text}]}}),
         ],
-        Format::Codex => [
+        "codex" => [
             json!({"timestamp": LATER, "type": "event_msg", "payload": {"type": "item_completed",
                 "item": {"type": "UserMessage", "content": [{"type": "text", "text": text}]}}}),
             json!({"timestamp": LATER, "type": "response_item", "payload": {"type": "message",
                 "role": "assistant", "content": [{"type": "output_text", "text": text}]}}),
         ],
-        Format::Gemini => [
+        "gemini" => [
             json!({"id": "the last prompt", "timestamp": LATER, "type": "user",
                 "content": [{"text": text}]}),
             json!({"id": "the last answer", "timestamp": LATER, "type": "gemini", "content": text}),
         ],
+        name => panic!("write a prompt and an answer as {name} does"),
     }
 }

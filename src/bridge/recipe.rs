@@ -38,7 +38,7 @@ pub struct Recipe {
     /// And at most.
     pub guard_ms_max: u64,
     /// The transcript that it writes.
-    pub transcript: Option<Format>,
+    pub transcript: Option<&'static Format>,
     /// When its agent is at work the transcript says, not the screen.
     pub turns: Option<Turns>,
     /// It takes text in while its agent works.

@@ -413,15 +413,6 @@ impl Prompted {
     }
 }
 
-impl Record {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Prompt(text) | Self::Reply(text) => text.len(),
-            Self::TurnOver => 0,
-        }
-    }
-}
-
 impl Bridge {
     /// The system says that this file is the child's.
     pub(super) fn owned(&mut self, now: Moment, file: File, out: &mut Vec<Output>) {

@@ -8,7 +8,7 @@ use super::{
     questions::Questions,
     sent::Sent,
     threads::{self, Channels, Ends, News, Threads, spawn},
-    transcripts::{Follower, Told},
+    transcripts::{self, Follower},
     visitors::Visitors,
 };
 use crate::{
@@ -124,7 +124,7 @@ pub(super) struct Driver {
     questions: Questions,
     /// Reads the transcript, where the command writes one.
     follower: Option<Follower>,
-    recorded: Receiver<Told>,
+    recorded: Receiver<transcripts::Event>,
     /// The files that it reads.
     transcripts: BTreeMap<File, PathBuf>,
     /// What the bridge is to hear before anything else.
@@ -175,7 +175,7 @@ impl Driver {
             client,
             sent: Sent::default(),
             questions: Questions::default(),
-            recorded: follower.as_ref().map_or_else(never, |follower| follower.told.clone()),
+            recorded: follower.as_ref().map_or_else(never, |follower| follower.events.clone()),
             follower,
             transcripts: BTreeMap::new(),
             inputs,
@@ -264,8 +264,8 @@ impl Driver {
                 // Nobody types any more; the agent goes on.
                 Err(_) => self.channels.keys = never(),
             },
-            recv(self.recorded) -> told => match told {
-                Ok(told) => self.told(told),
+            recv(self.recorded) -> event => match event {
+                Ok(event) => self.follow_transcript(event),
                 // The thread that reads transcripts has made a mistake, which the panic hook told.
                 Err(_) => self.recorded = never(),
             },
@@ -396,13 +396,14 @@ impl Driver {
         }
     }
 
-    fn told(&mut self, told: Told) {
-        match told {
-            Told::Found(file, path) => drop(self.transcripts.insert(file, path)),
-            Told::Left(file) => drop(self.transcripts.remove(&file)),
-            Told::Owned(file) => self.input(Input::Owned(file)),
-            Told::Recorded(file, record) => self.input(Input::Recorded(file, record)),
-            Told::Searched { at, is_alone } => self.input(Input::Searched { at, is_alone }),
+    fn follow_transcript(&mut self, event: transcripts::Event) {
+        use transcripts::Event;
+        match event {
+            Event::Opened(id, path) => drop(self.transcripts.insert(id, path)),
+            Event::Closed(id) => drop(self.transcripts.remove(&id)),
+            Event::Owned(id) => self.input(Input::Owned(id)),
+            Event::Recorded(id, record) => self.input(Input::Recorded(id, record)),
+            Event::Searched { at, is_alone } => self.input(Input::Searched { at, is_alone }),
         }
     }
 
@@ -410,8 +411,8 @@ impl Driver {
     fn read_to_the_end(&mut self) {
         let Some(follower) = self.follower.take() else { return };
         self.recorded = never();
-        follower.finish(LAST_WORDS_MS, |told| {
-            self.told(told);
+        follower.finish(LAST_WORDS_MS, |event| {
+            self.follow_transcript(event);
             self.take_inputs();
         });
     }

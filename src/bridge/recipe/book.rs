@@ -2,14 +2,15 @@
 
 use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion};
 use crate::bridge::{
+    agents,
     keyboard::{Operand, Recognised, name_of, operand},
     transcript::Format,
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::{collections::BTreeMap, ops::Range};
 
-/// What is known without a file.
-const BUILT_IN: &str = include_str!("built_in.toml");
+/// The recipes for programs that are no agent CLIs.
+const GENERAL: &str = include_str!("generic.toml");
 
 /// The recipe for what no other is for.
 const GENERIC: &str = "generic";
@@ -77,7 +78,8 @@ struct Entry {
     from: Option<Version>,
     below: Option<Version>,
     reads: Option<Reads>,
-    transcript: Option<Format>,
+    #[serde(default, deserialize_with = "format")]
+    transcript: Option<&'static Format>,
     turns: Option<Turns>,
     submit: Option<String>,
     line_feed_submits: Option<bool>,
@@ -121,8 +123,9 @@ impl System {
 
 impl Default for Book {
     fn default() -> Self {
-        let entries = read(BUILT_IN).expect("a test reads what is built in");
-        Self { entries }
+        let recipes = agents::AGENTS.iter().map(|agent| agent.recipe).chain([GENERAL]);
+        let entries = recipes.flat_map(|recipe| read(recipe).expect("a test reads all of them"));
+        Self { entries: entries.collect() }
     }
 }
 
@@ -309,6 +312,16 @@ impl Entry {
     }
 }
 
+/// Reads the name of a transcript's format.
+fn format<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static Format>, D::Error> {
+    let name = String::deserialize(from)?;
+    let unknown = || {
+        let names: Vec<_> = agents::formats().map(|format| format.name).collect();
+        D::Error::custom(format!("no transcript format {name:?}: write one of {names:?}"))
+    };
+    agents::format(&name).map(Some).ok_or_else(unknown)
+}
+
 fn read(text: &str) -> Result<Vec<Entry>, BookError> {
     let page: Page = toml::from_str(text).map_err(|error| BookError {
         place: error.span(),
@@ -333,7 +346,10 @@ mod tests {
 
     #[test]
     fn what_is_built_in_can_be_read() {
-        assert!(read(BUILT_IN).unwrap().len() > 5);
+        assert!(read(GENERAL).unwrap().len() > 2);
+        for agent in &agents::AGENTS {
+            assert!(!read(agent.recipe).unwrap().is_empty(), "{}", agent.recipe);
+        }
     }
 
     #[test]
@@ -343,7 +359,7 @@ mod tests {
         );
         let book = book.unwrap();
         let claude = book.choose(&["claude".to_owned()], "linux", None);
-        assert_eq!((claude.quiet_ms, claude.transcript), (7, Some(Format::Claude)));
+        assert_eq!((claude.quiet_ms, claude.transcript), (7, agents::format("claude")));
         let mine = choose(&book, "linux", None);
         assert_eq!((mine.name.as_str(), mine.guard_ms, mine.transcript), ("mine", 150, None));
         let other = book.choose(&["other".to_owned()], "linux", None);
@@ -382,7 +398,7 @@ mod tests {
                 book.choose(&["claude".to_owned()], system, Version::parse(version).as_ref());
             (recipe.quiet_ms, recipe.start_ms, recipe.transcript)
         };
-        let transcript = Some(Format::Claude);
+        let transcript = agents::format("claude");
         assert_eq!(claude("linux", "2.1"), (100, 2000, transcript));
         assert_eq!(claude("windows", "2.1"), (1, 2000, transcript));
         assert_eq!(claude("windows", "1.9"), (1, 2, transcript));
@@ -406,6 +422,7 @@ mod tests {
             ("[[recipe]]\nname = 'a'\nguard_ms = 60001", "60000"),
             ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blanks"),
             ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
+            ("[[recipe]]\nname = 'a'\ntranscript = 'two'", "\"claude\", \"codex\", \"gemini\""),
             ("[[recipe]]\nname = 'a'\nexpands = ['@']", "backslash"),
             ("recipe = 3", "recipe"),
         ] {

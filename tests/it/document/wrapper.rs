@@ -1,12 +1,12 @@
 //! docs/WRAPPER.md: every key, recipe and reason is there, and its example can be read.
 
 use super::{rows, ticked};
-use agent_relay::bridge::recipe::Book;
+use agent_relay::bridge::{agents::AGENTS, recipe::Book};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
-const BUILT_IN: &str = include_str!("../../../src/bridge/recipe/built_in.toml");
+const GENERAL: &str = include_str!("../../../src/bridge/recipe/generic.toml");
 const OBSTACLES: &str = include_str!("../../../src/bridge/obstacle.rs");
 
 /// The table that begins with this heading, its first cells.
@@ -25,7 +25,7 @@ fn every_key_of_a_recipe_is_told() {
     let told: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
     assert_eq!(told, keys);
     for key in keys {
-        let comment = BUILT_IN.lines().take_while(|line| line.starts_with('#'));
+        let comment = GENERAL.lines().take_while(|line| line.starts_with('#'));
         let names = |line: &str| line.trim_start_matches('#').trim_start().starts_with(key);
         let both = |line: &str| line.contains(&format!(", {key} "));
         assert!(comment.into_iter().any(|line| names(line) || both(line)), "{key}");
@@ -42,7 +42,9 @@ fn every_recipe_is_told_and_whether_it_was_tried() {
     struct Named {
         name: String,
     }
-    let page: Page = toml::from_str(BUILT_IN).unwrap();
+    let recipes = AGENTS.iter().map(|agent| agent.recipe).chain([GENERAL]);
+    let recipes = recipes.collect::<Vec<_>>().join("\n");
+    let page: Page = toml::from_str(&recipes).unwrap();
     let names: BTreeSet<_> = page.recipe.iter().map(|recipe| recipe.name.as_str()).collect();
     let table = table("recipe");
     let told: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
@@ -51,7 +53,7 @@ fn every_recipe_is_told_and_whether_it_was_tried() {
     for row in &table {
         let name = ticked(row[0])[0];
         let (before, _) =
-            BUILT_IN.split_once(&format!("name = \"{name}\"\ncommands")).unwrap_or_default();
+            recipes.split_once(&format!("name = \"{name}\"\ncommands")).unwrap_or_default();
         let comment = before.rsplit("\n\n").next().unwrap_or_default();
         assert_eq!(row[2].starts_with("untested"), comment.contains("never tried"), "{name}");
     }

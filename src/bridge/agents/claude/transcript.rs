@@ -1,0 +1,127 @@
+//! Claude Code's transcripts, from 2.0 on: `projects/<directory>/<session>.jsonl`.
+
+use crate::bridge::transcript::{
+    Format, Home, Location, Parser, ProcessFile, Record, Session, texts,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub(in crate::bridge) static FORMAT: Format = Format {
+    name: "claude",
+    home: Home { folder: ".claude", variable: "CLAUDE_CONFIG_DIR", variable_names_parent: false },
+    folders: "projects/*",
+    location: Location::ByProcess(ProcessFile {
+        path: |pid| format!("sessions/{pid}.json"),
+        session,
+    }),
+    parser: || Box::new(Lines),
+};
+
+/// The parser; no line depends on another.
+#[derive(Debug)]
+struct Lines;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(default)]
+    subtype: Option<&'a str>,
+    /// The line is a subagent's.
+    #[serde(default)]
+    is_sidechain: bool,
+    /// The text is neither the person's nor the agent's.
+    #[serde(default)]
+    is_meta: bool,
+    #[serde(default)]
+    is_api_error_message: bool,
+    #[serde(default)]
+    is_compact_summary: bool,
+    /// The line is copied from the conversation that this one was forked from.
+    #[serde(default)]
+    forked_from: Option<&'a RawValue>,
+    /// The message that the person interrupted.
+    #[serde(default)]
+    interrupted_message_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<Message<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    content: &'a RawValue,
+}
+
+impl Parser for Lines {
+    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
+        let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return };
+        let is_of_another = line.is_sidechain || line.forked_from.is_some();
+        let is_not_said = line.is_meta || line.is_api_error_message || line.is_compact_summary;
+        if is_of_another || is_not_said {
+            return;
+        }
+        match (line.kind, line.subtype, line.message) {
+            ("system", Some("turn_duration"), _) => records.push(Record::TurnOver),
+            ("user", ..) if line.interrupted_message_id.is_some() => {
+                records.push(Record::TurnOver);
+            }
+            ("user", _, Some(message)) => {
+                records.extend(texts(message.content).into_iter().map(Record::Prompt));
+            }
+            ("assistant", _, Some(message)) => {
+                records.extend(texts(message.content).into_iter().map(Record::Reply));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads the file that Claude Code writes for each of its processes.
+fn session(file: &[u8]) -> Option<Session> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Process {
+        session_id: String,
+        started_at: u64,
+    }
+    let Process { session_id, started_at } = serde_json::from_slice(file).ok()?;
+    // The id becomes a part of a path.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let file_name = || format!("{session_id}.jsonl");
+    session_id
+        .chars()
+        .all(is_plain)
+        .then(|| Session { file_name: file_name(), started_ms: started_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bridge::transcript::tests::check;
+
+    #[test]
+    fn prompts_replies_and_ends_of_turns_are_read() {
+        check(
+            &super::FORMAT,
+            r#"{"type":"ai-title","title":"x"}
+{"type":"user","message":{"role":"user","content":"long ago"},"timestamp":"2026-11-20T11:59:59.999Z","isSidechain":false}
+{"parentUuid":null,"isSidechain":false,"type":"user","message":{"role":"user","content":"Hello \"there\""},"uuid":"u1","timestamp":"2026-11-20T12:00:01.000Z"}
+{"isSidechain":false,"type":"user","isMeta":true,"message":{"role":"user","content":"<local-command-caveat>"},"timestamp":"2026-11-20T12:00:01.000Z"}
+{"isSidechain":true,"message":{"content":[{"text":"->relay:Bob <<<a helper's>>>","type":"text"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:02.000Z"}
+{"isSidechain":false,"message":{"content":[{"type":"thinking","thinking":"hm"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:02.000Z"}
+{"isSidechain":false,"message":{"content":[{"text":"Said\n```\nso","type":"text"}],"stop_reason":"end_turn","role":"assistant"},"type":"assistant","uuid":"a1","timestamp":"2026-11-20T12:00:03.000Z"}
+{"isSidechain":false,"message":{"content":[{"id":"t","input":{"text":"no"},"name":"Write","type":"tool_use"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:03.000Z"}
+{"type":"user","message":{"role":"user","content":[{"type":"tool_result","content":"no"}]},"timestamp":"2026-11-20T12:00:03.000Z"}
+{"isSidechain":false,"isApiErrorMessage":true,"message":{"content":[{"text":"API Error","type":"text"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:04.000Z"}
+{"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:04.000Z"}
+{"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]},"interruptedMessageId":"msg","timestamp":"2026-11-20T12:00:05.000Z"}
+{"type":"user","isCompactSummary":true,"message":{"role":"user","content":"This session is continued"},"timestamp":"2026-11-20T12:00:05.000Z"}
+{"isSidechain":false,"forkedFrom":{"sessionId":"s","messageUuid":"a1"},"message":{"content":[{"text":"Said\n```\nso","type":"text"}],"role":"assistant"},"type":"assistant","uuid":"a1","timestamp":"2026-11-20T12:00:06.000Z"}
+{"forkedFrom":{"sessionId":"s","messageUuid":"t1"},"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:06.000Z"}
+not JSON at all
+{"type":"assistant","message":{"content":[{"text":"half a li"#,
+            &["prompt Hello \"there\"", "reply Said\n```\nso", "over", "over"],
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! The texts read last, so that none is read twice.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+/// Texts that are remembered.
+pub(super) const TEXTS_MAX: usize = 4096;
+
+/// A window over the texts read last, each remembered by its hash and its timestamp.
+#[derive(Debug, Default)]
+pub struct DedupWindow {
+    order: VecDeque<(u64, Box<str>)>,
+    hashes: HashSet<u64>,
+    forgotten: String,
+}
+
+impl DedupWindow {
+    /// Remembers a text. Returns whether it was not remembered before.
+    pub fn insert(&mut self, text: &str, timestamp: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let hash = hasher.finish();
+        if !self.hashes.insert(hash) {
+            return false;
+        }
+        self.order.push_back((hash, timestamp.into()));
+        if self.order.len() > TEXTS_MAX
+            && let Some((oldest, timestamp)) = self.order.pop_front()
+        {
+            self.hashes.remove(&oldest);
+            self.forgotten = timestamp.into();
+        }
+        true
+    }
+
+    /// The timestamp of the text forgotten last; empty if none was.
+    #[must_use]
+    pub fn forgotten(&self) -> &str {
+        &self.forgotten
+    }
+}

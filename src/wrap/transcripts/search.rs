@@ -1,0 +1,411 @@
+//! The search for the transcripts of one command, and the set of those that are read.
+
+use super::{DriverGone, Event, TranscriptId, followed::Followed};
+use crate::{
+    bridge::transcript::{Format, Home, Leader, Location, ProcessFile, ProjectList, Session},
+    protocol::Moment,
+};
+use crossbeam_channel::Sender;
+use platform::{clock, paths::open_file_of_others, process};
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    env, fs,
+    io::{self, BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// The time between two searches while no transcript is known to be the command's.
+const SEARCH_MS: u64 = 250;
+
+/// The time between two searches after that: the command may begin another conversation.
+const SEARCH_AGAIN_MS: u64 = 1000;
+
+/// The time after an output or a record in which the bridge may decide whose a transcript is.
+const UNDECIDED_MS: u64 = 10_000;
+
+/// The tolerance of a file's modification time, which may come from a coarser clock or be in whole
+/// seconds. Lines have timestamps of their own.
+const MODIFIED_TOLERANCE_MS: u64 = 2000;
+
+/// The longest time from a record to the system's word that its transcript is the command's.
+const IDENTIFIED_LATE_MS: u64 = 5000;
+
+/// The smallest step back of the wall clock that counts: lines are dated by that clock.
+const SET_BACK_MS: u64 = 5000;
+
+/// Transcripts that are read at a time.
+const FOLLOWED_MAX: usize = 32;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// The longest first line, and the longest file of another kind, in bytes.
+const HEAD_BYTES_MAX: u64 = 1 << 20;
+
+/// The search for the transcripts of one command.
+pub(super) struct Search {
+    format: &'static Format,
+    pid: u32,
+    /// Where the CLI keeps its files.
+    home: PathBuf,
+    /// Where the command runs.
+    directory: PathBuf,
+    /// When the command started, by the wall clock.
+    started_ms: u64,
+    /// The transcript that the process file names.
+    session_file: Option<String>,
+    /// When the system last named a transcript of the command, by the wall clock.
+    identified_ms: Option<u64>,
+    /// When the command began to lead the conversation that the system names now, by the wall
+    /// clock: earlier records are another agent's.
+    own_since_ms: u64,
+    followed: Vec<Followed>,
+    /// Transcripts that are read no longer. One that grows again keeps its id, and only its new
+    /// lines are read.
+    closed: HashMap<PathBuf, Followed>,
+    next_id: u32,
+    /// The leaders that first lines name.
+    leaders: HashMap<PathBuf, Leader>,
+    searched_ms: Option<u64>,
+    /// When something was last printed or read.
+    active_ms: u64,
+    /// The wall clock's lead over the monotonic one.
+    wall_ahead_ms: u64,
+    buffer: Vec<u8>,
+}
+
+impl Search {
+    pub(super) fn new(
+        format: &'static Format,
+        pid: u32,
+        directory: Option<&Path>,
+        started_ms: u64,
+    ) -> io::Result<Self> {
+        let directory = directory.map_or_else(env::current_dir, |path| Ok(path.to_owned()));
+        Ok(Self {
+            format,
+            pid,
+            home: path_of(&format.home)?,
+            directory: directory.and_then(fs::canonicalize)?,
+            started_ms,
+            session_file: None,
+            identified_ms: None,
+            own_since_ms: started_ms,
+            followed: Vec::new(),
+            closed: HashMap::new(),
+            next_id: 0,
+            leaders: HashMap::new(),
+            searched_ms: None,
+            active_ms: clock::monotonic_ms(),
+            wall_ahead_ms: 0,
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// Notes that something was printed.
+    pub(super) fn note_activity(&mut self, now_ms: u64) {
+        self.active_ms = now_ms;
+    }
+
+    /// Has the next look search for transcripts.
+    pub(super) fn make_due(&mut self) {
+        self.searched_ms = None;
+    }
+
+    /// Searches for transcripts if that is due, and reads all of them to their ends.
+    pub(super) fn look(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
+        let now_ms = clock::monotonic_ms();
+        self.follow_clock(now_ms, clock::unix_ms());
+        let is_identified = self.followed.iter().any(|followed| followed.is_own);
+        let every_ms = if is_identified { SEARCH_AGAIN_MS } else { SEARCH_MS };
+        let is_due = self.searched_ms.is_none_or(|at| now_ms.saturating_sub(at) >= every_ms);
+        if is_due {
+            self.searched_ms = Some(now_ms);
+            self.search(events)?;
+        }
+        for followed in &mut self.followed {
+            if followed.read(&mut self.buffer, events)? {
+                self.active_ms = now_ms;
+            }
+        }
+        // Whether the command is alone is asked only where it matters: it takes a look at all
+        // processes.
+        let is_undecided = now_ms.saturating_sub(self.active_ms) < UNDECIDED_MS
+            && self.followed.iter().any(|followed| !followed.is_own);
+        if is_due && is_undecided {
+            let is_alone = process::is_alone(self.pid);
+            events.send(Event::Searched { at: Moment(now_ms), is_alone })?;
+        }
+        Ok(())
+    }
+
+    /// Where the wall clock was set back, sets back all moments before which lines are skipped.
+    fn follow_clock(&mut self, now_ms: u64, wall_ms: u64) {
+        let ahead_ms = wall_ms.saturating_sub(now_ms);
+        let lost_ms = self.wall_ahead_ms.saturating_sub(ahead_ms);
+        self.wall_ahead_ms = ahead_ms;
+        if lost_ms < SET_BACK_MS {
+            return;
+        }
+        tracing::info!("the clock was set back by {} s", lost_ms / 1000);
+        let moments = [&mut self.started_ms, &mut self.own_since_ms];
+        for moment_ms in moments.into_iter().chain(&mut self.identified_ms) {
+            *moment_ms = moment_ms.saturating_sub(lost_ms);
+        }
+        for followed in self.followed.iter_mut().chain(self.closed.values_mut()) {
+            followed.set_back(lost_ms);
+        }
+    }
+
+    fn search(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
+        // The system lists open files by their real paths. The CLI's first run may create its home
+        // only now.
+        if let Ok(home) = fs::canonicalize(&self.home) {
+            self.home = home;
+        }
+        let identified = match &self.format.location {
+            Location::ByProcess(file) => self.named_by_process(file),
+            Location::ByFirstLine { is_kept_open: true, .. } => self.open_files(),
+            Location::ByFirstLine { .. } => Vec::new(),
+        };
+        let is_own = !identified.is_empty();
+        let mut paths = if is_own { identified } else { self.candidates() };
+        // Each one above the limit would close another, which the next search would open again.
+        if paths.len() > FOLLOWED_MAX {
+            paths.sort_by_cached_key(|path| Reverse(modified(path)));
+            paths.truncate(FOLLOWED_MAX);
+        }
+        paths.iter().try_for_each(|path| self.add(path, is_own, &paths, events))
+    }
+
+    /// Reads this transcript from now on; `wanted` are all that the search has found.
+    fn add(
+        &mut self,
+        path: &Path,
+        is_own: bool,
+        wanted: &[PathBuf],
+        events: &Sender<Event>,
+    ) -> Result<(), DriverGone> {
+        if is_own && self.own_since_ms > self.started_ms {
+            self.forget_unowned(path, events)?;
+        }
+        if let Some(followed) = self.followed.iter_mut().find(|followed| followed.path == path) {
+            let is_news = is_own && !followed.is_own;
+            followed.is_own |= is_own;
+            let owned = Event::Owned(followed.id);
+            return if is_news { events.send(owned) } else { Ok(()) };
+        }
+        if self.followed.len() == FOLLOWED_MAX && !self.close_one(is_own, wanted, events)? {
+            return Ok(());
+        }
+        let mut followed = self.closed.remove(path).unwrap_or_else(|| self.begin(path, is_own));
+        followed.is_own |= is_own;
+        tracing::info!("reading {}", path.display());
+        let id = followed.id;
+        events.send(Event::Opened(id, path.to_owned()))?;
+        self.followed.push(followed);
+        if is_own { events.send(Event::Owned(id)) } else { Ok(()) }
+    }
+
+    /// A transcript that was not read before.
+    fn begin(&mut self, path: &Path, is_own: bool) -> Followed {
+        let id = TranscriptId(self.next_id);
+        self.next_id += 1;
+        let since_ms = if is_own { self.own_since_ms } else { self.started_ms };
+        Followed::new(id, path, self.format, since_ms)
+    }
+
+    /// Forgets a transcript that was not the command's so far: the command goes on with another
+    /// agent's conversation, and the records read of it do not count.
+    fn forget_unowned(&mut self, path: &Path, events: &Sender<Event>) -> Result<(), DriverGone> {
+        if self.closed.get(path).is_some_and(|closed| !closed.is_own) {
+            self.closed.remove(path);
+        }
+        let is_unowned = |followed: &Followed| followed.path == path && !followed.is_own;
+        let Some(index) = self.followed.iter().position(is_unowned) else { return Ok(()) };
+        events.send(Event::Closed(self.followed.remove(index).id))
+    }
+
+    /// Closes one transcript that is not wanted, so that another can be read: one that is not the
+    /// command's, or, in favour of one of the command's, any. Returns whether there was one.
+    fn close_one(
+        &mut self,
+        is_own: bool,
+        wanted: &[PathBuf],
+        events: &Sender<Event>,
+    ) -> Result<bool, DriverGone> {
+        let is_spare = |followed: &Followed| !wanted.contains(&followed.path);
+        let unowned = self.followed.iter().position(|it| !it.is_own && is_spare(it));
+        let any = || self.followed.iter().position(is_spare).filter(|_| is_own);
+        let Some(index) = unowned.or_else(any) else { return Ok(false) };
+        let mut closed = self.followed.remove(index);
+        closed.read(&mut self.buffer, events)?;
+        tracing::info!("no longer reading {}", closed.path.display());
+        events.send(Event::Closed(closed.id))?;
+        closed.close();
+        self.closed.insert(closed.path.clone(), closed);
+        Ok(true)
+    }
+
+    /// The transcripts of the session that the CLI's process file names.
+    fn named_by_process(&mut self, file: &ProcessFile) -> Vec<PathBuf> {
+        let asked_ms = clock::unix_ms();
+        let session = |pid| {
+            let file_of_process = self.home.join((file.path)(pid));
+            let Session { file_name, started_ms } = (file.session)(&read_head(&file_of_process)?)?;
+            // A process that was killed leaves its file, and another may have its id now.
+            (started_ms >= self.started_ms).then_some(file_name)
+        };
+        // Processes further away are tools of the agent.
+        let Some(name) = process::family(self.pid).into_iter().find_map(session) else {
+            return Vec::new();
+        };
+        if self.session_file.as_ref() != Some(&name) {
+            self.own_since_ms = self.newly_own_since();
+            self.session_file = Some(name.clone());
+        }
+        self.identified_ms = Some(asked_ms);
+        let folders = self.folders().into_iter();
+        folders.map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect()
+    }
+
+    /// The transcripts that the command has open: none where the system does not list them, or where
+    /// a daemon of the CLI writes them.
+    fn open_files(&mut self) -> Vec<PathBuf> {
+        let asked_ms = clock::unix_ms();
+        let mut family = process::family(self.pid).into_iter();
+        let open = |pid| {
+            let mut files = process::written_files(pid)?;
+            files.retain(|path| path.starts_with(&self.home) && is_transcript(path));
+            // The command also has the transcripts of its subagents open.
+            files.retain(|path| self.leader(path).is_some_and(|it| it != Leader::Subagent));
+            Some(files).filter(|files| !files.is_empty())
+        };
+        // Processes further away are tools of the agent.
+        let files = family.find_map(open).unwrap_or_default();
+        self.own_since_ms = self.newly_own_since();
+        if !files.is_empty() || self.identified_ms.is_some() {
+            self.identified_ms = Some(asked_ms);
+        }
+        files
+    }
+
+    /// The moment since which a conversation that the system names for the first time is the
+    /// command's.
+    fn newly_own_since(&self) -> u64 {
+        let identified_ms = self.identified_ms.unwrap_or(self.started_ms);
+        identified_ms.saturating_sub(IDENTIFIED_LATE_MS).max(self.started_ms)
+    }
+
+    /// The transcripts of agents in the command's directory that have grown since it started.
+    fn candidates(&mut self) -> Vec<PathBuf> {
+        if let Location::ByProcess(_) = self.format.location {
+            return Vec::new();
+        }
+        let since_ms = self.started_ms.saturating_sub(MODIFIED_TOLERANCE_MS);
+        let since = UNIX_EPOCH + Duration::from_millis(since_ms);
+        let has_grown = |path: &PathBuf| {
+            is_transcript(path) && modified(path).is_some_and(|modified| modified >= since)
+        };
+        let files = self.folders().into_iter().flat_map(|folder| entries(&folder));
+        let files: Vec<PathBuf> = files.filter(has_grown).collect();
+        files.into_iter().filter(|path| self.leader(path) == Some(Leader::Here)).collect()
+    }
+
+    /// The folders that may hold transcripts.
+    fn folders(&self) -> Vec<PathBuf> {
+        self.format.folders.split('/').fold(vec![self.home.clone()], |folders, name| match name {
+            "*" => folders.iter().flat_map(|folder| directories(folder)).collect(),
+            name => folders.into_iter().map(|folder| folder.join(name)).collect(),
+        })
+    }
+
+    /// Whose conversation a transcript holds: `Subagent`, `Here` or `Elsewhere`; `None` as long as
+    /// its first line is not written.
+    fn leader(&mut self, path: &Path) -> Option<Leader> {
+        if let Some(leader) = self.leaders.get(path) {
+            return Some(leader.clone());
+        }
+        let Location::ByFirstLine { leader, project_list, .. } = &self.format.location else {
+            return None;
+        };
+        let is_here = match leader(&first_line(path)?, &self.directory) {
+            Leader::Subagent => None,
+            Leader::Here => Some(true),
+            Leader::Elsewhere => Some(false),
+            Leader::In(directory) => {
+                Some(fs::canonicalize(directory).is_ok_and(|path| path == self.directory))
+            }
+            Leader::Unknown => {
+                Some(project_list.as_ref().is_some_and(|list| self.lists(list, path)))
+            }
+        };
+        let leader = match is_here {
+            None => Leader::Subagent,
+            Some(true) => Leader::Here,
+            Some(false) => Leader::Elsewhere,
+        };
+        self.leaders.insert(path.to_owned(), leader.clone());
+        Some(leader)
+    }
+
+    /// Whether a transcript lies in the folder that the CLI lists for the command's directory.
+    fn lists(&self, list: &ProjectList, path: &Path) -> bool {
+        let folder = path.ancestors().nth(2).and_then(Path::file_name);
+        let listed = || (list.folder)(&read_head(&self.home.join(list.path))?, &self.directory);
+        listed().is_some_and(|name| folder == Some(name.as_ref()))
+    }
+}
+
+/// The path of a CLI's home.
+fn path_of(home: &Home) -> io::Result<PathBuf> {
+    match env::var_os(home.variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
+        Some(path) if home.variable_names_parent => Ok(path.join(home.folder)),
+        Some(path) => Ok(path),
+        None => {
+            let user = env::home_dir();
+            let user = user.ok_or_else(|| io::Error::other("there is no home directory"))?;
+            Ok(user.join(home.folder))
+        }
+    }
+}
+
+/// The time at which a file was last modified.
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
+}
+
+fn is_transcript(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl")
+}
+
+/// The entries of a directory; none if it does not exist.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn directories(directory: &Path) -> Vec<PathBuf> {
+    entries(directory).into_iter().filter(|path| path.is_dir()).collect()
+}
+
+/// The first line of a file; `None` as long as its end is not written.
+fn first_line(path: &Path) -> Option<String> {
+    let mut line = String::new();
+    let file = open_file_of_others(path).ok()?.take(HEAD_BYTES_MAX);
+    BufReader::new(file).read_line(&mut line).ok()?;
+    line.ends_with('\n').then_some(line)
+}
+
+/// The bytes of a file, up to a limit.
+fn read_head(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = open_file_of_others(path).ok()?;
+    file.take(HEAD_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! Searches of this process for transcripts in a home of its own.
+
+use super::{super::EVENTS_MAX, *};
+use crate::{
+    bridge::{agents, transcript::Record},
+    protocol::calendar,
+};
+use crossbeam_channel::{Receiver, bounded};
+use sha2::{Digest as _, Sha256};
+use std::{fs::File, io::Write as _, process::id, slice};
+
+/// A CLI's home, and in it the directory `here`, in which its agents work. Removed when dropped.
+struct TestHome(PathBuf);
+
+impl TestHome {
+    fn new(name: &str) -> Self {
+        let root = env::temp_dir().join(format!("ar-transcripts-{}-{name}", id()));
+        fs::create_dir_all(root.join("here")).unwrap();
+        Self(fs::canonicalize(root).unwrap())
+    }
+
+    fn search(&self, format: &str) -> Search {
+        let here = self.0.join("here");
+        let format = agents::format(format).unwrap();
+        let search = Search::new(format, id(), Some(&here), clock::unix_ms()).unwrap();
+        Search { home: self.0.clone(), ..search }
+    }
+
+    /// Creates a transcript of Codex.
+    fn rollout(&self, name: &str, meta: &str) -> PathBuf {
+        let here = self.0.join("here");
+        let head = format!("{{\"payload\":{{\"cwd\":{here:?},{meta}}}}}\n");
+        self.write(&format!("sessions/2026/11/20/{name}.jsonl"), &head)
+    }
+
+    /// Creates a transcript of Gemini CLI, of an agent at work in `here`.
+    fn chat(&self, number: usize) -> PathBuf {
+        let hash = self.project_hash();
+        let head = format!("{{\"projectHash\":\"{hash}\",\"kind\":\"main\"}}\n");
+        self.write(&format!("tmp/here/chats/session-{number}.jsonl"), &head)
+    }
+
+    /// Gemini CLI's hash of the directory `here`.
+    fn project_hash(&self) -> String {
+        let digest = Sha256::digest(self.0.join("here").as_os_str().as_encoded_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+/// A line of Gemini CLI's in which an agent says a word at this time.
+fn reply(word: &str, at_ms: u64) -> String {
+    let at = calendar::utc(at_ms);
+    format!(
+        "{{\"id\":\"{word}\",\"timestamp\":\"{at}\",\"type\":\"gemini\",\"content\":\"{word}\"}}\n"
+    )
+}
+
+/// The replies among the pending events, each with the number of its transcript.
+fn replies(events: &Receiver<Event>) -> Vec<(u32, String)> {
+    let replies = events.try_iter().filter_map(|event| match event {
+        Event::Recorded(TranscriptId(number), Record::Reply(text)) => Some((number, text)),
+        _ => None,
+    });
+    replies.collect()
+}
+
+/// Looks at the files, and searches for others.
+fn look(search: &mut Search, sender: &Sender<Event>) {
+    search.make_due();
+    assert!(search.look(sender).is_ok());
+}
+
+/// Appends to a file, and dates it this long after now.
+fn append(path: &Path, text: &str, after_ms: u64) {
+    let mut file = File::options().append(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_millis(after_ms)).unwrap();
+}
+
+impl Drop for TestHome {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[test]
+fn codex_subagents_are_not_read() {
+    let home = TestHome::new("codex");
+    let own = home.rollout("own", "\"source\":\"cli\"");
+    let spawned = home.rollout("spawned", "\"source\":{\"subagent\":{\"thread_spawn\":{}}}");
+    let _open = [&own, &spawned].map(|path| File::options().append(true).open(path).unwrap());
+    let mut search = home.search("codex");
+    assert_eq!(search.candidates(), slice::from_ref(&own));
+    // Not every system lists open files.
+    if process::written_files(id()).is_some() {
+        assert_eq!(search.open_files(), [own]);
+    }
+}
+
+#[test]
+fn gemini_subagents_are_not_read() {
+    let home = TestHome::new("gemini");
+    let head = |kind| {
+        let hash = home.project_hash();
+        format!("{{\"projectHash\":\"{hash}\",\"kind\":\"{kind}\"}}\n")
+    };
+    let own = home.write("tmp/here/chats/session-1.jsonl", &head("main"));
+    home.write("tmp/here/chats/session-2.jsonl", &head("subagent"));
+    assert_eq!(home.search("gemini").candidates(), [own]);
+}
+
+/// Another Gemini CLI has removed the file, and its own writes on.
+#[test]
+fn gemini_transcript_without_first_line_is_found_by_its_folder() {
+    let home = TestHome::new("gemini-headless");
+    let line = "{\"id\":\"1\",\"type\":\"user\",\"content\":[]}\n";
+    let own = home.write("tmp/here/chats/session-1.jsonl", line);
+    home.write("tmp/there/chats/session-2.jsonl", line);
+    assert!(home.search("gemini").candidates().is_empty());
+    let register = serde_json::json!({"projects": {home.0.join("here").to_str().unwrap(): "here"}});
+    home.write("projects.json", &register.to_string());
+    assert_eq!(home.search("gemini").candidates(), [own]);
+}
+
+#[test]
+fn directory_named_like_a_transcript_is_not_read() {
+    let home = TestHome::new("none");
+    fs::create_dir_all(home.0.join("sessions/2026/11/20/directory.jsonl")).unwrap();
+    let own = home.rollout("own", "\"source\":\"cli\"");
+    assert_eq!(home.search("codex").candidates(), [own]);
+}
+
+#[test]
+fn unowned_transcript_is_closed_first_and_no_line_is_read_twice() {
+    let home = TestHome::new("room");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("gemini");
+    let own = home.0.join("own.jsonl");
+    fs::write(&own, reply("once", search.started_ms)).unwrap();
+    let add = |search: &mut Search, path: &Path, is_own| {
+        assert!(search.add(path, is_own, &[path.to_owned()], &sender).is_ok());
+    };
+    add(&mut search, &own, true);
+    let others = |search: &mut Search, count, is_own| {
+        for number in 0..count {
+            add(search, &home.0.join(format!("{count}-{number}.jsonl")), is_own);
+        }
+    };
+    others(&mut search, FOLLOWED_MAX + 1, false);
+    assert_eq!(search.followed.len(), FOLLOWED_MAX);
+    assert_eq!(search.followed[0].path, own);
+    let mut numbers: Vec<_> = search.followed.iter().map(|followed| followed.id.0).collect();
+    numbers.dedup();
+    assert_eq!(numbers.len(), FOLLOWED_MAX);
+    search.followed.truncate(1);
+    others(&mut search, FOLLOWED_MAX, true);
+    assert!(search.followed.iter().all(|followed| followed.path != own));
+    // A transcript that is not the command's closes none that is.
+    add(&mut search, &home.0.join("unowned.jsonl"), false);
+    assert!(search.followed.iter().all(|followed| followed.is_own));
+    append(&own, &reply("again", search.started_ms), 0);
+    add(&mut search, &own, true);
+    let mut buffer = [0; 1024];
+    assert!(search.followed.last_mut().unwrap().read(&mut buffer, &sender).is_ok());
+    assert_eq!(replies(&events), [(0, "once".to_owned()), (0, "again".to_owned())]);
+}
+
+/// The command's transcript may be the oldest, and of a conversation that has long been idle.
+#[test]
+fn more_transcripts_than_the_limit_are_each_read_once() {
+    let home = TestHome::new("many");
+    let (sender, events) = bounded(64 * EVENTS_MAX);
+    let mut search = home.search("gemini");
+    let count = FOLLOWED_MAX + 8;
+    let mut paths = Vec::new();
+    for number in 0..count {
+        let path = home.chat(number);
+        let word = format!("word {number}");
+        append(&path, &reply(&word, search.started_ms), 1000 * number as u64);
+        paths.push(path);
+        look(&mut search, &sender);
+    }
+    let received = replies(&events);
+    let words = received.iter().map(|(_, word)| word.clone());
+    assert!(words.eq((0..count).map(|number| format!("word {number}"))), "{received:?}");
+    for round in 0..3 {
+        look(&mut search, &sender);
+        assert_eq!(replies(&events), [], "round {round}");
+    }
+    // By the same ids, the bridge knows whose they are.
+    for (place, word) in [(0, "again"), (count - 1, "still")] {
+        append(&paths[place], &reply(word, search.started_ms), 1_000_000);
+        look(&mut search, &sender);
+        assert_eq!(replies(&events), [(received[place].0, word.to_owned())]);
+    }
+    assert_eq!(search.followed.len(), FOLLOWED_MAX);
+}
+
+/// Another agent led the conversation until the command resumed it.
+#[test]
+fn records_from_before_a_session_was_resumed_are_skipped() {
+    let home = TestHome::new("claude-resumed");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("claude");
+    search.started_ms -= 60_000;
+    let names = |session: &str| {
+        let at = clock::unix_ms();
+        let listed = format!("{{\"sessionId\":\"{session}\",\"startedAt\":{at}}}");
+        home.write(&format!("sessions/{}.json", id()), &listed);
+    };
+    let says = |session: &str, words: &[(&str, u64)]| {
+        let line = |(word, ago_ms): &(&str, u64)| {
+            let at = calendar::utc(clock::unix_ms() - ago_ms);
+            let content = format!("{{\"content\":\"{word}\"}}");
+            format!("{{\"type\":\"assistant\",\"timestamp\":\"{at}\",\"message\":{content}}}\n")
+        };
+        let lines: String = words.iter().map(line).collect();
+        home.write(&format!("projects/here/{session}.jsonl"), &lines);
+    };
+    let check = |search: &mut Search, expected: &[&str]| {
+        look(search, &sender);
+        let received: Vec<_> = replies(&events).into_iter().map(|(_, word)| word).collect();
+        assert_eq!(received, expected);
+    };
+    names("a");
+    check(&mut search, &[]);
+    says("a", &[("before it began", 90_000), ("first", 30_000)]);
+    check(&mut search, &["first"]);
+    // Another agent's conversation, which the command resumes.
+    says("b", &[("another's", 30_000), ("its own", 0)]);
+    names("b");
+    check(&mut search, &["its own"]);
+    names("c");
+    check(&mut search, &[]);
+    says("c", &[("anew", 0)]);
+    check(&mut search, &["anew"]);
+}
+
+/// The system lists open files by their real paths, which are unknown until the home exists.
+#[test]
+fn home_that_is_created_later_is_found_by_its_real_path() {
+    if process::written_files(id()).is_none() {
+        return; // Not every system lists open files.
+    }
+    let home = TestHome::new("later");
+    let root = home.0.clone();
+    let (sender, _events) = bounded(EVENTS_MAX);
+    let mut search = home.search("codex");
+    search.home = root.join("here/../later");
+    look(&mut search, &sender);
+    let later = TestHome(root.join("later"));
+    let here = root.join("here");
+    let head = format!("{{\"payload\":{{\"cwd\":{here:?}}}}}\n");
+    let own = later.write("sessions/2026/11/20/own.jsonl", &head);
+    let _open = File::options().append(true).open(&own).unwrap();
+    look(&mut search, &sender);
+    assert!(search.followed.iter().any(|followed| followed.is_own && followed.path == own));
+}
+
+/// The transcript was read all the while, since it might have been the command's.
+#[test]
+fn records_read_of_another_agent_do_not_count_when_the_command_resumes_its_session() {
+    if process::written_files(id()).is_none() {
+        return; // Not every system lists open files.
+    }
+    let home = TestHome::new("codex-resumed");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("codex");
+    search.started_ms -= 60_000;
+    let says = |path: &Path, word: &str, ago_ms: u64| {
+        let at = calendar::utc(clock::unix_ms() - ago_ms);
+        let line = |kind: &str, payload: String| {
+            let line = format!(
+                "{{\"timestamp\":\"{at}\",\"type\":\"{kind}\",\"payload\":{{{payload}}}}}\n"
+            );
+            append(path, &line, 0);
+        };
+        line("event_msg", "\"type\":\"user_message\",\"message\":\"?\"".to_owned());
+        let content = format!("\"content\":[{{\"text\":\"{word}\"}}]");
+        line("response_item", format!("\"type\":\"message\",\"role\":\"assistant\",{content}"));
+    };
+    let open = |path: &Path| File::options().append(true).open(path).unwrap();
+    let [own, other] = ["own", "other"].map(|name| home.rollout(name, "\"source\":\"cli\""));
+    says(&other, "another's", 30_000);
+    look(&mut search, &sender);
+    let of_other = replies(&events);
+    assert_eq!(of_other.len(), 1);
+    says(&own, "first", 20_000);
+    let first = open(&own);
+    look(&mut search, &sender);
+    let received = replies(&events);
+    assert_eq!(received[0].1, "first");
+    drop(first);
+    let _second = open(&other);
+    says(&other, "its own", 0);
+    look(&mut search, &sender);
+    let mut owned = Vec::new();
+    let mut received = Vec::new();
+    for event in events.try_iter() {
+        match event {
+            Event::Owned(id) => owned.push(id),
+            Event::Recorded(id, Record::Reply(text)) => received.push((id, text)),
+            _ => {}
+        }
+    }
+    assert_eq!(owned.len(), 1);
+    assert_ne!(owned[0], TranscriptId(of_other[0].0));
+    received.retain(|(id, _)| owned.contains(id));
+    assert_eq!(received, [(owned[0], "its own".to_owned())]);
+}
+
+#[test]
+fn other_processes_are_not_looked_at_while_nothing_happens() {
+    let home = TestHome::new("idle");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("gemini");
+    let other = home.chat(1);
+    let is_looked_at = |search: &mut Search| {
+        look(search, &sender);
+        events.try_iter().any(|event| matches!(event, Event::Searched { .. }))
+    };
+    assert!(is_looked_at(&mut search));
+    search.active_ms -= UNDECIDED_MS;
+    assert!(!is_looked_at(&mut search));
+    append(&other, "more\n", 0);
+    assert!(is_looked_at(&mut search));
+    assert!(is_looked_at(&mut search));
+}
+
+/// Records that were read before are not read again.
+#[test]
+fn records_are_read_after_the_clock_was_set_back() {
+    const HOUR_MS: u64 = 3_600_000;
+    let home = TestHome::new("clock");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("gemini");
+    let since_ms = search.started_ms;
+    let chat = home.chat(1);
+    append(&chat, &reply("before", since_ms), 0);
+    look(&mut search, &sender);
+    assert_eq!(replies(&events), [(0, "before".to_owned())]);
+    // The system's own clock stays as it is.
+    let (now, ahead_ms) = (clock::monotonic_ms(), search.wall_ahead_ms);
+    search.follow_clock(now, now + ahead_ms - HOUR_MS);
+    append(&chat, &reply("after", since_ms - HOUR_MS), 0);
+    look(&mut search, &sender);
+    assert_eq!(replies(&events), [(0, "after".to_owned())]);
+    // A clock that is read a little later was not set back.
+    search.follow_clock(now, now + search.wall_ahead_ms - 100);
+    append(&chat, &reply("long ago", since_ms - HOUR_MS - 50), 0);
+    look(&mut search, &sender);
+    assert_eq!(replies(&events), []);
+}
