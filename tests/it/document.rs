@@ -1,7 +1,7 @@
-//! docs/PROTOCOL.md held against the code: its examples, types, codes, names, patterns and limits.
+//! The documents compared with the code: examples, types, codes, names, patterns, limits, commands, links.
 //!
-//! In `played` its examples are said to a daemon, in `states` its diagrams are held to the code's states;
-//! `wrapper` is about docs/WRAPPER.md.
+//! `played` sends the examples of docs/PROTOCOL.md and docs/RELAY-API.md to a daemon, `states` compares
+//! diagrams with the code's states, and `wrapper` is about docs/WRAPPER.md.
 
 mod played;
 mod states;
@@ -9,7 +9,8 @@ mod wrapper;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    fs,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -38,12 +39,15 @@ use agent_relay::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-const DOCUMENT: &str = include_str!("../../docs/PROTOCOL.md");
+const PROTOCOL: &str = include_str!("../../docs/PROTOCOL.md");
+const RELAY_API: &str = include_str!("../../docs/RELAY-API.md");
+const WRAPPER: &str = include_str!("../../docs/WRAPPER.md");
+const CONFIGURATION: &str = include_str!("../../docs/CONFIGURATION.md");
 
 #[test]
-fn every_example_is_an_envelope_and_carries_what_its_type_carries() {
+fn examples_are_envelopes_of_every_type() {
     let mut shown = BTreeSet::new();
-    for example in blocks("json") {
+    for example in examples() {
         let envelope = Envelope::read(example.as_bytes())
             .unwrap_or_else(|violation| panic!("{violation}\n{example}"));
         check_payload(&envelope);
@@ -54,9 +58,9 @@ fn every_example_is_an_envelope_and_carries_what_its_type_carries() {
 }
 
 #[test]
-fn examples_of_the_daemons_answers_hold_every_member_there_is() {
+fn examples_of_answers_have_every_member() {
     for body in ["status", "agents", "redeliver"] {
-        let example = blocks("json")
+        let example = examples()
             .into_iter()
             .map(|example| serde_json::from_str::<Value>(&example).unwrap())
             .find(|example| example["from"] == RELAY && example["payload"]["body"] == body)
@@ -75,10 +79,44 @@ fn examples_of_the_daemons_answers_hold_every_member_there_is() {
     }
 }
 
-/// README.md is for people who have nothing else: it has to name all there is.
+/// The table of message types has a row for each type and sender, with the members that examples show.
 #[test]
-fn the_readme_names_every_command_and_every_key() {
-    let readme = include_str!("../../README.md");
+fn message_type_table_has_every_type_and_member() {
+    let mut members: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
+    let mut kind = "";
+    for row in rows(part(PROTOCOL, "## ", "Message types")) {
+        kind = ticked(row[0]).first().copied().unwrap_or(kind);
+        let (before, payload) = row[2].split_once("payload:").unwrap_or((row[2], ""));
+        let names = ticked(before).into_iter().chain(ticked(payload)).map(first_of_path).collect();
+        let is_new = members.insert((kind.to_owned(), row[1].to_owned()), names).is_none();
+        assert!(is_new, "{kind} has two rows");
+    }
+    let kinds: BTreeSet<_> = members.keys().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, Kind::ALL.iter().map(|kind| kind.as_str()).collect());
+    for example in examples() {
+        let envelope: Value = serde_json::from_str(&example).unwrap();
+        let kind = envelope["type"].as_str().unwrap().to_owned();
+        // The daemon's ids are UUIDs, those of clients in examples are not.
+        let sender = if envelope["id"].as_str().unwrap().len() == 36 { "daemon" } else { "client" };
+        let listed = |sender: &str| members.get(&(kind.clone(), sender.to_owned()));
+        let listed = listed(sender).or_else(|| listed("both")).expect("a row for this sender");
+        let has = |name: &String| listed.contains(name.as_str());
+        let common = ["v", "type", "id", "ts", "payload"];
+        let outer = envelope.as_object().unwrap().keys();
+        assert!(outer.filter(|name| !common.contains(&&***name)).all(has), "{example}");
+        if kind != "DELIVER" {
+            assert!(envelope["payload"].as_object().unwrap().keys().all(has), "{example}");
+        }
+    }
+}
+
+/// `session` of `session.resume_token`.
+fn first_of_path(path: &str) -> &str {
+    path.split('.').next().unwrap_or(path)
+}
+
+#[test]
+fn configuration_page_lists_every_command_and_key() {
     let help = Command::new(env!("CARGO_BIN_EXE_agent-relay")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (_, commands) = help.split_once("Commands:\n").unwrap();
@@ -87,21 +125,39 @@ fn the_readme_names_every_command_and_every_key() {
     let commands: Vec<_> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(commands.contains(&"send"), "{help}");
     for command in commands {
-        assert!(readme.contains(&format!("| `agent-relay {command}")), "{command}");
+        assert!(CONFIGURATION.contains(&format!("| `agent-relay {command}")), "{command}");
     }
     let unknown = Config::parse(Path::new("x"), "no_key = 1").unwrap_err().reason;
     let (_, keys) = unknown.split_once("the keys are ").unwrap();
     for key in keys.split(", ") {
-        assert!(readme.contains(&format!("| `{key}` | ")), "{key}");
+        assert!(CONFIGURATION.contains(&format!("| `{key}` | ")), "{key}");
     }
 }
 
-/// Each section stands in the contents, in its order; and wherever a link leads to, or a section is named by
-/// its number, it is there.
 #[test]
-fn the_contents_are_the_headings_and_links_lead_to_them() {
-    let sections: Vec<_> = headings().filter(|(level, _)| *level == 2).collect();
-    let (_, contents) = DOCUMENT.split_once("\nContents: ").expect("there are contents");
+fn commands_in_the_readme_are_listed_on_the_configuration_page() {
+    let readme = include_str!("../../README.md");
+    let commands = rows(part(readme, "## ", "Commands")).map(|row| row[0]);
+    let commands: Vec<_> = commands.collect();
+    assert_eq!(commands.len(), 8);
+    for command in commands {
+        assert!(CONFIGURATION.contains(&format!("| {command} |")), "{command}");
+    }
+}
+
+#[test]
+fn first_pages_keep_their_size() {
+    assert!(include_str!("../../README.md").lines().count() <= 160);
+    assert!(PROTOCOL.replace('\r', "").len() <= 70_000, "{}", PROTOCOL.len());
+}
+
+/// The contents list each numbered section in order, and each section that is named by its number exists.
+#[test]
+fn contents_and_section_numbers_match_headings() {
+    let sections: Vec<_> = headings(PROTOCOL)
+        .filter(|(level, text)| *level == 2 && text.starts_with(|c: char| c.is_ascii_digit()))
+        .collect();
+    let (_, contents) = PROTOCOL.split_once("\nContents: ").expect("there are contents");
     let (contents, _) = contents.split_once("\n\n").unwrap();
     let listed: Vec<_> =
         contents.split(" ·").map(|link| link.trim().trim_start_matches('[')).collect();
@@ -111,37 +167,72 @@ fn the_contents_are_the_headings_and_links_lead_to_them() {
         assert!(link.starts_with(&begins) && heading.starts_with(&begins), "{link}: {heading}");
         assert!(link.ends_with(&format!("](#{})", anchor(heading))), "{link}: {heading}");
     }
-    let anchors: BTreeSet<_> = headings().map(|(_, heading)| anchor(heading)).collect();
-    let readme = include_str!("../../README.md").split("docs/PROTOCOL.md#");
-    let links = DOCUMENT.split("](#").skip(1).chain(readme.skip(1));
-    for link in links.map(|rest| rest.split(')').next().unwrap_or_default()) {
-        assert!(anchors.contains(link), "#{link} is no heading");
-    }
-    for rest in DOCUMENT.split("section ").skip(1) {
+    for rest in PROTOCOL.split("section ").skip(1) {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let Ok(number) = rest[..digits].parse::<usize>() else { continue };
         assert!((1..=sections.len()).contains(&number), "there is no section {number}");
     }
 }
 
-/// The document's headings and their levels, but for what stands in fences.
-fn headings() -> impl Iterator<Item = (usize, &'static str)> {
-    let outside = DOCUMENT.split("```").step_by(2).flat_map(str::lines);
+/// Every relative link of a document leads to a file of the repository, and to a heading of it.
+#[test]
+fn links_lead_to_files_and_headings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let documents = documents();
+    assert!(documents.len() > 8, "{documents:?}");
+    for document in documents {
+        let text = read(&document);
+        let outside: String = text.split("```").step_by(2).collect();
+        for link in outside.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let shown = document.strip_prefix(root).unwrap().display();
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            assert!(target.exists(), "{shown}: there is no {file}");
+            let is_there = || headings(&read(&target)).any(|(_, text)| anchor(text) == heading);
+            assert!(heading.is_empty() || is_there(), "{shown}: {link} leads to no heading");
+        }
+    }
+}
+
+/// The Markdown files of the repository.
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [root.to_owned(), root.join("docs")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A document's headings and their levels, without those in fences.
+fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let outside = text.split("```").step_by(2).flat_map(str::lines);
     outside.filter_map(|line| {
         let text = line.trim_start_matches('#');
         Some((line.len() - text.len(), text.strip_prefix(' ')?)).filter(|(level, _)| *level > 0)
     })
 }
 
-/// What a heading is called in a link to it.
+/// The name of a heading in a link to it.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
 #[test]
-fn the_frame_in_hex_is_the_envelope_beside_it() {
-    let dumps = blocks("hex");
+fn frame_in_hex_is_the_envelope_beside_it() {
+    let dumps = blocks(PROTOCOL, "hex");
     assert_eq!(dumps.len(), 1);
     let bytes: Vec<u8> = dumps[0]
         .split_whitespace()
@@ -159,8 +250,8 @@ fn the_frame_in_hex_is_the_envelope_beside_it() {
 }
 
 #[test]
-fn the_codes_are_those_of_the_code() {
-    let of = |heading| column(part("### ", heading), 0);
+fn listed_codes_are_those_of_the_code() {
+    let of = |heading| column(part(PROTOCOL, "### ", heading), 0);
     let errors = |fatal| {
         let codes = ErrorCode::ALL.iter().filter(move |code| code.is_fatal() == fatal);
         codes.map(|code| code.as_str().to_owned()).collect::<BTreeSet<_>>()
@@ -176,8 +267,8 @@ fn the_codes_are_those_of_the_code() {
 }
 
 #[test]
-fn the_frames_between_a_person_and_a_wrapper_are_those_of_the_code() {
-    let examples = blocks("control");
+fn control_frames_of_a_wrapper_are_those_of_the_code() {
+    let examples = blocks(WRAPPER, "control");
     assert_eq!(examples.len(), 2, "what is asked, and what is answered");
     let is_written_again = |json: &str, read: Result<Vec<u8>, String>| {
         let frame = read.unwrap_or_else(|sentence| panic!("{sentence}\n{json}"));
@@ -196,26 +287,23 @@ fn the_frames_between_a_person_and_a_wrapper_are_those_of_the_code() {
         let answer = Answer::read(json.as_bytes());
         is_written_again(json, answer.map(|it| written(&|frame| it.append(frame))));
     }
-    let told = section("20 ");
+    let told = part(WRAPPER, "## ", "Between a command and a wrapper");
     for limit in [REQUEST_BYTES_MAX, ANSWER_BYTES_MAX] {
         assert!(told.contains(&limit.to_string()), "{limit}");
     }
 }
 
 #[test]
-fn types_and_reserved_names_are_complete() {
-    let types = column(section("4 "), 0);
-    for kind in Kind::ALL {
-        assert!(types.contains(kind.as_str()), "{} stands in the table", kind.as_str());
-    }
+fn reserved_names_are_complete() {
     for word in RESERVED {
         assert!(section("5 ").contains(&format!("`{word}`")), "{word} is reserved");
     }
 }
 
 #[test]
-fn the_table_of_patterns_is_true() {
-    let rows: Vec<_> = rows(part("### ", "Topics")).collect();
+fn pattern_table_agrees_with_the_code() {
+    let rows: Vec<_> =
+        rows(part(PROTOCOL, "### ", "Topics")).filter(|row| row.len() == 3).collect();
     assert!(rows.len() >= 5, "{rows:?}");
     for row in rows {
         let pattern = Pattern::parse(ticked(row[0])[0]).unwrap();
@@ -229,7 +317,7 @@ fn the_table_of_patterns_is_true() {
 }
 
 #[test]
-fn the_limits_are_those_of_the_code() {
+fn limits_table_agrees_with_the_code() {
     let told: BTreeMap<_, _> = rows(section("16 "))
         .map(|row| (row[0].replace('`', ""), row[1].parse::<u64>().expect("a number")))
         .collect();
@@ -238,7 +326,7 @@ fn the_limits_are_those_of_the_code() {
 }
 
 #[test]
-fn what_the_table_says_can_be_configured_can_be() {
+fn configurable_limits_are_keys_of_the_configuration() {
     let (mut keys, defaults) = (0, Config::default());
     for row in rows(section("16 ")).filter(|row| row[3] == "yes") {
         let line = format!("{} = {}", row[0].replace('`', ""), row[1]);
@@ -374,8 +462,8 @@ fn limits() -> BTreeMap<String, u64> {
         ("connections without a handshake", limits.strangers_max as u64),
         ("subscriptions of a session", limits.subscriptions_max as u64),
         ("replay of a session", limits.replay_bytes_max as u64),
-        ("remembered SENDs of a name", limits.doubles_max as u64),
-        ("remembered SENDs of all names", limits.doubles_total_max as u64),
+        ("dedup window of a name", limits.doubles_max as u64),
+        ("dedup window of all names", limits.doubles_total_max as u64),
         ("unread answers", limits.answers_bytes_max as u64),
         ("waiting answers", limits.waiting_answers_bytes_max as u64),
         ("open questions", limits.questions_max as u64),
@@ -410,7 +498,7 @@ fn private_limits() -> BTreeMap<String, u64> {
             constant(include_str!("../../src/router/relay/asked.rs"), "DATA_BYTES_MAX"),
         ),
         ("answers to SUBSCRIBE before the store", constant(LEDGER, "SUBSCRIBING_MAX")),
-        ("SENDs that came again before the store", constant(LEDGER, "REPEATING_MAX")),
+        ("retransmitted SENDs before the store", constant(LEDGER, "REPEATING_MAX")),
         ("late ACKs", constant(include_str!("../../src/router/dead.rs"), "LETTERS_MAX")),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
@@ -429,10 +517,15 @@ fn constant(source: &str, name: &str) -> u64 {
     }
 }
 
+/// The envelopes that the protocol's documents show.
+fn examples() -> Vec<String> {
+    [PROTOCOL, RELAY_API].iter().flat_map(|document| blocks(document, "json")).collect()
+}
+
 /// The contents of all fences in this language.
-fn blocks(language: &str) -> Vec<String> {
+fn blocks(document: &str, language: &str) -> Vec<String> {
     let (opening, mut found) = (format!("```{language}"), Vec::new());
-    let mut lines = DOCUMENT.lines();
+    let mut lines = document.lines();
     while lines.by_ref().any(|line| line == opening) {
         let inside: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
         found.push(inside.join("\n"));
@@ -441,16 +534,16 @@ fn blocks(language: &str) -> Vec<String> {
     found
 }
 
-/// A numbered section.
+/// A numbered section of docs/PROTOCOL.md.
 fn section(number: &str) -> &'static str {
-    part("## ", number)
+    part(PROTOCOL, "## ", number)
 }
 
-/// What stands under the heading that begins like this, up to the next heading of its level or above.
-fn part(level: &str, heading: &str) -> &'static str {
+/// The text under the heading that begins like this, up to the next heading of its level or above.
+fn part<'a>(document: &'a str, level: &str, heading: &str) -> &'a str {
     let opening = format!("\n{level}{heading}");
-    let start = DOCUMENT.find(&opening).unwrap_or_else(|| panic!("no heading {opening:?}"));
-    let text = &DOCUMENT[start + opening.len()..];
+    let start = document.find(&opening).unwrap_or_else(|| panic!("no heading {opening:?}"));
+    let text = &document[start + opening.len()..];
     let ends = ["\n## ", &format!("\n{level}")].map(|next| text.find(next).unwrap_or(text.len()));
     &text[..ends[0].min(ends[1])]
 }

@@ -1,6 +1,6 @@
 //! The gaps that the specification's appendix A names, each closed: a test for every point.
 //!
-//! Section 19 of docs/PROTOCOL.md tells how; the details have tests of their own.
+//! Section 18 of docs/PROTOCOL.md says which section closes each; the details have tests of their own.
 
 use crate::{
     raw::Raw,

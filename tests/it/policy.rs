@@ -262,9 +262,9 @@ fn daemon_without_an_operator_key_does_not_start() {
 }
 
 #[test]
-fn policy_in_the_readme_is_valid() {
-    let readme = include_str!("../../README.md").replace('\r', "");
-    let (_, section) = readme.split_once("### policy.toml").unwrap();
+fn documented_policy_is_valid() {
+    let document = include_str!("../../docs/CONFIGURATION.md").replace('\r', "");
+    let (_, section) = document.split_once("## policy.toml").unwrap();
     let example = section.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
     let sandbox = Sandbox::empty();
     let path = file(&sandbox, example.replace('…', &"0".repeat(64)));

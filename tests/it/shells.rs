@@ -1,4 +1,4 @@
-//! Texts as the shells of every system give them, what README.md shows of that, and homes whose paths are
+//! Texts as the shells of every system give them, as docs/CONFIGURATION.md shows, and homes whose paths are
 //! as odd as people's names.
 
 use crate::{
@@ -75,7 +75,7 @@ fn files_of_the_home_are_read_in_every_encoding() {
 }
 
 #[test]
-fn readme_examples_work_in_the_system_shell() {
+fn documented_examples_work_in_the_system_shell() {
     match env::var("ComSpec") {
         Ok(cmd) => Example::new("bat").works(&cmd, &["/d", "/c"], "\r\n"),
         Err(_) => Example::new("sh").works("bash", &["-e"], "\n"),
@@ -83,7 +83,7 @@ fn readme_examples_work_in_the_system_shell() {
 }
 
 #[test]
-fn readme_examples_work_in_git_bash() {
+fn documented_examples_work_in_git_bash() {
     let Some(programs) = env::var_os("ProgramFiles") else {
         return eprintln!("not tried: only Windows has Git Bash");
     };
@@ -95,7 +95,7 @@ fn readme_examples_work_in_git_bash() {
 }
 
 #[test]
-fn readme_examples_work_in_powershell() {
+fn documented_examples_work_in_powershell() {
     let example = Example::new("powershell");
     for shell in power_shells() {
         example.works(shell, &POWER_SHELL_FILE, "\r\n");
@@ -148,7 +148,7 @@ fn power_shells() -> Vec<&'static str> {
     shells
 }
 
-/// A block of README.md that shows how a shell gives a text.
+/// A block of docs/CONFIGURATION.md that shows how a shell passes a text.
 struct Example {
     language: &'static str,
     lines: Vec<String>,
@@ -156,11 +156,11 @@ struct Example {
 
 impl Example {
     fn new(language: &'static str) -> Self {
-        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-        let readme = fs::read_to_string(readme).unwrap();
-        let lines = readme.lines().skip_while(|line| *line != format!("```{language}")).skip(1);
+        let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIGURATION.md");
+        let document = fs::read_to_string(document).unwrap();
+        let lines = document.lines().skip_while(|line| *line != format!("```{language}")).skip(1);
         let lines: Vec<_> = lines.take_while(|line| *line != "```").map(str::to_owned).collect();
-        assert!(!lines.is_empty(), "README.md has an example for {language}");
+        assert!(!lines.is_empty(), "CONFIGURATION.md has no example for {language}");
         Self { language, lines }
     }
 

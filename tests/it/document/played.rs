@@ -1,7 +1,7 @@
 //! The examples played: what clients say is said to a daemon, and what the daemon says is held to what it
 //! says then, member by member.
 
-use super::blocks;
+use super::examples as documented_examples;
 use crate::{raw::Raw, sandbox::Sandbox};
 use agent_relay::protocol::secret::{Secret, hash_text};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::{
 };
 
 #[test]
-fn every_example_is_said_to_a_daemon_or_by_it() {
+fn examples_are_played_to_a_daemon() {
     let mut script = Script::read();
     first_minute(&mut script);
     modes(&mut script);
@@ -45,7 +45,7 @@ enum Has {
 impl Script {
     fn read() -> Self {
         let mut examples = BTreeMap::new();
-        for text in blocks("json") {
+        for text in documented_examples() {
             let id = read(&text)["id"].as_str().unwrap().to_owned();
             assert!(examples.insert(id.clone(), text).is_none(), "two examples are {id}");
         }
