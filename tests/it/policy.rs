@@ -265,7 +265,9 @@ fn daemon_without_an_operator_key_does_not_start() {
 fn documented_policy_is_valid() {
     let document = include_str!("../../docs/CONFIGURATION.md").replace('\r', "");
     let (_, section) = document.split_once("## policy.toml").unwrap();
-    let example = section.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
+    let mut blocks = section.split("```text\n");
+    let example = blocks.find(|block| block.starts_with("[[agent]]")).unwrap();
+    let example = example.split("```").next().unwrap();
     let sandbox = Sandbox::empty();
     let path = file(&sandbox, example.replace('…', &"0".repeat(64)));
     let words = out(&run(&sandbox, &["policy", "check", &path], DONE));
