@@ -8,6 +8,7 @@
 pub mod agents;
 pub mod brief;
 pub mod dialog;
+mod escape;
 pub mod extract;
 pub mod inject;
 pub mod keyboard;
@@ -28,7 +29,7 @@ pub use refusal::{Cause, Refusal};
 use crate::protocol::{Moment, deliver::Proof, name};
 use extract::{Extracted, Extractor, SILENCE_MS};
 use keyboard::Reader;
-use keys::Line;
+use keys::InputLine;
 use mailbag::Mailbag;
 use obstacle::Obstacle;
 use rand_chacha::ChaCha20Rng;
@@ -251,7 +252,7 @@ pub struct Bridge {
     prompts: Vec<String>,
     /// The person has pressed a key since the shell began, or came back to the foreground.
     typed_at_shell: bool,
-    line: Line,
+    line: InputLine,
     started: Option<Moment>,
     /// Since when the line to type into is there, at the start.
     free_since: Option<Moment>,
@@ -396,7 +397,7 @@ impl Bridge {
             reader: Reader::default(),
             prompts: Vec::new(),
             typed_at_shell: false,
-            line: Line::default(),
+            line: InputLine::default(),
             started: None,
             free_since: None,
             settled: false,
@@ -540,8 +541,8 @@ impl Bridge {
         let mut found = Vec::new();
         self.extractor.feed(now, bytes, &mut found);
         self.answer(out);
-        if !self.line.is_known_empty() {
-            self.line.see(&recipe::before(self.extractor.screen()));
+        if !self.line.is_untouched() {
+            self.line.screen_shows(&recipe::before(self.extractor.screen()));
         }
         self.look_whether_it_began(now);
         self.shown(now, found, out);
@@ -565,7 +566,7 @@ impl Bridge {
         let before = recipe::before(screen);
         let line_feed_breaks = self.recipe.line_feed_breaks(screen.bracketed_paste());
         let pressed = self.line.press(now, bytes, &before, line_feed_breaks);
-        let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_in_doubt());
+        let (is_held, in_doubt) = (!self.held_keys.is_empty(), self.line.is_ambiguous());
         if pressed.any {
             self.touched_at = Some(now);
             self.learn_prompt(&Spot::of(self.extractor.screen()));
@@ -578,7 +579,7 @@ impl Bridge {
             return self.write(bytes.to_vec(), out);
         }
         if self.extractor.screen().alternate() {
-            self.line.was_elsewhere();
+            self.line.forget_mode();
         }
         // What is being typed is submitted before anything else is typed.
         match self.injection {
@@ -700,7 +701,7 @@ impl Bridge {
         if self.gone {
             return;
         }
-        let pressed_at = self.line.settle(now);
+        let pressed_at = self.line.expire_unfinished(now);
         self.touched_at = self.touched_at.max(pressed_at);
         let mut found = Vec::new();
         self.extractor.tick(now, &mut found);
@@ -719,8 +720,8 @@ impl Bridge {
         self.shown(now, found, out);
         self.miss_transcript(now, out);
         self.look_for_answers(now, out);
-        if self.line.is_known_empty() && self.has_stood_still(now) {
-            self.line.remember_empty(&spot.before);
+        if self.line.is_untouched() && self.has_stood_still(now) {
+            self.line.remember_empty_look(&spot.before);
         }
         self.submit_when_due(now, &spot, out);
         self.look_whether_it_left(now, &spot, out);

@@ -5,8 +5,8 @@
 //! thread of the text. So nothing depends on how the bytes were cut, and no row is read twice.
 //! Everything a program can make grow is bounded: size, history, control strings, marks on a cell, answers.
 
-mod bytes;
 mod painter;
+mod parser_input;
 mod picture;
 pub mod tail;
 
@@ -17,8 +17,8 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, Term, TermMode};
 use alacritty_terminal::vte::ansi::{CharsetIndex, Processor, StandardCharset};
 
-use self::bytes::{Limit, Unbuffered, WholeCharacters};
 use self::painter::{HISTORY_ROWS_MAX, Keyboard, Notes, Painter, REPORT_COLORS, SPELL_KEYS};
+use self::parser_input::{CharacterBuffer, SequenceLimit, Unbuffered};
 
 /// Sizes beyond these are clamped: nobody reads such a terminal, and its cells cost memory.
 const COLUMNS_MIN: usize = 2;
@@ -139,8 +139,8 @@ impl View<'_> {
 pub struct Screen {
     term: Term<VoidListener>,
     parser: Processor<Unbuffered>,
-    characters: WholeCharacters,
-    limit: Limit,
+    characters: CharacterBuffer,
+    limit: SequenceLimit,
     notes: Notes,
 }
 
@@ -152,8 +152,8 @@ impl Screen {
         Self {
             term: Term::new(config, &size, VoidListener),
             parser: Processor::new(),
-            characters: WholeCharacters::default(),
-            limit: Limit::default(),
+            characters: CharacterBuffer::default(),
+            limit: SequenceLimit::default(),
             notes: Notes::default(),
         }
     }
@@ -563,7 +563,7 @@ mod tests {
             screen.feed(&[b'x'; 65536], &mut log);
             screen.feed(b";\x9d\x9c", &mut log);
         }
-        assert!(matches!(screen.limit, Limit::String(n) if n > 13_000_000));
+        assert!(screen.limit.length > 13_000_000);
         screen.feed(b"\x07seen\x1b]8;;http://x\x1b\\link", &mut log);
         screen.feed("\u{301}".repeat(100_000).as_bytes(), &mut log);
         assert!(screen.row(0).text.starts_with("seenlink"));

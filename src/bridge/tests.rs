@@ -3,7 +3,7 @@
 use super::{
     Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
     keyboard::Reader,
-    keys::Line,
+    keys::InputLine,
     obstacle::Obstacle,
     script::{play, play_briefed, play_transcribed, reader, settings},
 };
@@ -1257,7 +1257,7 @@ impl Judge {
         let is_barred = *self.bridge.reader() != self.own;
         let is_enter = self.awaits_enter && bytes == b"\r" && !is_barred;
         if self.keys.starts_with(bytes) && !is_enter {
-            let no_key = !Line::default().press(self.now, bytes, "", false).any;
+            let no_key = !InputLine::default().press(self.now, bytes, "", false).any;
             prop_assert!(
                 !self.awaits_enter || no_key || is_barred,
                 "{text:?} between a text and its Enter"

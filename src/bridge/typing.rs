@@ -144,14 +144,14 @@ impl Bridge {
         if self.takes_up(now) {
             return Err(Obstacle::Busy);
         }
-        if form != Form::Plain && self.line.may_command() {
+        if form != Form::Plain && self.line.may_take_text_for_commands() {
             return Err(Obstacle::HalfTyped);
         }
         if self.recipe.shows_composer() {
             // It is seen to be empty, whatever keys were pressed: they may have answered a dialog.
-            self.line.remember_empty(&spot.before);
+            self.line.remember_empty_look(&spot.before);
             if self.printed_at > self.touched_at && !within(self.touched_at, SEEN_MS) {
-                self.line.was_seen_empty();
+                self.line.mark_empty();
             }
         }
         if self.line.is_empty(&spot.before) { Ok(form) } else { Err(Obstacle::HalfTyped) }

@@ -7,7 +7,7 @@
 use super::visits::{Call, Door, Line, VisitorId, Visits};
 use crate::{
     bridge::{
-        keys::Keystrokes,
+        keys::KeystrokeFilter,
         screen::{Screen, tail::Tail},
     },
     protocol::{
@@ -229,7 +229,7 @@ struct Visitor {
 struct Seat {
     size: Size,
     /// What it presses, where it may.
-    drives: Option<Keystrokes>,
+    drives: Option<KeystrokeFilter>,
 }
 
 impl Visitor {
@@ -258,7 +258,7 @@ impl Visitor {
             }
             Request::Attach { drive, columns, rows } => {
                 let size = Size { rows, cols: columns };
-                let drives = drive.then(Keystrokes::default);
+                let drives = drive.then(KeystrokeFilter::default);
                 self.seat = Some(Seat { size, drives });
                 self.is_behind = true;
                 drive.then_some(Order::Resize(sane(size)))
@@ -289,7 +289,7 @@ impl Visitor {
     fn press(&mut self, now: Moment, bytes: &[u8]) {
         match self.keystrokes() {
             Some(keys) => {
-                let pressed = keys.of(now, bytes);
+                let pressed = keys.keys(now, bytes);
                 self.typed.extend(pressed);
                 self.waits_for_room = true;
             }
@@ -300,12 +300,12 @@ impl Visitor {
         }
     }
 
-    fn keystrokes(&mut self) -> Option<&mut Keystrokes> {
+    fn keystrokes(&mut self) -> Option<&mut KeystrokeFilter> {
         self.seat.as_mut()?.drives.as_mut()
     }
 
     fn settle_keys(&mut self, now: Moment) {
-        let late = self.keystrokes().map(|keys| keys.late(now));
+        let late = self.keystrokes().map(|keys| keys.expired_keys(now));
         self.typed.extend(late.into_iter().flatten());
     }
 
@@ -356,7 +356,7 @@ impl Visitor {
             let picture = screen.picture(seat.size.cols.into(), seat.size.rows.into());
             let mut bytes = picture.into_bytes();
             if seat.size == size {
-                bytes.extend_from_slice(tail.begun().unwrap_or_default());
+                bytes.extend_from_slice(tail.unfinished().unwrap_or_default());
             }
             let Size { rows, cols: columns } = size;
             Answer::Screen { columns, rows, bytes: Bytes(bytes) }.append(&mut batch);
@@ -373,7 +373,7 @@ impl Visitor {
     fn picture_at(&self, size: Size, tail: &Tail) -> Option<Moment> {
         let seat = self.seat.as_ref().filter(|_| self.is_behind)?;
         // What follows a picture has to begin where it ended; more output will tell where that is.
-        if seat.size == size && tail.begun().is_none() {
+        if seat.size == size && tail.unfinished().is_none() {
             return None;
         }
         Some(self.pictured_at.map(|at| at.plus(PICTURE_MS)).unwrap_or_default())

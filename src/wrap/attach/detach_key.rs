@@ -1,6 +1,6 @@
 //! The key that leaves an agent to itself, however a terminal spells it.
 
-use crate::bridge::keys::{SpelledKey, WindowsKey};
+use crate::bridge::keys::{CsiKey, Win32Key};
 use std::{fmt, str::FromStr};
 
 /// A key pressed together with Ctrl.
@@ -58,11 +58,11 @@ impl DetachKey {
             return false;
         };
         if rest[end] == b'_' {
-            let key = WindowsKey::of(&rest[..end]).filter(|key| key.has(WindowsKey::CTRL));
+            let key = Win32Key::parse(&rest[..end]).filter(|key| key.has(Win32Key::CTRL));
             return key.is_some_and(|key| key.character() == Some(char::from(self.0 & 0x1f)));
         }
-        let key = SpelledKey::of(&rest[..end], rest[end]);
-        key.is_some_and(|key| key.is(self.0.into(), SpelledKey::CTRL))
+        let key = CsiKey::parse(&rest[..end], rest[end]);
+        key.is_some_and(|key| key.matches(self.0.into(), CsiKey::CTRL))
     }
 }
 
