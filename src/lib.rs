@@ -28,6 +28,10 @@
     allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
 )]
 
+// Files that fuzzers include, too, name the crate.
+#[cfg(test)]
+extern crate self as agent_relay;
+
 pub mod bridge;
 pub mod cli;
 pub mod client;

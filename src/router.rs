@@ -43,6 +43,8 @@ mod sim;
 mod slots;
 mod stream;
 #[cfg(test)]
+mod testbed;
+#[cfg(test)]
 mod tests;
 mod topics;
 mod unheard;

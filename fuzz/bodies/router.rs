@@ -1,5 +1,5 @@
-//! Whatever happens, in whatever order: the router says nothing to who is gone, nothing that is no
-//! frame, and forgets everything in the end.
+//! The bytes of a fuzzer as operations of clients. Whatever they are: each output keeps the testbed's rules,
+//! memory is bounded, and the router forgets everything in the end.
 
 use agent_relay::{
     protocol::{
@@ -10,18 +10,22 @@ use agent_relay::{
         frame::PREFIX,
     },
     record::QueryResult,
-    router::{ClientId, Frame, Input, Limits, Output, Router},
+    router::{ClientId, Input, Limits, Output},
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use testbed::{Event, Testbed};
+
+#[path = "../../src/router/testbed.rs"]
+mod testbed;
 
 /// Operations of one input; more only take longer.
 const OPERATIONS_MAX: usize = 2_000;
 
-/// After how many of them it is asked how much it holds.
+/// Operations between two checks of the memory that the router counts.
 const OPERATIONS_BETWEEN: usize = 50;
 
-/// What may be rung while everything is forgotten.
+/// Timers that may be due while the router forgets everything.
 const TICKS_MAX: usize = 10_000;
 
 const NAMES: [&str; 8] = ["Ann", "bob", "BOB", "Carl", "dora", "e.v-e", "Ann ", "operator"];
@@ -51,15 +55,15 @@ fn limits() -> Limits {
     }
 }
 
-/// What the answers of one client can hold beyond their bound: what one input gives rise to.
+/// Bytes of answers that one input can add to those of a client that are at their bound.
 const ANSWERS_BYTES_BEYOND: usize = 64 << 10;
 
-/// Every three bytes are an operation, or more where they say so.
+/// Reads three bytes as an operation, or more where the operation has arguments.
 pub(crate) fn run(bytes: &[u8]) {
     let mut world = World::new();
     let mut operations = Operations(bytes);
     for number in 1..=OPERATIONS_MAX {
-        if operations.0.is_empty() || world.is_stopped {
+        if operations.0.is_empty() || world.bed.is_stopped {
             break;
         }
         world.step(&mut operations);
@@ -70,7 +74,7 @@ pub(crate) fn run(bytes: &[u8]) {
     world.forget_all();
 }
 
-/// The input, taken from its front; behind its end stand zeros.
+/// The rest of the input; zeros follow its end.
 struct Operations<'a>(&'a [u8]);
 
 impl<'a> Operations<'a> {
@@ -87,17 +91,12 @@ impl<'a> Operations<'a> {
     }
 }
 
-/// A connection as the driver sees it.
+/// A client behind a connection.
 #[derive(Default)]
 struct Peer {
-    /// Bytes that it was handed and that were not reported as written.
-    handed: usize,
-    is_gated: bool,
-    /// The router has closed it, or had it hung up.
-    is_closed: bool,
     name: Option<String>,
     /// DELIVERs that it may acknowledge.
-    heard: Vec<(String, u64)>,
+    received: Vec<(String, u64)>,
     /// The last number of each stream's first attempts.
     seqs: BTreeMap<String, u64>,
     /// The answer to its last request.
@@ -105,38 +104,26 @@ struct Peer {
 }
 
 struct World {
-    router: Router,
-    now: Now,
+    bed: Testbed,
     peers: BTreeMap<ClientId, Peer>,
-    gone: BTreeSet<ClientId>,
-    next: u64,
     outside: usize,
-    /// Changes that the router said, and of these were kept.
-    said: u64,
-    kept: u64,
-    /// The disk keeps nothing for now; it keeps no messages.
+    /// The store keeps nothing for now; it has no space for messages.
     is_held: bool,
     is_full: bool,
-    /// Who asked the store something.
-    asked: Vec<ClientId>,
-    is_stopped: bool,
+    /// Clients whose queries the store has not answered.
+    queries: Vec<ClientId>,
 }
 
 impl World {
     fn new() -> Self {
+        let now = Now { monotonic: Moment(1), unix_ms: 1 << 40 };
         Self {
-            router: Router::new(limits(), [7; 32]),
-            now: Now { monotonic: Moment(1), unix_ms: 1 << 40 },
+            bed: Testbed::new(&limits(), [7; 32], now),
             peers: BTreeMap::new(),
-            gone: BTreeSet::new(),
-            next: 0,
             outside: 0,
-            said: 0,
-            kept: 0,
             is_held: false,
             is_full: false,
-            asked: Vec::new(),
-            is_stopped: false,
+            queries: Vec::new(),
         }
     }
 
@@ -172,8 +159,7 @@ impl World {
     }
 
     fn connect(&mut self) -> ClientId {
-        let id = ClientId(self.next);
-        self.next += 1;
+        let id = self.bed.new_end();
         self.peers.insert(id, Peer::default());
         self.handle(Input::Connected(id));
         id
@@ -220,15 +206,16 @@ impl World {
 
     /// ACK or NACK of a delivery: mostly its own.
     fn answer_delivery(&mut self, id: ClientId, how: u8, gives_back: bool) {
-        let mut hearers = self.peers.iter().filter(|(_, peer)| !peer.heard.is_empty());
-        let (owner, heard) = match hearers.find(|(other, _)| **other >= id) {
-            Some((owner, peer)) => (*owner, &peer.heard[..]),
+        let mut owners = self.peers.iter().filter(|(_, peer)| !peer.received.is_empty());
+        let (owner, received) = match owners.find(|(other, _)| **other >= id) {
+            Some((owner, peer)) => (*owner, &peer.received[..]),
             None => (id, &[][..]),
         };
         let id = if how & 0x80 == 0 { owner } else { id };
-        // Counted from the last: what came long ago is mostly settled.
-        let place = heard.len().saturating_sub(1 + usize::from(how & 3));
-        let (ack_id, seq) = heard.get(place).cloned().unwrap_or_else(|| ("nothing".to_owned(), 1));
+        // Counted from the last: the first are mostly settled.
+        let index = received.len().saturating_sub(1 + usize::from(how & 3));
+        let (ack_id, seq) =
+            received.get(index).cloned().unwrap_or_else(|| ("nothing".to_owned(), 1));
         let mut payload = json!({"ack_id": ack_id, "seq": seq});
         if gives_back {
             payload = json!({"ack_id": ack_id, "code": "REFUSED", "message": "not now"});
@@ -249,37 +236,35 @@ impl World {
         self.say(id, kind, json!({"topic": TOPICS[usize::from(how % 8)], "payload": {}}));
     }
 
-    /// So much of what it was handed leaves, at most.
+    /// Lets so many bytes leave, at most.
     fn write(&mut self, id: ClientId, bytes: usize) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let bytes = bytes.min(peer.handed);
-        peer.handed -= bytes;
+        let Some(end) = self.bed.ends.get(&id) else { return };
+        let bytes = bytes.min(end.unwritten_bytes());
+        self.bed.write(id, bytes);
         self.handle(Input::Written(id, bytes));
     }
 
     fn pass_time(&mut self, how: u8) {
-        let due = self.router.deadline();
+        let due = self.bed.router.deadline();
         let ms = match how >> 6 {
             0 => u64::from(how) * 10,
-            1 => due.map_or(0, |due| due.since(self.now.monotonic)),
+            1 => due.map_or(0, |due| due.since(self.bed.now.monotonic)),
             2 => u64::from(how & 63) * 100,
-            // Suspended for some hours, more rarely: most of what there was is over after that.
+            // More rarely some hours of suspend, after which most messages are over.
             _ if how >= 0xf8 => u64::from(how & 7) * 3_600_000,
             _ => u64::from(how & 63),
         };
-        self.now.monotonic = self.now.monotonic.plus(ms);
-        // The wall clock goes where it likes.
-        self.now.unix_ms = self.now.unix_ms.wrapping_add(ms).wrapping_sub(u64::from(how & 7) * 500);
-        if self.router.deadline().is_some_and(|due| due <= self.now.monotonic) {
+        self.bed.advance(ms);
+        // The wall clock may go back.
+        self.bed.now.unix_ms = self.bed.now.unix_ms.wrapping_sub(u64::from(how & 7) * 500);
+        if self.bed.router.deadline().is_some_and(|due| due <= self.bed.now.monotonic) {
             self.handle(Input::Tick);
         }
     }
 
     fn disconnect(&mut self, id: ClientId) {
-        if self.peers.contains_key(&id) {
+        if self.peers.remove(&id).is_some() {
             self.handle(Input::Disconnected(id));
-            self.peers.remove(&id);
-            self.gone.insert(id);
         }
     }
 
@@ -330,7 +315,7 @@ impl World {
             }
             2 if how == 252 => self.handle(Input::Stop("upgrade")),
             2 => self.handle(Input::Tick),
-            // Late words about who is gone, or never was.
+            // A late input about a client that is gone, or never was there.
             _ => {
                 let late = ClientId(u64::from(how));
                 if !self.peers.contains_key(&late) {
@@ -350,90 +335,53 @@ impl World {
         self.frame(id, envelope.to_string().as_bytes());
     }
 
-    /// Says something, unless the reader waits at its gate, or it is no frame.
+    /// Sends bytes that make a frame, unless reads from the client are paused.
     fn frame(&mut self, id: ClientId, json: &[u8]) {
-        let is_read = self.peers.get(&id).is_some_and(|peer| !peer.is_gated);
+        let is_read = self.bed.ends.get(&id).is_some_and(|end| !end.is_gated);
         if is_read && (1..=limits().frame_bytes_max).contains(&json.len()) {
             self.handle(Input::Frame(id, json));
         }
     }
 
     fn handle(&mut self, input: Input<'_>) {
-        let mut out = Vec::new();
-        self.router.handle(self.now, input, &mut out);
-        assert!(!self.is_stopped || out.is_empty(), "it has stopped");
-        for output in out {
-            match output {
-                Output::Frame(id, frame) => self.hear(id, frame),
-                Output::Gate(id, is_open) => self.open_peer(id).is_gated = !is_open,
-                Output::Close(id, _) => self.open_peer(id).is_closed = true,
-                Output::HangUp(id) => self.known_peer(id).is_closed = true,
-                // Unless the disk holds it, what it is told to keep is kept at once.
-                Output::Keep(_) => self.said += 1,
-                Output::Query(id, _) => self.asked.push(id),
-                Output::Reload(id) => panic!("{id:?} is no operator"),
-                Output::Log(line) => assert!(!line.is_empty()),
-                Output::Stopped => self.is_stopped = true,
+        for event in self.bed.handle(input).unwrap() {
+            match event {
+                Event::Frame(id, frame) => self.receive(id, &frame),
+                Event::Other(Output::Query(id, _)) => self.queries.push(id),
+                Event::Other(Output::Reload(id)) => panic!("{id:?} is no operator"),
+                Event::Other(_) => {}
             }
         }
         self.keep();
-        while let Some(id) = self.asked.pop() {
+        while let Some(id) = self.queries.pop() {
             self.handle(Input::Found(id, Ok(QueryResult::default())));
         }
     }
 
+    /// Has the store keep what it was given, unless it is held.
     fn keep(&mut self) {
-        if self.is_held || self.kept == self.said {
+        if self.is_held || self.bed.pending.is_empty() {
             return;
         }
-        self.kept = self.said;
-        if self.is_full {
-            self.handle(Input::Refused(self.kept, "no space left on device"));
-        } else {
-            self.handle(Input::Kept(self.kept));
-        }
+        let (_, report) = self.bed.commit(self.bed.pending.len(), !self.is_full);
+        self.handle(report);
     }
 
-    fn known_peer(&mut self, id: ClientId) -> &mut Peer {
-        assert!(!self.gone.contains(&id), "{id:?} is gone");
-        self.peers.get_mut(&id).expect("somebody who is connected")
-    }
-
-    fn open_peer(&mut self, id: ClientId) -> &mut Peer {
-        let peer = self.known_peer(id);
-        assert!(!peer.is_closed, "{id:?} is closed");
-        peer
-    }
-
-    /// A frame that the daemon would write.
-    fn hear(&mut self, id: ClientId, frame: Frame) {
-        let mut bytes = frame.head.clone();
-        bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
-        let (prefix, json) = bytes.split_first_chunk::<PREFIX>().expect("a length");
-        assert_eq!(u32::from_be_bytes(*prefix) as usize, json.len());
-        assert!(json.len() <= limits().frame_bytes_max, "a frame of {} bytes", json.len());
-        let envelope = Envelope::read(json).expect("the router's frames are envelopes");
-        let peer = self.open_peer(id);
-        peer.handed += bytes.len();
+    /// Hands a frame to its client.
+    fn receive(&mut self, id: ClientId, frame: &[u8]) {
+        let envelope = Envelope::read(&frame[PREFIX..]).expect("the testbed has read it");
+        let peer = self.peers.get_mut(&id).expect("its end is there");
         match envelope.kind {
             Kind::Welcome => {
                 let welcome: Value = serde_json::from_str(envelope.payload).expect("JSON");
                 peer.name = welcome["agent"].as_str().map(str::to_owned);
             }
             Kind::Deliver => peer.deliver(&envelope),
-            Kind::Ack
-            | Kind::Nack
-            | Kind::Ping
-            | Kind::Error
-            | Kind::Busy
-            | Kind::Sync
-            | Kind::Bye => {}
-            kind => panic!("{kind:?} is a client's to say"),
+            _ => {}
         }
-        self.router.recycle(frame);
     }
 
-    /// What it counts is bounded, and no less than what it handed out.
+    /// Checks that the memory which the router counts is bounded.
     fn check_memory(&mut self) {
         let Some(status) = self.status() else { return };
         let counted = status["memory_bytes"].as_u64().expect("a number") as usize;
@@ -443,7 +391,7 @@ impl World {
         assert!(counted <= most, "{counted} bytes of {most}");
     }
 
-    /// Asks as a guest, who leaves again, if there is room for one.
+    /// Returns the daemon's status as a guest reads it, if there is room for one.
     fn status(&mut self) -> Option<Value> {
         let guest = self.connect();
         self.say(guest, "HELLO", json!({"payload": {"mode": "guest"}}));
@@ -454,7 +402,7 @@ impl World {
         status
     }
 
-    /// Everybody goes, time passes, and nothing is left.
+    /// Checks that nothing is left when all clients have gone and all timers have run out.
     fn forget_all(&mut self) {
         (self.is_held, self.is_full) = (false, false);
         self.keep();
@@ -463,15 +411,16 @@ impl World {
             self.disconnect(id);
         }
         let mut ticks = 0;
-        while let Some(due) = self.router.deadline().filter(|_| !self.is_stopped) {
-            self.now.monotonic = self.now.monotonic.max(due);
+        while let Some(due) = self.bed.router.deadline().filter(|_| !self.bed.is_stopped) {
+            self.bed.advance(due.since(self.bed.now.monotonic));
             self.handle(Input::Tick);
             ticks += 1;
-            assert!(ticks < TICKS_MAX, "it never comes to rest");
+            assert!(ticks < TICKS_MAX, "timers without end");
         }
-        if self.is_stopped {
+        if self.bed.is_stopped {
             return;
         }
+        assert!(self.bed.open.is_empty(), "lost: {:?}", self.bed.open);
         let status = self.status().expect("there is room, and nobody stopped it");
         for count in ["memory_bytes", "messages", "streams", "agents_known", "agents_here"] {
             assert_eq!(status[count], 0, "{count}: {status}");
@@ -494,6 +443,6 @@ impl Peer {
             let last = self.seqs.insert(stream, delivery.seq);
             assert!(last.is_none_or(|last| last < delivery.seq), "{last:?}, then {}", delivery.seq);
         }
-        self.heard.push((envelope.id.to_string(), delivery.seq));
+        self.received.push((envelope.id.to_string(), delivery.seq));
     }
 }

@@ -562,7 +562,7 @@ fn only_so_much_waits_for_a_session_after_a_crash() {
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
             ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            log Ann (client 3): joined (token)
+            log Ann (client 1): joined (token)
             keep answer 2 ended
             keep answer 3 ended
     "#]]);
@@ -595,13 +595,13 @@ fn what_waits_makes_room_for_messages_after_a_crash() {
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
             ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            log Ann (client 4): joined (token)
+            log Ann (client 1): joined (token)
             keep answer 1 ended
         cid joins {"session":{"resume_token":"cid:1"}}
             keep Cid here
             keep session of agent 3 with []
             cid < WELCOME {"agent":"Cid","session_id":"s3"}
-            log Cid (client 5): joined (token)
+            log Cid (client 2): joined (token)
     "#]]);
 }
 

@@ -42,14 +42,16 @@ use crate::{
         Moment, Now,
         code::{ErrorCode, Violation},
         envelope::{Envelope, Header, Kind},
+        frame::PREFIX,
         name::Name,
         payload::Capabilities,
         secret::Secret,
     },
     record::{Change, Clock, Query, QuestionRecord, oracle::Oracle},
     router::{
-        ClientId, Frame, Input, Limits, Output, Router,
+        ClientId, Input, Limits, Output,
         policy::{Glob, Policy, Rule},
+        testbed::{End, Event, Testbed},
     },
 };
 use expect_test::Expect;
@@ -64,7 +66,7 @@ pub(super) fn check(expect: Expect) {
 
 /// Runs a script and returns its transcript.
 pub(super) fn run(script: &str) -> String {
-    let mut world = World::new(Limits::default());
+    let mut world = World::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         writeln!(world.transcript, "{line}").unwrap();
         world.line(&lengthened(line));
@@ -144,23 +146,16 @@ fn set_limits(limits: &mut Limits, text: &str) {
 }
 
 struct World {
-    router: Router,
-    now: u64,
-    /// What the wall clock says beyond that.
-    wall: u64,
+    bed: Testbed,
+    /// Clients by their names in the script, each with its last connection.
     clients: BTreeMap<String, Actor>,
     names: BTreeMap<ClientId, String>,
-    next_client: u64,
     ids: BTreeMap<String, String>,
     sessions: BTreeMap<String, String>,
     /// By `NAME:NUMBER`.
     tokens: BTreeMap<String, String>,
-    /// Changes that were said, and that are kept.
-    said: u64,
-    kept: u64,
-    /// What is kept, and what was said since.
+    /// The changes that are kept.
     disk: Oracle,
-    changes: Vec<Change>,
     disk_holds: bool,
     disk_shows: bool,
     log_shows: bool,
@@ -173,14 +168,15 @@ struct World {
 const OPERATOR: &str = "op";
 const OPERATOR_KEY: &str = "open";
 
-/// What the wall clock says when nothing has gone by.
+/// The wall clock when the monotonic one is at zero, and the latter at the beginning of a script.
 const WALL_MS: u64 = 1_000_000;
+const START_MS: u64 = 1_000;
 
-/// A machine that has operators.
-fn router(limits: &Limits, seed: u8) -> Router {
-    let mut router = Router::new(limits.clone(), [seed; 32]);
-    router.admit_operators(Secret::stated(OPERATOR_KEY).hash());
-    router
+/// A router that admits operators.
+fn testbed(limits: &Limits, seed: u8, now: Now) -> Testbed {
+    let mut bed = Testbed::new(limits, [seed; 32], now);
+    bed.router.admit_operators(Secret::stated(OPERATOR_KEY).hash());
+    bed
 }
 
 /// A change in few words.
@@ -230,28 +226,23 @@ fn keep_text(change: &Change) -> String {
 struct Actor {
     id: ClientId,
     stalls: bool,
-    unwritten: usize,
     sends: u64,
     last: Vec<u8>,
 }
 
 impl World {
-    fn new(limits: Limits) -> Self {
+    fn new() -> Self {
+        let now = Now { monotonic: Moment(START_MS), unix_ms: WALL_MS + START_MS };
         let clock = Clock(Now { monotonic: Moment(0), unix_ms: WALL_MS });
+        let limits = Limits::default();
         Self {
-            router: router(&limits, 7),
-            now: 1_000,
-            wall: WALL_MS,
+            bed: testbed(&limits, 7, now),
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
-            next_client: 1,
             ids: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            said: 0,
-            kept: 0,
             disk: Oracle { clock, ..Oracle::default() },
-            changes: Vec::new(),
             disk_holds: false,
             disk_shows: false,
             log_shows: false,
@@ -267,7 +258,7 @@ impl World {
             "here:" => rest.split(' ').for_each(|who| self.seat(who)),
             "wait" => self.wait(rest.parse().unwrap()),
             "sleep" => {
-                self.now += rest.parse::<u64>().unwrap();
+                self.bed.advance(rest.parse().unwrap());
                 self.handle(Input::Tick);
             }
             "disk" => self.disk(rest),
@@ -286,8 +277,8 @@ impl World {
 
     fn limit(&mut self, limits: &str) {
         set_limits(&mut self.limits, limits);
-        if self.next_client == 1 {
-            self.router = router(&self.limits, 7);
+        if self.names.is_empty() {
+            self.bed = testbed(&self.limits, 7, self.bed.now);
         }
     }
 
@@ -332,13 +323,14 @@ impl World {
             "nacks" => self.give_back(who, rest),
             "stalls" => self.clients.get_mut(who).unwrap().stalls = true,
             "reads" => {
-                self.clients.get_mut(who).unwrap().stalls = false;
-                self.write(who);
+                let actor = self.clients.get_mut(who).unwrap();
+                actor.stalls = false;
+                let id = actor.id;
+                self.write(id);
             }
             "takes" => {
-                let (actor, bytes) = (self.clients.get_mut(who).unwrap(), rest.parse().unwrap());
-                actor.unwritten -= bytes;
-                let id = actor.id;
+                let (id, bytes) = (self.clients[who].id, rest.parse().unwrap());
+                self.bed.write(id, bytes);
                 self.handle(Input::Written(id, bytes));
             }
             "reread" => {
@@ -381,10 +373,9 @@ impl World {
     }
 
     fn connect(&mut self, who: &str) {
-        let id = ClientId(self.next_client);
-        self.next_client += 1;
+        let id = self.bed.new_end();
         let sends = self.clients.get(who).map_or(0, |actor| actor.sends);
-        let actor = Actor { id, stalls: false, unwritten: 0, sends, last: Vec::new() };
+        let actor = Actor { id, stalls: false, sends, last: Vec::new() };
         self.clients.insert(who.to_owned(), actor);
         self.names.insert(id, who.to_owned());
         self.handle(Input::Connected(id));
@@ -452,41 +443,33 @@ impl World {
     }
 
     fn wait(&mut self, ms: u64) {
-        let until = self.now + ms;
-        while let Some(due) = self.router.deadline().filter(|due| due.0 <= until) {
-            self.now = self.now.max(due.0);
+        let end = self.bed.now.monotonic.plus(ms);
+        while let Some(due) = self.bed.router.deadline().filter(|due| *due <= end) {
+            self.bed.advance(due.since(self.bed.now.monotonic));
             self.handle(Input::Tick);
         }
-        self.now = until;
-    }
-
-    fn clocks(&self) -> Now {
-        Now { monotonic: Moment(self.now), unix_ms: self.wall + self.now }
+        self.bed.advance(end.since(self.bed.now.monotonic));
     }
 
     fn handle(&mut self, input: Input<'_>) {
-        let (now, mut out) = (self.clocks(), Vec::new());
-        self.router.handle(now, input, &mut out);
-        let mut touched = Vec::new();
-        for output in out {
-            if let Output::Frame(id, frame) = &output
-                && let Some(actor) = self.clients.get_mut(&self.names[id])
-                && actor.id == *id
-            {
-                actor.unwritten += frame.bytes();
-                touched.push(self.names[id].clone());
+        let events = self.bed.handle(input).unwrap();
+        let mut written = Vec::new();
+        for event in &events {
+            if let Event::Frame(id, _) = event {
+                written.push(*id);
             }
-            self.show(&output);
+            self.show(event);
         }
         if !self.disk_holds {
-            if self.said > self.kept {
+            if !self.bed.pending.is_empty() {
                 self.keep();
             }
             self.find();
         }
-        for who in touched {
-            if !self.clients[&who].stalls {
-                self.write(&who);
+        for id in written {
+            let actor = &self.clients[&self.names[&id]];
+            if actor.id == id && !actor.stalls {
+                self.write(id);
             }
         }
     }
@@ -499,36 +482,29 @@ impl World {
     }
 
     fn keep(&mut self) {
-        self.keep_first(self.changes.len());
+        self.commit(self.bed.pending.len(), true);
     }
 
-    fn keep_first(&mut self, count: usize) {
-        self.kept += count as u64;
-        self.changes.drain(..count).for_each(|change| self.disk.apply(&change));
-        self.disk.clock = Clock(self.clocks());
-        self.handle(Input::Kept(self.kept));
-    }
-
-    /// Keeps the first changes, but no message of them.
-    fn fail_first(&mut self, count: usize) {
-        self.kept += count as u64;
-        let through = self.changes.drain(..count);
-        let rest = through.filter(|change| !matches!(change, Change::Accepted(_)));
-        rest.for_each(|change| self.disk.apply(&change));
-        self.handle(Input::Refused(self.kept, "no space left on device"));
+    fn commit(&mut self, count: usize, space: bool) {
+        let (changes, report) = self.bed.commit(count, space);
+        changes.iter().for_each(|change| self.disk.apply(change));
+        self.disk.clock = Clock(self.bed.now);
+        self.handle(report);
     }
 
     /// What the store does, and when.
     fn disk(&mut self, verb: &str) {
         let (verb, first) = verb.split_once(' ').unwrap_or((verb, ""));
         match verb {
-            "keeps" if !first.is_empty() => self.keep_first(first.parse().unwrap()),
+            "keeps" if !first.is_empty() => self.commit(first.parse().unwrap(), true),
             "holds" => self.disk_holds = true,
             "keeps" => {
                 self.disk_holds = false;
                 self.keep();
             }
-            "fails" => self.fail_first(first.parse().unwrap_or(self.changes.len())),
+            "fails" => {
+                self.commit(first.parse().unwrap_or(self.bed.pending.len()), false);
+            }
             "finds" => self.find(),
             "errs" => {
                 for (id, _) in std::mem::take(&mut self.queries) {
@@ -548,67 +524,66 @@ impl World {
     /// Nobody is connected any more, and what was not kept is lost.
     fn crash(&mut self, days: &str) {
         let days = days.parse().unwrap_or(0);
-        self.router = router(&self.limits, 8);
         self.clients.clear();
-        self.changes.clear();
         self.queries.clear();
-        (self.said, self.kept) = (0, 0);
-        let unix_ms = self.clocks().unix_ms + days * 86_400_000_u64;
+        let unix_ms = self.bed.now.unix_ms + days * 86_400_000_u64;
         let now = Now { monotonic: self.disk.clock.moment_at(unix_ms), unix_ms };
-        (self.now, self.wall) = (now.monotonic.0, unix_ms - now.monotonic.0);
+        self.bed = testbed(&self.limits, 8, now);
         let mut out = Vec::new();
-        self.router.restore(now, self.disk.image(), &mut out);
-        out.iter().for_each(|output| self.show(output));
+        let image = self.disk.image();
+        self.bed.open = image.deliveries.keys().copied().collect();
+        self.bed.router.restore(now, image, &mut out);
+        let events = self.bed.take(out).unwrap();
+        events.iter().for_each(|event| self.show(event));
         self.keep();
     }
 
-    fn write(&mut self, who: &str) {
-        let actor = self.clients.get_mut(who).unwrap();
-        let (id, bytes) = (actor.id, std::mem::take(&mut actor.unwritten));
+    fn write(&mut self, id: ClientId) {
+        let bytes = self.bed.ends.get(&id).map_or(0, End::unwritten_bytes);
         if bytes > 0 {
+            self.bed.write(id, bytes);
             self.handle(Input::Written(id, bytes));
         }
     }
 
-    fn show(&mut self, output: &Output) {
-        let text = match output {
-            Output::Frame(id, frame) => {
+    fn show(&mut self, event: &Event) {
+        let text = match event {
+            Event::Frame(id, frame) => {
                 let who = self.names[id].clone();
                 let text = self.frame_text(&who, frame);
                 format!("{who} < {text}")
             }
+            Event::Other(output) => match self.output_text(output) {
+                Some(text) => text,
+                None => return,
+            },
+        };
+        writeln!(self.transcript, "    {text}").unwrap();
+    }
+
+    fn output_text(&mut self, output: &Output) -> Option<String> {
+        let text = match output {
             Output::Gate(id, open) => {
                 format!("{} gate {}", self.names[id], if *open { "opens" } else { "shuts" })
             }
             Output::Close(id, reason) => format!("{} close {reason:?}", self.names[id]),
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
-            Output::Keep(change) => {
-                self.said += 1;
-                self.changes.push(change.clone());
-                if !self.disk_shows {
-                    return;
-                }
-                format!("keep {}", keep_text(change))
-            }
-            Output::Log(_) if !self.log_shows => return,
-            Output::Log(line) => format!("log {line}"),
+            Output::Keep(change) if self.disk_shows => format!("keep {}", keep_text(change)),
+            Output::Log(line) if self.log_shows => format!("log {line}"),
             Output::Query(id, query) => {
                 self.queries.push((*id, (**query).clone()));
-                return;
+                return None;
             }
             Output::Reload(id) => format!("reload for {}", self.names[id]),
             Output::Stopped => "stopped".to_owned(),
+            _ => return None,
         };
-        writeln!(self.transcript, "    {text}").unwrap();
+        Some(text)
     }
 
     /// A frame on one line: type, what it says about itself, payload.
-    fn frame_text(&mut self, who: &str, frame: &Frame) -> String {
-        let mut bytes = frame.head.clone();
-        bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
-        let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
-        assert_eq!(length, bytes.len() - 4, "the length is right");
-        let envelope = Envelope::read(&bytes[4..]).expect("the machine writes good envelopes");
+    fn frame_text(&mut self, who: &str, frame: &[u8]) -> String {
+        let envelope = Envelope::read(&frame[PREFIX..]).expect("an envelope");
         let payload = self.payload_text(who, &envelope);
         if envelope.kind != Kind::Deliver {
             let from = envelope.from.map(|from| format!(" from {from}")).unwrap_or_default();

@@ -1,0 +1,243 @@
+//! A router with fakes around it: the other ends of its connections, the clock, and what a store has still to keep.
+//!
+//! Three drivers use it: text scripts (`tests::script`), seeded worlds (`sim`) and the bytes of a fuzzer
+//! (fuzz/bodies/router.rs, which includes this file, so that only public names stand here). After each input
+//! it checks what holds for every output, whatever was said before.
+
+use agent_relay::{
+    protocol::{
+        Now,
+        envelope::{Envelope, Kind},
+        frame::PREFIX,
+    },
+    record::{Change, Ending},
+    router::{ClientId, Input, Limits, Output, Router},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
+};
+
+/// A rule that holds, or the one that was broken.
+pub(crate) type Checked<T = ()> = Result<T, String>;
+
+/// Returns `why` as the broken rule unless `holds`.
+pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+/// An output of the router, a frame as the bytes that a stream would carry.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Frame(ClientId, Rc<[u8]>),
+    Other(Output),
+}
+
+/// The other end of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// The name that WELCOME gave it, folded, until the router closes it.
+    pub(crate) name: Option<String>,
+    /// Frames that have not left the router as a whole.
+    pub(crate) unwritten: VecDeque<Rc<[u8]>>,
+    /// Bytes of the first of them that have left.
+    left: usize,
+    /// The router reads nothing from it for now.
+    pub(crate) is_gated: bool,
+    /// The router closes it once all has left.
+    pub(crate) is_closing: bool,
+}
+
+impl End {
+    /// Bytes that were not reported as written.
+    pub(crate) fn unwritten_bytes(&self) -> usize {
+        self.unwritten.iter().map(|frame| frame.len()).sum::<usize>() - self.left
+    }
+}
+
+/// A router, and what it knows of the world.
+#[derive(Debug)]
+pub(crate) struct Testbed {
+    pub(crate) router: Router,
+    pub(crate) now: Now,
+    pub(crate) ends: BTreeMap<ClientId, End>,
+    /// Changes that the store has still to keep.
+    pub(crate) pending: VecDeque<Change>,
+    /// Deliveries that were accepted and have not ended.
+    pub(crate) open: BTreeSet<u64>,
+    pub(crate) is_stopped: bool,
+    frame_bytes_max: usize,
+    /// Changes that the store has kept or refused.
+    through: u64,
+    clients: u64,
+}
+
+impl Testbed {
+    pub(crate) fn new(limits: &Limits, seed: [u8; 32], now: Now) -> Self {
+        Self {
+            router: Router::new(limits.clone(), seed),
+            now,
+            ends: BTreeMap::new(),
+            pending: VecDeque::new(),
+            open: BTreeSet::new(),
+            is_stopped: false,
+            frame_bytes_max: limits.frame_bytes_max,
+            through: 0,
+            clients: 0,
+        }
+    }
+
+    /// Lets time pass on both clocks.
+    pub(crate) const fn advance(&mut self, ms: u64) {
+        self.now.monotonic = self.now.monotonic.plus(ms);
+        self.now.unix_ms = self.now.unix_ms.wrapping_add(ms);
+    }
+
+    /// Makes the other end of a connection that [`Input::Connected`] is to announce.
+    pub(crate) fn new_end(&mut self) -> ClientId {
+        self.clients += 1;
+        let id = ClientId(self.clients);
+        self.ends.insert(id, End::default());
+        id
+    }
+
+    /// Hands an input to the router, and keeps the books of what comes out.
+    ///
+    /// # Errors
+    /// If an output breaks a rule.
+    pub(crate) fn handle(&mut self, input: Input<'_>) -> Checked<Vec<Event>> {
+        if let Input::Disconnected(id) = input {
+            self.ends.remove(&id);
+        }
+        let mut out = Vec::new();
+        self.router.handle(self.now, input, &mut out);
+        self.take(out)
+    }
+
+    /// Keeps the books of outputs.
+    ///
+    /// # Errors
+    /// If one breaks a rule.
+    pub(crate) fn take(&mut self, out: Vec<Output>) -> Checked<Vec<Event>> {
+        ensure(!self.is_stopped || out.is_empty(), || format!("after the stop: {out:?}"))?;
+        let mut events = Vec::with_capacity(out.len());
+        for output in out {
+            match output {
+                Output::Frame(id, frame) => {
+                    let mut bytes = frame.head.clone();
+                    bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
+                    self.router.recycle(frame);
+                    let bytes: Rc<[u8]> = bytes.into();
+                    self.take_frame(id, &bytes)?;
+                    events.push(Event::Frame(id, bytes));
+                    continue;
+                }
+                Output::Keep(ref change) => {
+                    self.take_change(change)?;
+                    self.pending.push_back(change.clone());
+                }
+                Output::Gate(id, is_open) => self.open_end(id)?.is_gated = !is_open,
+                Output::Close(id, _) => {
+                    let end = self.open_end(id)?;
+                    (end.is_closing, end.name) = (true, None);
+                }
+                Output::HangUp(id) => {
+                    let is_closing = self.ends.get(&id).is_some_and(|end| end.is_closing);
+                    ensure(is_closing, || format!("{id:?} is hung up and was not closed"))?;
+                }
+                Output::Stopped => self.is_stopped = true,
+                Output::Log(ref line) => ensure(!line.is_empty(), || "an empty line".into())?,
+                Output::Query(..) | Output::Reload(_) => {}
+            }
+            events.push(Event::Other(output));
+        }
+        Ok(events)
+    }
+
+    fn take_frame(&mut self, id: ClientId, bytes: &Rc<[u8]>) -> Checked {
+        let most = self.frame_bytes_max;
+        let end = self.open_end(id)?;
+        end.unwritten.push_back(bytes.clone());
+        let (prefix, json) = bytes.split_first_chunk::<PREFIX>().ok_or("a frame has a length")?;
+        let length = u32::from_be_bytes(*prefix) as usize;
+        ensure(length == json.len(), || format!("{length} is not the length of {}", json.len()))?;
+        ensure(length <= most, || format!("a frame has {length} bytes"))?;
+        let envelope = Envelope::read(json).map_err(|bad| bad.to_string())?;
+        match envelope.kind {
+            Kind::Welcome => end.name = Some(name_in(&envelope)?),
+            Kind::Deliver
+            | Kind::Ack
+            | Kind::Nack
+            | Kind::Ping
+            | Kind::Error
+            | Kind::Busy
+            | Kind::Sync
+            | Kind::Bye => {}
+            kind => return Err(format!("{kind:?} is for clients to send")),
+        }
+        Ok(())
+    }
+
+    fn take_change(&mut self, change: &Change) -> Checked {
+        match change {
+            Change::Accepted(accepted) | Change::AcceptedAgain(accepted) => {
+                self.open.extend(accepted.deliveries.iter().map(|delivery| delivery.number));
+            }
+            Change::Redelivered { delivery, .. } => {
+                self.open.insert(*delivery);
+            }
+            Change::Ended { delivery, ending, .. } => {
+                let was_open = self.open.remove(delivery);
+                // A dead letter may still be acknowledged.
+                let may_end = was_open || matches!(ending, Ending::Acknowledged);
+                return ensure(may_end, || format!("delivery {delivery} ends and was not open"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn open_end(&mut self, id: ClientId) -> Checked<&mut End> {
+        let end =
+            self.ends.get_mut(&id).ok_or_else(|| format!("{id:?} gets an output when gone"))?;
+        ensure(!end.is_closing, || format!("{id:?} gets an output after its close"))?;
+        Ok(end)
+    }
+
+    /// Lets bytes leave, which [`Input::Written`] is to report; returns the frames that have left as a whole.
+    pub(crate) fn write(&mut self, id: ClientId, bytes: usize) -> Vec<Rc<[u8]>> {
+        let Some(end) = self.ends.get_mut(&id) else { return Vec::new() };
+        end.left += bytes;
+        let mut frames = Vec::new();
+        while let Some(first) = end.unwritten.front()
+            && first.len() <= end.left
+        {
+            end.left -= first.len();
+            frames.extend(end.unwritten.pop_front());
+        }
+        frames
+    }
+
+    /// Takes the first changes from the store's queue: without `space`, it refuses the messages among them.
+    /// Returns what is kept, and the report to the router.
+    pub(crate) fn commit(&mut self, count: usize, space: bool) -> (Vec<Change>, Input<'static>) {
+        self.through += count as u64;
+        let mut kept: Vec<_> = self.pending.drain(..count).collect();
+        if space {
+            return (kept, Input::Kept(self.through));
+        }
+        let refused = kept.extract_if(.., |change| matches!(change, Change::Accepted(_)));
+        for change in refused {
+            let Change::Accepted(accepted) = change else { continue };
+            accepted.deliveries.iter().for_each(|delivery| _ = self.open.remove(&delivery.number));
+        }
+        (kept, Input::Refused(self.through, "no space left on device"))
+    }
+}
+
+fn name_in(welcome: &Envelope<'_>) -> Checked<String> {
+    let payload: serde_json::Value =
+        serde_json::from_str(welcome.payload).map_err(|bad| bad.to_string())?;
+    let name = payload["agent"].as_str().ok_or("a WELCOME has a name")?;
+    Ok(name.to_lowercase())
+}
