@@ -3,7 +3,7 @@
 //! given back, or waits.
 
 use agent_relay::bridge::{
-    Bridge, Cause, File, Input, Mail, Number, Output, Progress, Refusal, Settings,
+    Bridge, Cause, File, IncomingMessage, Input, Output, Progress, Refusal, SendHandle, Settings,
     inject::{PASTE_BEGINS, PASTE_ENDS},
     keyboard::Reader,
     obstacle::Obstacle,
@@ -183,7 +183,7 @@ struct World {
     unseen: String,
     /// The last frame's first line.
     header: String,
-    said: Option<Number>,
+    said: Option<SendHandle>,
 }
 
 impl World {
@@ -322,7 +322,14 @@ impl World {
 
     fn deliver(&mut self, id: String, urgent: bool, attempt: u32, body: String) {
         let from = "Ann".to_owned();
-        self.input(Input::Delivered(Mail { id, from, urgent, attempt, body, ..Mail::default() }));
+        self.input(Input::Delivered(IncomingMessage {
+            id,
+            from,
+            urgent,
+            attempt,
+            body,
+            ..IncomingMessage::default()
+        }));
     }
 
     /// A file that may be the program's transcript goes on, or is known to be it.
@@ -359,15 +366,15 @@ impl World {
     /// What the relay says.
     fn hears(&mut self, operations: &mut Operations<'_>) {
         let what = operations.byte();
-        let number = Number(u64::from(what / 8));
+        let handle = SendHandle(u64::from(what / 8));
         let input = match what % 8 {
             0 | 1 => Input::Connected(what.is_multiple_of(8)),
-            2 => Input::ShutOut("it is full".to_owned()),
-            3 => Input::CutOff("it said BYE".to_owned()),
-            4 => Input::Accepted { number, away: true },
+            2 => Input::Rejected { why: "it is full".to_owned(), is_permanent: false },
+            3 => Input::Rejected { why: "it said BYE".to_owned(), is_permanent: true },
+            4 => Input::Accepted { handle, away: true },
             cause => Input::Refused(Refusal {
-                number: Some(number),
-                id: Some(format!("s-{}", number.0)),
+                handle: Some(handle),
+                id: Some(format!("s-{}", handle.0)),
                 to: (cause == 5).then(|| "Bob".to_owned()),
                 cause: if cause == 7 { Cause::Unsent } else { Cause::Nack(NackCode::Expired) },
                 why: operations.text(),
@@ -411,7 +418,7 @@ impl World {
             match output {
                 Output::Write(bytes) => self.is_typed(bytes, is_tick),
                 Output::Acknowledge(id) => self.is_acknowledged(&id, again.as_deref()),
-                Output::GiveBack(id) => {
+                Output::Return(id) => {
                     let is_open = |open: &Open| open.id.as_ref() == Some(&id);
                     if !is_over && self.open.as_ref().is_some_and(is_open) {
                         self.is_taken_back();

@@ -3,7 +3,7 @@
 //! The same words for what is refused at once and for what fails later. All that others wrote in it is
 //! flattened to one line in which nothing ends the quotation or looks like a mark.
 
-use super::Number;
+use super::{outgoing::OutgoingMessage, output::SendHandle};
 use crate::protocol::{
     Moment,
     code::NackCode,
@@ -29,7 +29,7 @@ const LONG_AGO_MS: u64 = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Which message; nothing where that isn't known any more.
-    pub number: Option<Number>,
+    pub handle: Option<SendHandle>,
     /// The id it was sent with, if it was.
     pub id: Option<String>,
     /// The recipient that it is about, where the daemon says.
@@ -54,10 +54,10 @@ pub enum Cause {
 impl Refusal {
     /// The same with nothing foreign but bounded lines.
     fn flat(&self) -> Self {
-        let Self { number, cause, .. } = *self;
+        let Self { handle, cause, .. } = *self;
         let id = self.id.as_deref().map(|id| flat(id, ID_CHARS));
         let to = self.to.as_deref().map(|to| flat(to, RECIPIENT_CHARS));
-        Self { number, id, to, cause, why: flat(&self.why, WHY_CHARS) }
+        Self { handle, id, to, cause, why: flat(&self.why, WHY_CHARS) }
     }
 
     fn outcome(&self) -> String {
@@ -80,7 +80,7 @@ impl Refusal {
 
 /// What is told of a refusal.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Notice {
     /// To the agent.
     pub(super) line: String,
     /// To the log, which never holds what a message says.
@@ -99,7 +99,7 @@ pub(super) struct Sent {
 
 #[derive(Debug)]
 struct Message {
-    number: Number,
+    handle: SendHandle,
     to: String,
     beginning: String,
     at: Moment,
@@ -107,13 +107,8 @@ struct Message {
 
 impl Sent {
     /// The agent says something.
-    pub(super) fn add(
-        &mut self,
-        now: Moment,
-        number: Number,
-        (to, topic): (&str, Option<&str>),
-        body: &str,
-    ) {
+    pub(super) fn add(&mut self, now: Moment, handle: SendHandle, message: &OutgoingMessage) {
+        let OutgoingMessage { to, topic, body, .. } = message;
         if self.lately.len() == SENT_MAX {
             self.lately.pop_front();
         }
@@ -123,7 +118,7 @@ impl Sent {
             _ => flat(to, RECIPIENT_CHARS),
         };
         let beginning = flat(body, BEGINNING_CHARS);
-        self.lately.push_back(Message { number, to, beginning, at: now });
+        self.lately.push_back(Message { handle, to, beginning, at: now });
     }
 
     /// The relay is there again.
@@ -132,13 +127,13 @@ impl Sent {
     }
 
     /// Whom a message was for.
-    pub(super) fn recipient(&self, number: Number) -> Option<&str> {
-        self.find(number).map(|message| message.to.as_str())
+    pub(super) fn recipient(&self, handle: SendHandle) -> Option<&str> {
+        self.find(handle).map(|message| message.to.as_str())
     }
 
     /// What there is to tell of a refusal; nothing where that was told. What the daemon said at the end of
     /// one connection it may say again on the next; on the same one it means it.
-    pub(super) fn tell(&mut self, now: Moment, refusal: &Refusal) -> Option<Told> {
+    pub(super) fn tell(&mut self, now: Moment, refusal: &Refusal) -> Option<Notice> {
         let refusal = refusal.flat();
         let known = self.refusals.iter().position(|(_, known)| *known == refusal);
         let known = known.and_then(|place| self.refusals.remove(place));
@@ -151,8 +146,8 @@ impl Sent {
         told
     }
 
-    fn words(&self, now: Moment, refusal: &Refusal) -> Told {
-        let message = refusal.number.and_then(|number| self.find(number));
+    fn words(&self, now: Moment, refusal: &Refusal) -> Notice {
+        let message = refusal.handle.and_then(|handle| self.find(handle));
         let to = refusal.to.as_deref().or_else(|| message.map(|message| message.to.as_str()));
         let to = to.unwrap_or("somebody");
         let which = match message {
@@ -163,15 +158,15 @@ impl Sent {
         };
         let outcome = refusal.outcome();
         let advice = advice(refusal.cause, to, refusal.id.as_deref().unwrap_or("ID"));
-        Told {
+        Notice {
             line: format!("{which} {outcome}. {advice}"),
             log: format!("the agent's message to {to} {outcome}"),
         }
     }
 
-    fn find(&self, number: Number) -> Option<&Message> {
-        let first = self.lately.front()?.number;
-        let place = usize::try_from(number.0.checked_sub(first.0)?).ok()?;
+    fn find(&self, handle: SendHandle) -> Option<&Message> {
+        let first = self.lately.front()?.handle;
+        let place = usize::try_from(handle.0.checked_sub(first.0)?).ok()?;
         self.lately.get(place)
     }
 }
@@ -270,15 +265,28 @@ mod tests {
 
     const ID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 
+    fn message(to: &str, topic: Option<&str>, body: &str) -> OutgoingMessage {
+        OutgoingMessage {
+            to: to.to_owned(),
+            topic: topic.map(str::to_owned),
+            thread: None,
+            kind: "message".to_owned(),
+            body: body.to_owned(),
+            data: None,
+            meta: None,
+            reply_to: None,
+        }
+    }
+
     fn sent(body: &str) -> Sent {
         let mut sent = Sent::default();
-        sent.add(Moment(0), Number(7), ("Bob", None), body);
+        sent.add(Moment(0), SendHandle(7), &message("Bob", None, body));
         sent
     }
 
     fn refusal(code: NackCode, why: &str) -> Refusal {
         Refusal {
-            number: Some(Number(7)),
+            handle: Some(SendHandle(7)),
             id: Some(ID.to_owned()),
             to: Some("Bob".to_owned()),
             cause: Cause::Nack(code),
@@ -350,7 +358,7 @@ mod tests {
     fn what_is_not_known_any_more_is_told_without_its_words() {
         let mut sent = sent("one");
         for number in 8..8 + SENT_MAX as u64 {
-            sent.add(Moment(0), Number(number), ("*", Some("build.>")), "two");
+            sent.add(Moment(0), SendHandle(number), &message("*", Some("build.>"), "two"));
         }
         let told =
             sent.tell(Moment(0), &refusal(NackCode::GaveUp, "10 attempts failed")).unwrap().line;
@@ -358,11 +366,11 @@ mod tests {
             told.starts_with("A message that you sent to Bob earlier was not delivered: 10 "),
             "{told}"
         );
-        let nobody = Refusal { number: None, to: None, ..refusal(NackCode::GaveUp, "x") };
+        let nobody = Refusal { handle: None, to: None, ..refusal(NackCode::GaveUp, "x") };
         assert!(sent.tell(Moment(0), &nobody).unwrap().line.contains("sent to somebody earlier"));
-        assert_eq!(sent.recipient(Number(8)), Some("#build.)"));
-        assert_eq!(sent.recipient(Number(7)), None);
-        assert_eq!(sent.recipient(Number(u64::MAX)), None);
+        assert_eq!(sent.recipient(SendHandle(8)), Some("#build.)"));
+        assert_eq!(sent.recipient(SendHandle(7)), None);
+        assert_eq!(sent.recipient(SendHandle(u64::MAX)), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Scripts: what happens to a bridge as lines of text, and what it does about it as others.
 
-use super::*;
-use crate::protocol::code::NackCode;
+use super::{obstacle::Obstacle, recipe::Reads, *};
+use crate::protocol::{code::NackCode, deliver::Proof};
 use std::fmt::Write as _;
 
 /// How often all is known of a transcript.
@@ -82,7 +82,7 @@ impl Stage {
     fn new(settings: &Settings) -> Self {
         let mut bridge = Bridge::new(settings);
         let own = reader(&settings.recipe);
-        bridge.reader = own.clone();
+        bridge.injector.assume_reader(own.clone());
         let transcript = String::new();
         let now = Moment(0);
         let searches = settings.transcript.then_some(now);
@@ -123,7 +123,7 @@ impl Stage {
         match verb {
             "prints" => self.input(Input::Printed(rest.as_bytes())),
             "keys" => self.input(Input::Keys(rest.as_bytes())),
-            "mail" => self.input(Input::Delivered(mail(&rest))),
+            "mail" => self.input(Input::Delivered(message(&rest))),
             "resize" => {
                 let (columns, rows) = rest.split_once('x').expect("80x24");
                 let (columns, rows) = (columns.parse().unwrap(), rows.parse().unwrap());
@@ -131,8 +131,8 @@ impl Stage {
             }
             "accepted" => {
                 let (number, away) = rest.split_once(' ').unwrap_or((&rest, ""));
-                let number = Number(number.parse().unwrap());
-                self.input(Input::Accepted { number, away: away == "away" });
+                let handle = SendHandle(number.parse().unwrap());
+                self.input(Input::Accepted { handle, away: away == "away" });
             }
             "refused" => {
                 self.input(Input::Refused(refusal(&rest)));
@@ -165,16 +165,16 @@ impl Stage {
             }
             "reports" => self.reports = true,
             "accompanied" => self.is_alone = false,
-            "settles" => self.bridge.settled = true,
+            "settles" => self.bridge.injector.assume_started(),
             "holds" => self.input(Input::Held(true)),
             "releases" => self.input(Input::Held(false)),
             "connected" => self.input(Input::Connected(true)),
-            "shut-out" => self.input(Input::ShutOut(rest)),
-            "cut-off" => self.input(Input::CutOff(rest)),
+            "shut-out" => self.input(Input::Rejected { why: rest, is_permanent: false }),
+            "cut-off" => self.input(Input::Rejected { why: rest, is_permanent: true }),
             "gone" => self.input(Input::ChildGone),
             "why" => {
                 let State { waiting, why, typed, .. } = self.bridge.state();
-                let words = |why: Obstacle| why.words("Ann", self.bridge.reader.name());
+                let words = |why: Obstacle| why.words("Ann", self.bridge.reader().name());
                 let why = why.map_or_else(|| "nothing in the way".to_owned(), words);
                 self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
             }
@@ -197,14 +197,16 @@ impl Stage {
                     let text = String::from_utf8_lossy(&bytes).replace('\x1b', "\\e");
                     self.note(&format!("types {}", text.replace('\r', "\\r").replace('\n', "\\n")));
                 }
-                Output::Send(number, said) => self.note(&format!("sends {}: {said:?}", number.0)),
+                Output::Send(handle, message) => {
+                    self.note(&format!("sends {}: {message:?}", handle.0));
+                }
                 Output::Acknowledge(id) => self.note(&format!("acknowledges {id}")),
                 Output::Report(id, progress) => {
                     if self.reports {
                         self.note(&format!("reports {id} {progress:?}"));
                     }
                 }
-                Output::GiveBack(id) => self.note(&format!("gives back {id}")),
+                Output::Return(id) => self.note(&format!("gives back {id}")),
                 Output::Log(line) => self.note(&format!("logs {line}")),
             }
         }
@@ -218,11 +220,11 @@ impl Stage {
     }
 }
 
-fn mail(line: &str) -> Mail {
+fn message(line: &str) -> IncomingMessage {
     let (head, body) = line.split_once(": ").expect("a sender and a body");
     let mut words = head.split(' ');
     let mut word = |otherwise: &str| words.next().unwrap_or(otherwise).to_owned();
-    Mail {
+    IncomingMessage {
         from: word(""),
         id: word("11111111-2222"),
         session: Some(word("s-1")),
@@ -237,7 +239,7 @@ fn refusal(line: &str) -> Refusal {
     let mut words = line.splitn(3, ' ');
     let mut word = || words.next().expect("a number, a code and a sentence").to_owned();
     Refusal {
-        number: Some(Number(word().parse().expect("a number"))),
+        handle: Some(SendHandle(word().parse().expect("a number"))),
         id: Some("s-1".to_owned()),
         to: None,
         cause: NackCode::parse(&word()).map_or(Cause::Unsent, Cause::Nack),

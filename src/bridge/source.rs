@@ -10,10 +10,10 @@
 //! that one said there isn't the child's.
 
 use super::{
-    Bridge, File, Heard, Output, Progress, Settings,
     extract::{Extracted, Prose},
-    inject::holds_frame,
+    input::File,
     screen::Screen,
+    settings::Settings,
     transcript::Record,
 };
 use crate::protocol::Moment;
@@ -56,8 +56,20 @@ const ANSWER_LOOK_MS: u64 = 50;
 const MISSED_MS: u64 = 15_000;
 
 /// Where what the agent says is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Off its screen.
+    OnScreen,
+    /// In this file.
+    In(File),
+    /// Its transcript is not found so far.
+    Nowhere,
+}
+
+/// Where what the agent says is read.
 pub(super) struct Source {
     transcripts: Option<Transcripts>,
+    started_at: Option<Moment>,
     /// What the agent says is read off the screen, whatever a transcript has.
     grid: bool,
     prose: Prose,
@@ -138,6 +150,7 @@ impl Source {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             transcripts: settings.transcript.then(Transcripts::default),
+            started_at: None,
             grid: settings.grid || !settings.transcript,
             prose: Prose::new(settings.inline),
         }
@@ -289,6 +302,14 @@ impl Transcripts {
         self.strangers().find(is_it).map(|(file, _)| file)
     }
 
+    /// The file that is the child's by its answer becomes its own. Returns the records that waited in it.
+    fn own_answered(&mut self, now: Moment) -> Vec<Record> {
+        match self.answered_here(now) {
+            Some(file) => self.own(file).collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// What the agent is told where what it says is read nowhere.
     fn complaint(&self, program: &str) -> String {
         if self.strangers().any(|(_, prompted)| prompted.is_answered_here()) {
@@ -413,34 +434,30 @@ impl Prompted {
     }
 }
 
-impl Bridge {
-    /// The system says that this file is the child's.
-    pub(super) fn owned(&mut self, now: Moment, file: File, out: &mut Vec<Output>) {
-        if let Some(transcripts) = &mut self.source.transcripts {
-            transcripts.by_system = true;
-        }
-        self.own(now, file, out);
+impl Source {
+    /// Notes the first input's time.
+    pub(super) fn start(&mut self, now: Moment) {
+        self.started_at.get_or_insert(now);
     }
 
-    /// This file is the child's.
-    fn own(&mut self, now: Moment, file: File, out: &mut Vec<Output>) {
-        let Some(transcripts) = &mut self.source.transcripts else { return };
-        for record in transcripts.own(file) {
-            self.heard(now, record, out);
-        }
+    /// The system says that this file is the child's. Returns the records that waited in it.
+    pub(super) fn owned(&mut self, file: File) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
+        transcripts.by_system = true;
+        transcripts.own(file).collect()
     }
 
-    /// A file that may be the child's goes on.
+    /// A file that may be the child's goes on; `is_certain` where a prompt in it was typed here.
+    /// Returns records of the child's own file, as far as they are new.
     pub(super) fn recorded(
         &mut self,
         now: Moment,
-        file: File,
-        record: Record,
-        out: &mut Vec<Output>,
-    ) {
-        let is_certain = matches!(&record, Record::Prompt(text) if self.was_drawn(text));
-        let entered = self.entered(now);
-        let Some(transcripts) = &mut self.source.transcripts else { return };
+        (file, record): (File, Record),
+        is_certain: bool,
+        screen: &Screen,
+    ) -> Vec<Record> {
+        let entered = self.last_enter(now);
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         if matches!(record, Record::Prompt(_)) {
             transcripts.forget_prompt(file);
         }
@@ -452,27 +469,27 @@ impl Bridge {
             _ => {}
         }
         if candidate.is_own {
-            return self.heard(now, record, out);
+            return vec![record];
         }
         candidate.wait(record);
         if is_certain && !transcripts.by_system {
-            return self.own(now, file, out);
+            return transcripts.own(file).collect();
         }
         // Also where the answer was looked for, another file may have been in the way.
         transcripts.looked_at = None;
-        self.look_for_answers(now, out);
+        self.look_for_answers(now, screen)
     }
 
-    /// Whether a file is the child's, by what its screen shows.
-    pub(super) fn look_for_answers(&mut self, now: Moment, out: &mut Vec<Output>) {
-        let Some(transcripts) = &mut self.source.transcripts else { return };
+    /// Looks whether a file is the child's, by what its screen shows. Returns the records that waited in it.
+    pub(super) fn look_for_answers(&mut self, now: Moment, screen: &Screen) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         transcripts.has_changed = true;
         let soon = transcripts.looked_at.is_some_and(|at| now.since(at) < ANSWER_LOOK_MS);
         if soon || transcripts.by_system || transcripts.strangers().next().is_none() {
-            return;
+            return Vec::new();
         }
         (transcripts.looked_at, transcripts.has_changed) = (Some(now), false);
-        let shown = shown(self.extractor.screen());
+        let shown = shown(screen);
         let has_own = transcripts.has_own();
         for candidate in &mut transcripts.files {
             let may_be_late = candidate.is_own || !has_own;
@@ -481,94 +498,49 @@ impl Bridge {
                 prompted.look(now, &shown);
             }
         }
-        if let Some(file) = transcripts.answered_here(now) {
-            self.own(now, file, out);
-        }
+        transcripts.own_answered(now)
     }
 
-    /// All files were read as they were at a moment: any that had the prompt then is known.
-    pub(super) fn searched(
-        &mut self,
-        now: Moment,
-        at: Moment,
-        is_alone: bool,
-        out: &mut Vec<Output>,
-    ) {
-        let Some(transcripts) = &mut self.source.transcripts else { return };
+    /// All files were read as they were at a moment: any that had the prompt then is known. Returns the records
+    /// that waited in the child's own.
+    pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         (transcripts.searched, transcripts.is_alone) = (Some(at), is_alone);
-        if let Some(file) = transcripts.answered_here(now).filter(|_| !transcripts.by_system) {
-            self.own(now, file, out);
-        }
-    }
-
-    /// Whether a prompt has a frame that was drawn here, and that the child is not known to have got.
-    fn was_drawn(&self, prompt: &str) -> bool {
-        self.drawn.iter().any(|(hex, _)| prompt.starts_with(&format!("[relay {hex} from ")))
+        if transcripts.by_system { Vec::new() } else { transcripts.own_answered(now) }
     }
 
     /// By what the prompt that is written down now may have been submitted; a program may also have begun with it.
-    fn entered(&self, now: Moment) -> Option<Entered> {
-        let begun = || Some(Entered { at: self.started?, shown: String::new() });
-        let entered = self.source.transcripts.as_ref()?.entered.clone().or_else(begun)?;
+    fn last_enter(&self, now: Moment) -> Option<Entered> {
+        let begun = || Some(Entered { at: self.started_at?, shown: String::new() });
+        let entered = self.transcripts.as_ref()?.entered.clone().or_else(begun)?;
         (now.since(entered.at) < SUBMITTED_MS).then_some(entered)
     }
 
-    /// The child's transcript goes on.
-    fn heard(&mut self, now: Moment, record: Record, out: &mut Vec<Output>) {
-        match record {
-            Record::Prompt(text) => {
-                self.was_confirmed(now, &text, out);
-                self.confirm(now, &text, out);
-                self.turn.told = false;
-            }
-            Record::Reply(text) => {
-                self.taking_up = None;
-                if let Some(transcripts) = &mut self.source.transcripts {
-                    transcripts.heard = Some(now);
-                    transcripts.seen = None;
-                }
-                if !self.source.grid {
-                    let mut found = Vec::new();
-                    self.source.prose.read(&text, &mut found);
-                    self.extracted(now, found, out);
-                }
-            }
-            Record::TurnOver => {
-                self.turn.open = false;
-                self.turn.told = false;
-                self.taking_up = None;
-            }
+    /// Reads a reply of the child's own transcript.
+    pub(super) fn read_reply(&mut self, now: Moment, text: &str) -> Vec<Extracted> {
+        let mut found = Vec::new();
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.heard = Some(now);
+            transcripts.seen = None;
         }
-        self.retry_at = None;
+        if !self.grid {
+            self.prose.read(text, &mut found);
+        }
+        found
     }
 
-    /// The agent has what was typed.
-    fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
-        if let Some(taking_up) = self.taking_up.as_mut().filter(|it| holds_frame(prompt, &it.hex)) {
-            taking_up.since = now;
-            self.writes_down = true;
-        }
-        self.drawn.retain_mut(|(hex, id)| {
-            let is_it = holds_frame(prompt, hex);
-            let id = id.take_if(|_| is_it);
-            out.extend(id.map(|id| Output::Report(id, Progress::Confirmed)));
-            !is_it
-        });
-    }
-
-    /// The screen has shown a message for long that no transcript has.
-    pub(super) fn miss_transcript(&mut self, now: Moment, out: &mut Vec<Output>) {
-        let Some(transcripts) = &mut self.source.transcripts else { return };
-        let Some(due) = transcripts.missed_at().filter(|due| *due <= now) else { return };
+    /// The screen has shown a message for long that no transcript has: says so once, in a sentence for the agent of
+    /// this `program`.
+    pub(super) fn miss_transcript(&mut self, now: Moment, program: &str) -> Option<String> {
+        let transcripts = self.transcripts.as_mut()?;
+        let due = transcripts.missed_at().filter(|due| *due <= now)?;
         transcripts.seen = None;
         // An example that the transcript has in a fence, and the screen without.
         if transcripts.heard.is_some_and(|heard| heard.plus(2 * MISSED_MS) > due) {
-            return;
+            return None;
         }
         transcripts.told = true;
-        let sentence = transcripts.complaint(&self.recipe.name);
-        out.push(Output::Log(sentence.clone()));
-        self.complain(sentence);
+        Some(transcripts.complaint(program))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The machine's transcripts, and what must hold whatever happens.
 
 use super::{
-    Bridge, Cause, Input, Mail, Number, Output, Refusal, Settings, inject,
+    Bridge, Cause, IncomingMessage, Input, Output, Refusal, SendHandle, Settings, inject,
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
@@ -631,8 +631,12 @@ fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
     for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
         let (mut bridge, mut out) = (Bridge::new(&settings), Vec::new());
         for n in 0..=count {
-            assert_eq!(bridge.wants_mail(), n < count, "{n} of {count}");
-            let mail = Mail { id: n.to_string(), body: "x".repeat(bytes), ..Mail::default() };
+            assert_eq!(bridge.wants_messages(), n < count, "{n} of {count}");
+            let mail = IncomingMessage {
+                id: n.to_string(),
+                body: "x".repeat(bytes),
+                ..IncomingMessage::default()
+            };
             bridge.handle(Moment(n), Input::Delivered(mail), &mut out);
         }
         assert_eq!((out.len(), bridge.state().waiting), (0, count as usize + 1));
@@ -1170,7 +1174,7 @@ impl Judge {
         let settings = Settings { attached, ..settings(command) };
         let mut bridge = Bridge::new(&settings);
         let own = reader(&settings.recipe);
-        bridge.reader = own.clone();
+        bridge.injector.assume_reader(own.clone());
         let (now, mail, keys) = (Moment(0), HashMap::new(), Vec::new());
         Self { bridge, attached, now, own, stalled: None, keys, awaits_enter: false, mail }
     }
@@ -1186,15 +1190,15 @@ impl Judge {
             Event::Mail(body) => {
                 let id = format!("id-{}", self.mail.len());
                 self.mail.insert(id.clone(), false);
-                self.input(Input::Delivered(Mail {
+                self.input(Input::Delivered(IncomingMessage {
                     id,
                     body,
                     from: "Ann".into(),
-                    ..Mail::default()
+                    ..IncomingMessage::default()
                 }))
             }
             Event::Refuse(number, why) => self.input(Input::Refused(Refusal {
-                number: Some(Number(number)),
+                handle: Some(SendHandle(number)),
                 id: Some(why.clone()),
                 to: Some(why.clone()),
                 cause: Cause::Nack(NackCode::Refused),
@@ -1242,7 +1246,7 @@ impl Judge {
                         None => taken += bytes.len(),
                     }
                 }
-                Output::Acknowledge(id) | Output::GiveBack(id) => {
+                Output::Acknowledge(id) | Output::Return(id) => {
                     let done = self.mail.get_mut(&id).expect("it was given");
                     prop_assert!(!std::mem::replace(done, true), "{id} twice");
                 }
@@ -1360,9 +1364,13 @@ fn enter_is_not_pressed_again_for_another_program() {
 fn nothing_is_typed_before_it_is_known_who_reads() {
     let mut bridge = Bridge::new(&settings("claude"));
     let mut out = Vec::new();
-    bridge.settled = true;
+    bridge.injector.assume_started();
     bridge.handle(Moment(0), Input::Printed("\x1b[?2004h❯ ".as_bytes()), &mut out);
-    let mail = Mail { id: "1".to_owned(), from: "Bob".to_owned(), ..Mail::default() };
+    let mail = IncomingMessage {
+        id: "1".to_owned(),
+        from: "Bob".to_owned(),
+        ..IncomingMessage::default()
+    };
     bridge.handle(Moment(1000), Input::Delivered(mail), &mut out);
     for at in [1000, 5000, 60_000] {
         bridge.handle(Moment(at), Input::Tick, &mut out);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     bridge::{
-        self, Bridge, Cause, File, Input, Number, OutgoingMessage, Output, Progress, Refusal,
+        self, Bridge, Cause, File, Input, OutgoingMessage, Output, Progress, Refusal, SendHandle,
         keyboard::Reader, obstacle::Obstacle, recipe::Recipe,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
@@ -253,7 +253,7 @@ impl Driver {
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
         // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
-        let events = if self.bridge.wants_mail() { self.events.clone() } else { never() };
+        let events = if self.bridge.wants_messages() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
                 Ok(bytes) => self.printed(&bytes),
@@ -438,10 +438,10 @@ impl Driver {
                 self.to_type.push_back(bytes);
                 self.type_next();
             }
-            Output::Send(number, said) => self.say(number, said),
+            Output::Send(handle, message) => self.say(handle, message),
             Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
-            Output::GiveBack(id) => {
+            Output::Return(id) => {
                 let why = "the agent takes no more messages now";
                 self.client.give_back(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
             }
@@ -468,25 +468,25 @@ impl Driver {
     }
 
     /// What the agent says is the answer to a question that waits for it, or a message.
-    fn say(&mut self, number: Number, said: OutgoingMessage) {
+    fn say(&mut self, handle: SendHandle, said: OutgoingMessage) {
         let sent = match self.questions.answer(now(), &said) {
-            Some(reply) => self.reply(number, reply),
+            Some(reply) => self.reply(handle, reply),
             None => mail::outgoing(said)
                 .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
-                .map(|id| self.sent.add(id, number)),
+                .map(|id| self.sent.add(id, handle)),
         };
         if let Err(why) = sent {
-            let (number, cause) = (Some(number), Cause::Unsent);
-            let refusal = Refusal { number, id: None, to: None, cause, why };
+            let (handle, cause) = (Some(handle), Cause::Unsent);
+            let refusal = Refusal { handle, id: None, to: None, cause, why };
             self.inputs.push_back(Input::Refused(refusal));
         }
     }
 
     /// An answer is not answered, unless it can't be passed on.
-    fn reply(&mut self, number: Number, reply: Reply) -> Result<(), String> {
+    fn reply(&mut self, handle: SendHandle, reply: Reply) -> Result<(), String> {
         let id = SendId(reply.delivery_id.clone());
         self.client.reply(reply).map_err(|error| error.to_string())?;
-        self.sent.settle(id, number);
+        self.sent.settle(id, handle);
         Ok(())
     }
 
@@ -561,9 +561,9 @@ impl Driver {
                 self.input(Input::Delivered(mail::incoming(&delivery)));
             }
             Event::Accepted { send_id, away, .. } => {
-                if let Some(number) = self.sent.number(&send_id) {
-                    self.sent.settle(send_id, number);
-                    self.input(Input::Accepted { number, away });
+                if let Some(handle) = self.sent.handle(&send_id) {
+                    self.sent.settle(send_id, handle);
+                    self.input(Input::Accepted { handle, away });
                 }
             }
             Event::Refused { send_id, nack } => self.refused(send_id, nack),
@@ -574,11 +574,14 @@ impl Driver {
                 self.input(Input::Connected(matches!(state, State::Ready(_))));
             }
             Event::Ended(ended) => {
-                self.input(Input::CutOff(ended.to_string()));
+                self.input(Input::Rejected { why: ended.to_string(), is_permanent: true });
                 self.give_up();
             }
             Event::Complaint(fault) if fault.fatal => {
-                self.input(Input::ShutOut(Ended::Fault(fault).to_string()));
+                self.input(Input::Rejected {
+                    why: Ended::Fault(fault).to_string(),
+                    is_permanent: false,
+                });
             }
             Event::Missed { why } => tracing::warn!("messages may be missing: {why}"),
             Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
@@ -587,19 +590,19 @@ impl Driver {
     }
 
     fn refused(&mut self, id: SendId, nack: Nack) {
-        let number = self.sent.number(&id);
+        let handle = self.sent.handle(&id);
         // Of a broadcast, one recipient's refusal is not its answer.
-        if let Some(number) = number.filter(|_| nack.to.is_none()) {
-            self.sent.settle(id, number);
+        if let Some(handle) = handle.filter(|_| nack.to.is_none()) {
+            self.sent.settle(id, handle);
         }
-        self.input(Input::Refused(mail::refusal(number, nack)));
+        self.input(Input::Refused(mail::refusal(handle, nack)));
     }
 
     /// The relay is gone for good, and with it the answers to what was handed over.
     fn give_up(&mut self) {
-        for (id, number) in self.sent.give_up() {
+        for (id, handle) in self.sent.give_up() {
             self.input(Input::Refused(Refusal {
-                number: Some(number),
+                handle: Some(handle),
                 id: Some(id.0),
                 to: None,
                 cause: Cause::Unanswered,

@@ -1,7 +1,7 @@
 //! Messages as the client library has them, and as the bridge has them.
 
 use crate::{
-    bridge::{Cause, Mail, Number, OutgoingMessage, Refusal},
+    bridge::{Cause, IncomingMessage, OutgoingMessage, Refusal, SendHandle},
     client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{
         code::NackCode,
@@ -17,13 +17,13 @@ use serde_json::value::RawValue;
 const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
 /// What arrived, to be typed.
-pub(super) fn incoming(delivery: &Delivery) -> Mail {
+pub(super) fn incoming(delivery: &Delivery) -> IncomingMessage {
     // A message that is nothing but data is read as what it is.
     let body = match &delivery.data {
         Some(data) if delivery.body.is_empty() => data.get().to_owned(),
         _ => delivery.body.clone(),
     };
-    Mail {
+    IncomingMessage {
         id: delivery.id.clone(),
         from: delivery.from.clone(),
         session: delivery.session.clone(),
@@ -41,17 +41,17 @@ fn is_urgent(importance: f64) -> bool {
 
 /// What somebody answered to a question of the agent's, to be typed: as a message of its own, which nobody
 /// waits to see acknowledged.
-pub(super) fn answered(send_id: &SendId, answer: &Answer) -> Mail {
+pub(super) fn answered(send_id: &SendId, answer: &Answer) -> IncomingMessage {
     let Answer { from, response, data } = answer;
     let body = answer.body().or_else(|| data.as_deref().map(|data| data.get().to_owned()));
     let word = || if *response == Some(false) { "no" } else { "yes" }.to_owned();
-    Mail {
+    IncomingMessage {
         // Several may answer one question.
         id: format!("{send_id}/{from}"),
         from: from.clone(),
         body: body.unwrap_or_else(word),
         attempt: 1,
-        ..Mail::default()
+        ..IncomingMessage::default()
     }
 }
 
@@ -83,9 +83,9 @@ pub(super) fn outgoing(said: OutgoingMessage) -> Result<Outgoing, String> {
 }
 
 /// What the daemon says of a message that did not arrive, whenever it says it.
-pub(super) fn refusal(number: Option<Number>, nack: Nack) -> Refusal {
+pub(super) fn refusal(handle: Option<SendHandle>, nack: Nack) -> Refusal {
     Refusal {
-        number,
+        handle,
         id: Some(nack.ack_id),
         to: nack.to,
         cause: NackCode::parse(&nack.code).map_or(Cause::Unsent, Cause::Nack),
@@ -155,11 +155,11 @@ mod tests {
     fn a_nack_names_its_message_its_recipient_and_its_code() {
         let nack =
             Nack { to: Some("Bob".to_owned()), ..Nack::new("s-1", NackCode::Expired, "why") };
-        let told = refusal(Some(Number(3)), nack.clone());
-        assert_eq!((told.number, told.id.as_deref()), (Some(Number(3)), Some("s-1")));
+        let told = refusal(Some(SendHandle(3)), nack.clone());
+        assert_eq!((told.handle, told.id.as_deref()), (Some(SendHandle(3)), Some("s-1")));
         assert_eq!((told.to.as_deref(), told.why.as_str()), (Some("Bob"), "why"));
         assert_eq!(told.cause, Cause::Nack(NackCode::Expired));
         let newer = refusal(None, Nack { code: "FROM_LATER_ON".to_owned(), ..nack });
-        assert_eq!((newer.number, newer.cause), (None, Cause::Unsent));
+        assert_eq!((newer.handle, newer.cause), (None, Cause::Unsent));
     }
 }

@@ -1,0 +1,346 @@
+//! The injector: when and how a text is typed into the agent.
+//!
+//! Messages and the relay's own texts wait until the program reads, its screen is at rest and the
+//! person has no line begun ([`readiness`]). Then one is typed ([`begin`]), submitted once the
+//! screen has settled ([`guard`]), and watched until it has left the input line ([`leaving`]).
+//! Only then is it acknowledged. The next one waits until the agent has adopted it ([`adoption`]).
+
+mod adoption;
+mod begin;
+mod finish;
+mod guard;
+mod history;
+mod injection;
+mod kept_keys;
+mod keys;
+mod leaving;
+mod notices;
+mod prompts;
+mod queue;
+mod readiness;
+mod startup;
+mod turn;
+mod waiting;
+mod write_count;
+
+use super::{
+    input::IncomingMessage,
+    keyboard::Reader,
+    keys::InputLine,
+    obstacle::Obstacle,
+    output::{Output, Progress, State},
+    recipe::{Known, Reads, Recipe, Spot, Turns, before},
+    screen::Screen,
+    settings::Settings,
+};
+use crate::protocol::Moment;
+use adoption::Adoption;
+use history::History;
+use injection::{Injection, Stage};
+use kept_keys::KeptKeys;
+use notices::Notices;
+use prompts::Prompts;
+use queue::{Block, MessageQueue};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use startup::Startup;
+use turn::Turn;
+use write_count::WriteCount;
+
+/// Bytes that wait while the child does not read, or while a text is typed. Beyond it the person's
+/// terminal is not read from, and answers of a terminal stay with the screen, which bounds them.
+const WAITING_BYTES_MAX: usize = 64 << 10;
+
+/// How often something is tried again that no input need announce.
+const RETRY_MS: u64 = 1000;
+
+/// What the injector has to know of the terminal and the agent in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) spot: &'a Spot,
+    /// The transcript says that the agent works.
+    pub(super) is_at_work: bool,
+    /// The screen shows a message of the agent's that it has not finished.
+    pub(super) is_in_message: bool,
+    /// The agent's messages are read off the screen, so marks in what is typed are escaped.
+    pub(super) reads_screen: bool,
+}
+
+/// A frame that is being typed, for the listener to recognise.
+pub(super) struct TypedFrame {
+    pub(super) hex: String,
+    pub(super) body: String,
+}
+
+/// Types texts into the agent, one at a time, without disturbing the person.
+pub(super) struct Injector {
+    recipe: Recipe,
+    rng: ChaCha20Rng,
+    /// The program that reads the terminal.
+    reader: Reader,
+    prompts: Prompts,
+    line: InputLine,
+    started_at: Option<Moment>,
+    startup: Startup,
+    printed_at: Option<Moment>,
+    /// When the person last pressed a key.
+    key_at: Option<Moment>,
+    submitted_at: Option<Moment>,
+    /// When to try again something that only a tick can find possible.
+    retry_at: Option<Moment>,
+    adoption: Adoption,
+    turn: Turn,
+    notices: Notices,
+    queue: MessageQueue,
+    /// Why nothing is typed.
+    block: Option<Block>,
+    injection: Option<Injection>,
+    kept_keys: KeptKeys,
+    writes: WriteCount,
+    history: History,
+    /// The person holds the agent's messages.
+    is_held: bool,
+}
+
+impl Injector {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            recipe: settings.recipe.clone(),
+            rng: ChaCha20Rng::from_seed(settings.seed),
+            reader: Reader::default(),
+            prompts: Prompts::default(),
+            line: InputLine::default(),
+            started_at: None,
+            startup: Startup::default(),
+            printed_at: None,
+            key_at: None,
+            submitted_at: None,
+            retry_at: None,
+            adoption: Adoption::new(settings.transcript),
+            turn: Turn::default(),
+            notices: Notices::new(
+                settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
+            ),
+            queue: MessageQueue::default(),
+            block: None,
+            injection: None,
+            kept_keys: KeptKeys::default(),
+            writes: WriteCount::default(),
+            history: History::default(),
+            is_held: false,
+        }
+    }
+
+    /// Notes the first input's time.
+    pub(super) fn start(&mut self, now: Moment) {
+        self.started_at.get_or_insert(now);
+    }
+
+    /// When the next tick is due.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        let stage = self.injection.as_ref().and_then(|injection| match injection.stage {
+            Stage::Guard { since, .. } => Some(self.enter_at(since)),
+            Stage::Leaving { presses, checked_at, .. } => {
+                Some(leaving::check_at(presses, checked_at))
+            }
+            Stage::Typing { .. } | Stage::Submitting { .. } => None,
+        });
+        let turn = self.turn.deadline(self.recipe.shows_idle());
+        [stage, self.begin_at(), self.report_at(), turn].into_iter().flatten().min()
+    }
+
+    /// Whether there is room for more keys of the person's.
+    pub(super) fn wants_keys(&self) -> bool {
+        self.has_room() && self.kept_keys.len() < WAITING_BYTES_MAX
+    }
+
+    /// Whether there is room for more messages.
+    pub(super) fn wants_messages(&self) -> bool {
+        !self.queue.is_full()
+    }
+
+    /// Whether the terminal has taken enough to be given a terminal's answers.
+    pub(super) fn has_room(&self) -> bool {
+        self.writes.unwritten() < WAITING_BYTES_MAX as u64
+    }
+
+    /// Whether a text waits to be typed.
+    pub(super) fn has_text(&self) -> bool {
+        !self.queue.is_empty() || self.notices.are_due()
+    }
+
+    /// Whether the driver has to find out now which program reads: a text is about to be typed or
+    /// submitted.
+    pub(super) fn asks_for_reader(&self, now: Moment) -> bool {
+        match self.injection.as_ref().map(|injection| &injection.stage) {
+            Some(Stage::Guard { since, .. }) => now >= self.enter_at(*since),
+            Some(Stage::Leaving { since, .. }) => leaving::may_press_again(now, *since),
+            Some(Stage::Typing { .. } | Stage::Submitting { .. }) => false,
+            None => self.has_text() && self.is_at_rest(now),
+        }
+    }
+
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    pub(super) fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// Fills in what the injector knows of a bridge's state.
+    pub(super) fn state(&self) -> State {
+        let waiting = self.queue.len() + usize::from(self.injection.is_some());
+        let why = match &self.injection {
+            Some(_) if self.writes.unwritten() > 0 => Some(Obstacle::NotReading),
+            Some(injection) => injection.obstacle,
+            None if waiting == 0 => None,
+            None if self.is_held => Some(Obstacle::Held),
+            None => self.block.map(|block| block.why),
+        };
+        State { waiting, why, typed: self.history.count(), held: self.is_held, connected: false }
+    }
+
+    /// Returns the id of the last typed delivery whose id begins with `prefix`.
+    pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
+        self.history.find_typed(prefix)
+    }
+
+    /// Whether a recorded prompt begins with a frame that was typed here.
+    pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
+        self.history.typed_beginning_of(prompt)
+    }
+
+    /// The child has printed; the screen shows it.
+    pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
+        self.printed_at = Some(now);
+        self.retry_at = None;
+        self.turn.change(now);
+        if !self.line.is_untouched() {
+            self.line.screen_shows(&before(screen));
+        }
+        let recipe = &self.recipe;
+        self.adoption.check(now, || recipe.looks_busy(&Spot::of(screen)));
+    }
+
+    /// Another program may read the terminal from now on.
+    pub(super) fn set_reader(&mut self, now: Moment, reader: Reader) {
+        if self.reader == reader {
+            return;
+        }
+        self.prompts.reader_changed(&reader);
+        self.reader = reader;
+        self.retry_at = None;
+        let Some(injection) = &mut self.injection else { return };
+        injection.passes_keys &= injection.reader != self.reader;
+        if let Stage::Guard { since, .. } = &mut injection.stage {
+            *since = now.min(*since);
+        }
+    }
+
+    pub(super) fn set_recipe(&mut self, recipe: Recipe) {
+        self.recipe = recipe;
+    }
+
+    /// A message arrived, perhaps not for the first time.
+    pub(super) fn deliver(&mut self, message: IncomingMessage, out: &mut Vec<Output>) {
+        if self.history.was_typed(&message.id) {
+            out.push(Output::Report(message.id.clone(), Progress::Injected));
+            out.push(Output::Acknowledge(message.id));
+        } else if self.injection.as_ref().is_some_and(|injection| injection.is_of(&message.id)) {
+            self.repeat_delay(out);
+        } else if self.queue.contains(&message.id) {
+            self.queue.forget_report(&message.id);
+        } else {
+            self.queue.push(message);
+            self.retry_at = None;
+        }
+    }
+
+    /// Has a sentence typed to the agent, at most once a turn and with others in one line.
+    pub(super) fn notify(&mut self, sentence: String) {
+        self.notices.add(sentence);
+        self.retry_at = None;
+    }
+
+    /// Holds messages back, or releases them. A text that is being typed is submitted all the same.
+    pub(super) fn hold(&mut self, held: bool) {
+        self.is_held = held;
+        self.retry_at = None;
+    }
+
+    /// The child has ended: returns all messages that were not submitted.
+    pub(super) fn end(&mut self, out: &mut Vec<Output>) {
+        let current = self.injection.take().and_then(|injection| injection.content.into_message());
+        let rest = std::iter::from_fn(|| self.queue.pop());
+        out.extend(current.into_iter().chain(rest).map(|message| Output::Return(message.id)));
+    }
+
+    /// Whether the screen has stood still for long enough to type something.
+    pub(super) fn is_at_rest(&self, now: Moment) -> bool {
+        let changed_at = self.printed_at.max(self.submitted_at);
+        changed_at.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
+    }
+
+    /// Learns a shell's prompt from a screen at rest.
+    pub(super) fn learn_prompt(&mut self, now: Moment, spot: &Spot) {
+        if self.is_at_rest(now) {
+            self.prompts.learn(&self.reader, spot);
+        }
+    }
+
+    /// Learns how an empty line looks from a screen at rest.
+    pub(super) fn learn_empty_line(&mut self, now: Moment, spot: &Spot) {
+        if self.line.is_untouched() && self.is_at_rest(now) {
+            self.line.remember_empty_look(&spot.before);
+        }
+    }
+
+    /// Whether the agent's turn has ended, by its look or by its silence.
+    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
+        let known = known(&self.recipe, &self.reader, &self.prompts, view);
+        self.turn.is_over(now, || self.recipe.looks_idle(view.spot, known))
+    }
+
+    /// The agent's turn has ended.
+    pub(super) fn end_turn(&mut self) {
+        self.turn.end();
+        self.notices.begin_turn();
+    }
+
+    /// Writes bytes to the child's terminal.
+    pub(super) fn write(&mut self, bytes: Vec<u8>, out: &mut Vec<Output>) {
+        self.writes.hand_out(bytes.len());
+        out.push(Output::Write(bytes));
+    }
+
+    fn known<'a>(&'a self, view: &View<'_>) -> Known<'a> {
+        known(&self.recipe, &self.reader, &self.prompts, view)
+    }
+}
+
+fn known<'a>(
+    recipe: &Recipe,
+    reader: &'a Reader,
+    prompts: &'a Prompts,
+    view: &View<'_>,
+) -> Known<'a> {
+    let at_work = recipe.turns == Some(Turns::Transcript) && view.is_at_work;
+    Known { reader, prompts: prompts.known(), at_work }
+}
+
+#[cfg(test)]
+impl Injector {
+    /// Sets the program that reads the terminal before anything happens.
+    pub(super) fn assume_reader(&mut self, reader: Reader) {
+        self.reader = reader;
+    }
+
+    /// Skips the wait for the program's start.
+    pub(super) fn assume_started(&mut self) {
+        self.startup = Startup::Complete;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Whether the agent has adopted the last submitted text, that is, begun to work on it.
+//!
+//! Until then it may look idle, and would merge that text and the next into one prompt.
+
+use super::history::History;
+use crate::{bridge::inject::holds_frame, protocol::Moment};
+
+/// A submitted text is adopted within this time, or was finished before it was seen.
+const ADOPTED_MS: u64 = 3000;
+/// The same limit for a program that records its prompts, until it has recorded this one: a program
+/// that is still starting may show nothing for long.
+const RECORDED_MS: u64 = 20_000;
+/// How often the screen is checked for a working agent.
+const CHECK_MS: u64 = 50;
+
+/// The fate of the last submitted text.
+#[derive(Debug)]
+pub(super) struct Adoption {
+    stage: Stage,
+    /// Whether the program records its prompts in a transcript, as far as is known.
+    records_prompts: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing is awaited.
+    Done,
+    /// The agent has not been seen at work yet.
+    Awaited {
+        /// When the text was submitted or recorded.
+        since: Moment,
+        /// The digits of its frame.
+        hex: String,
+        checked_at: Moment,
+    },
+    /// The agent was seen at work.
+    Seen { hex: String },
+}
+
+impl Adoption {
+    pub(super) fn new(records_prompts: bool) -> Self {
+        Self { stage: Stage::Done, records_prompts }
+    }
+
+    pub(super) fn records_prompts(&self) -> bool {
+        self.records_prompts
+    }
+
+    /// A text was submitted in a frame with these digits, to a program whose screen says when it
+    /// works.
+    pub(super) fn begin(&mut self, now: Moment, hex: String) {
+        self.stage = Stage::Awaited { since: now, hex, checked_at: now };
+    }
+
+    /// The agent has replied, or there is nothing to wait for.
+    pub(super) fn end(&mut self) {
+        self.stage = Stage::Done;
+    }
+
+    /// Checks, not too often, whether the agent `looks_busy`.
+    pub(super) fn check(&mut self, now: Moment, looks_busy: impl FnOnce() -> bool) {
+        let Stage::Awaited { hex, checked_at, .. } = &mut self.stage else { return };
+        if now.since(*checked_at) < CHECK_MS {
+            return;
+        }
+        *checked_at = now;
+        if looks_busy() {
+            self.stage = Stage::Seen { hex: std::mem::take(hex) };
+        }
+    }
+
+    /// Whether the last text may still have to be adopted.
+    pub(super) fn is_pending(&self, now: Moment, history: &History) -> bool {
+        let Stage::Awaited { since, hex, .. } = &self.stage else { return false };
+        let awaits_record = self.awaits_record(hex, history);
+        now.since(*since) < if awaits_record { RECORDED_MS } else { ADOPTED_MS }
+    }
+
+    /// Stops waiting if the time is over. A program that recorded nothing is not expected to any
+    /// more.
+    pub(super) fn expire(&mut self, now: Moment, history: &History) {
+        if let Stage::Awaited { hex, .. } = &self.stage
+            && !self.is_pending(now, history)
+        {
+            self.records_prompts &= !self.awaits_record(hex, history);
+            self.stage = Stage::Done;
+        }
+    }
+
+    /// How soon to look again where a pending adoption is the obstacle.
+    pub(super) fn retry_ms(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Done => None,
+            Stage::Awaited { .. } | Stage::Seen { .. } => Some(CHECK_MS),
+        }
+    }
+
+    /// The transcript has recorded a prompt; the agent begins with it from now on.
+    pub(super) fn confirm(&mut self, now: Moment, prompt: &str) {
+        match &mut self.stage {
+            Stage::Awaited { since, hex, .. } if holds_frame(prompt, hex) => *since = now,
+            Stage::Seen { hex } if holds_frame(prompt, hex) => {}
+            _ => return,
+        }
+        self.records_prompts = true;
+    }
+
+    fn awaits_record(&self, hex: &str, history: &History) -> bool {
+        self.records_prompts && history.is_unconfirmed(hex)
+    }
+}

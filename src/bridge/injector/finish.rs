@@ -1,0 +1,56 @@
+//! The end of an injection: the text was submitted, and the agent adopts and confirms it.
+
+use super::Injector;
+use crate::{
+    bridge::{
+        inject::holds_frame,
+        output::{Output, Progress},
+    },
+    protocol::Moment,
+};
+
+impl Injector {
+    /// Ends the current injection as submitted.
+    pub(super) fn complete(&mut self, now: Moment, out: &mut Vec<Output>) {
+        self.submitted_at = Some(now);
+        // The agent may print nothing in answer.
+        self.turn.change(now);
+        let Some(injection) = self.injection.take() else { return };
+        if self.recipe.shows_composer() {
+            self.adoption.begin(now, injection.hex);
+        } else {
+            self.adoption.end();
+        }
+        if let Some(message) = injection.content.into_message() {
+            self.history.add_typed(message.id.clone());
+            out.push(Output::Report(message.id.clone(), Progress::Injected));
+            out.push(Output::Acknowledge(message.id));
+        }
+        self.release_keys(out);
+    }
+
+    /// The agent's transcript has recorded a prompt. A text that it holds needs no Enter any more.
+    pub(in crate::bridge) fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
+        if self.injection.as_ref().is_some_and(|injection| holds_frame(prompt, &injection.hex)) {
+            self.complete(now, out);
+        }
+        self.adoption.confirm(now, prompt);
+        let confirmed = self.history.confirm(prompt);
+        out.extend(confirmed.into_iter().map(|id| Output::Report(id, Progress::Confirmed)));
+        self.notices.begin_turn();
+        self.retry_at = None;
+    }
+
+    /// The agent's transcript has recorded a reply.
+    pub(in crate::bridge) fn note_reply(&mut self) {
+        self.adoption.end();
+        self.retry_at = None;
+    }
+
+    /// The agent's transcript has recorded the end of a turn.
+    pub(in crate::bridge) fn note_turn_end(&mut self) {
+        self.end_turn();
+        self.adoption.end();
+        self.retry_at = None;
+    }
+}

@@ -1,0 +1,80 @@
+//! The person's keys: passed on, or kept back while a text is being typed.
+
+use super::{Injector, injection::Interference};
+use crate::{
+    bridge::{
+        output::Output,
+        recipe::{self, Spot},
+        screen::Screen,
+    },
+    protocol::Moment,
+};
+
+impl Injector {
+    /// Handles bytes of the person's terminal. Returns whether one of them submits a line.
+    pub(in crate::bridge) fn press(
+        &mut self,
+        now: Moment,
+        bytes: &[u8],
+        screen: &Screen,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        self.retry_at = None;
+        let line_feed_breaks = self.recipe.line_feed_breaks(screen.bracketed_paste());
+        let pressed = self.line.press(now, bytes, &recipe::before(screen), line_feed_breaks);
+        let are_kept = !self.kept_keys.is_empty();
+        if pressed.any {
+            self.key_at = Some(now);
+            self.prompts.learn(&self.reader, &Spot::of(screen));
+            self.prompts.person_typed();
+        } else if !are_kept && !self.line.is_ambiguous() {
+            // A terminal's answer, for which the child may be waiting.
+            self.write(bytes.to_vec(), out);
+            return false;
+        }
+        if screen.alternate() {
+            self.line.forget_mode();
+        }
+        let keeps = self.injection.as_ref().is_some_and(|injection| !injection.passes_keys);
+        if keeps {
+            // They would become a part of the text that is being typed.
+            self.kept_keys.add(bytes, pressed.submit);
+        } else if pressed.any || are_kept {
+            self.pass_keys(bytes.to_vec(), pressed.submit, out);
+        } else {
+            self.write(bytes.to_vec(), out);
+        }
+        pressed.any && pressed.submit
+    }
+
+    /// Counts keys whose sequence has not gone on, at the moment at which they were pressed.
+    pub(in crate::bridge) fn settle_keys(&mut self, now: Moment) {
+        let pressed_at = self.line.expire_unfinished(now);
+        self.key_at = self.key_at.max(pressed_at);
+    }
+
+    /// Passes the person's keys on from now on, though a text is being typed.
+    pub(super) fn let_keys_through(&mut self, out: &mut Vec<Output>) {
+        if let Some(injection) = &mut self.injection {
+            injection.passes_keys = true;
+        }
+        if let Some((keys, has_submit)) = self.kept_keys.take() {
+            self.pass_keys(keys, has_submit, out);
+        }
+    }
+
+    /// Writes the kept keys, after an injection has ended.
+    pub(super) fn release_keys(&mut self, out: &mut Vec<Output>) {
+        if let Some((keys, _)) = self.kept_keys.take() {
+            self.write(keys, out);
+        }
+    }
+
+    fn pass_keys(&mut self, keys: Vec<u8>, has_submit: bool, out: &mut Vec<Output>) {
+        if let Some(injection) = &mut self.injection {
+            let enters = has_submit || injection.interference == Interference::Enter;
+            injection.interference = if enters { Interference::Enter } else { Interference::Keys };
+        }
+        self.write(keys, out);
+    }
+}

@@ -1,0 +1,92 @@
+//! The third stage of an injection: the Enter is pressed, and the text has to leave the input line.
+
+use super::{
+    Injector, RETRY_MS, View,
+    injection::{Injection, Interference, Stage},
+};
+use crate::{
+    bridge::{extract::PICTURE_MS, obstacle::Obstacle, output::Output},
+    protocol::Moment,
+};
+
+/// How often the input line is checked.
+const CHECK_MS: u64 = 30;
+/// After so long the Enter is pressed again: some programs take an Enter that follows a paste too
+/// soon for a part of it.
+const PRESS_AGAIN_MS: u64 = 700;
+/// The same where the program has printed nothing since the Enter.
+const PRESS_AGAIN_SILENT_MS: u64 = 3000;
+/// How often the Enter is pressed at most.
+const PRESSES_MAX: u32 = 4;
+
+/// When to check the input line next.
+pub(super) fn check_at(presses: u32, checked_at: Moment) -> Moment {
+    checked_at.plus(if presses < PRESSES_MAX { CHECK_MS } else { RETRY_MS })
+}
+
+/// Whether another Enter may be pressed for a text whose last one was pressed at `since`.
+pub(super) fn may_press_again(now: Moment, since: Moment) -> bool {
+    now.since(since) >= PRESS_AGAIN_MS
+}
+
+impl Injector {
+    /// Checks whether the submitted text has left the input line, and presses Enter again if it
+    /// stays.
+    pub(in crate::bridge) fn check_leaving(
+        &mut self,
+        now: Moment,
+        view: &View<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(Injection { stage: Stage::Leaving { since, presses, checked_at }, .. }) =
+            &mut self.injection
+        else {
+            return;
+        };
+        let (since, presses) = (*since, *presses);
+        if now < check_at(presses, *checked_at) {
+            return;
+        }
+        *checked_at = now;
+        if self.has_left(now, since, view) {
+            return match self.injection {
+                Some(Injection { interference: Interference::None, .. }) => self.complete(now, out),
+                _ => self.resolve_missing_text(now, since, view, out),
+            };
+        }
+        if let Some(why) = self.reader_obstacle() {
+            self.note_delay(Some(why), out);
+            return self.let_keys_through(out);
+        }
+        // A program that has printed nothing since may not have read the Enter yet.
+        let has_printed = self.printed_at > Some(since);
+        let patience_ms = if has_printed { PRESS_AGAIN_MS } else { PRESS_AGAIN_SILENT_MS };
+        let stays = now.since(since) >= patience_ms && self.is_at_rest(now);
+        if stays && presses < PRESSES_MAX {
+            self.press_submit(presses + 1, out);
+        }
+        // The person may know better what the program waits for.
+        let asks = self.recipe.shows_dialog(view.spot);
+        if asks || (stays && presses > 1) {
+            self.let_keys_through(out);
+        }
+        let is_ignored = stays && presses == PRESSES_MAX;
+        let ignored = is_ignored.then_some(Obstacle::NoEnterTaken);
+        self.note_delay(asks.then_some(Obstacle::Dialog).or(ignored), out);
+    }
+
+    /// Whether the input line is empty again; or, after a while, is not seen with the text in it,
+    /// since a program may be in the middle of painting the line.
+    fn has_left(&self, now: Moment, since: Moment, view: &View<'_>) -> bool {
+        if self.recipe.holds_text(view.spot) {
+            return false;
+        }
+        let waited_ms = now.since(since);
+        let printed_within = |ms| self.printed_at.is_some_and(|at| now.since(at) < ms);
+        let is_painting =
+            printed_within(CHECK_MS) || (view.spot.synchronizing && printed_within(PICTURE_MS));
+        let is_empty = self.shows_empty_line(view);
+        let is_seen = is_empty || self.is_at_rest(now) || waited_ms >= self.recipe.guard_ms_max;
+        (is_empty && !is_painting) || (waited_ms >= PRESS_AGAIN_MS && is_seen)
+    }
+}

@@ -1,0 +1,62 @@
+//! The relay's own texts for the agent: the brief, and notices about the agent's messages.
+
+use crate::bridge::recipe::Form;
+
+/// Notices that are typed together at most; of further ones only the number is typed.
+const NOTICES_MAX: usize = 16;
+
+/// Texts of the relay that wait to be typed.
+#[derive(Debug)]
+pub(super) struct Notices {
+    /// The text typed before anything else.
+    brief: Option<String>,
+    sentences: Vec<String>,
+    omitted: usize,
+    /// Notices were typed in this turn of the agent's, so further ones wait for the next turn.
+    is_turn_used: bool,
+}
+
+impl Notices {
+    pub(super) fn new(brief: Option<String>) -> Self {
+        Self { brief, sentences: Vec::new(), omitted: 0, is_turn_used: false }
+    }
+
+    pub(super) fn add(&mut self, sentence: String) {
+        if self.sentences.len() < NOTICES_MAX {
+            self.sentences.push(sentence);
+        } else {
+            self.omitted += 1;
+        }
+    }
+
+    /// Whether something waits to be typed in this turn.
+    pub(super) fn are_due(&self) -> bool {
+        self.brief.is_some() || self.may_be_typed()
+    }
+
+    /// The agent has begun another turn.
+    pub(super) fn begin_turn(&mut self) {
+        self.is_turn_used = false;
+    }
+
+    /// Takes the next text: the brief where it can be read, then all notices as one line.
+    pub(super) fn take(&mut self, form: Form) -> Option<String> {
+        let brief = if form == Form::Plain { self.brief.take() } else { None };
+        brief.or_else(|| self.may_be_typed().then(|| self.take_line()))
+    }
+
+    fn may_be_typed(&self) -> bool {
+        !self.is_turn_used && !self.sentences.is_empty()
+    }
+
+    fn take_line(&mut self) -> String {
+        self.is_turn_used = true;
+        let mut line = self.sentences.join(" ").replace(['\n', '\r'], " ");
+        self.sentences.clear();
+        match std::mem::take(&mut self.omitted) {
+            0 => {}
+            omitted => line.push_str(&format!(" ({omitted} more of your messages had trouble.)")),
+        }
+        line
+    }
+}

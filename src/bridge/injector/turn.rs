@@ -1,0 +1,52 @@
+//! The agent's turn: its work on one prompt, as far as its output shows it.
+
+use crate::{bridge::extract::SILENCE_MS, protocol::Moment};
+
+/// Without output for so long, the recipe is asked whether the agent looks idle.
+const IDLE_MS: u64 = 350;
+
+/// Whether the agent may still be at work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Turn {
+    #[default]
+    Over,
+    Open {
+        /// When the child printed last, or got the last prompt.
+        changed_at: Moment,
+        /// Whether the recipe has judged the screen since then.
+        is_judged: bool,
+    },
+}
+
+impl Turn {
+    /// The child printed, or got a prompt.
+    pub(super) fn change(&mut self, now: Moment) {
+        *self = Self::Open { changed_at: now, is_judged: false };
+    }
+
+    pub(super) fn end(&mut self) {
+        *self = Self::Over;
+    }
+
+    /// When [`Turn::is_over`] may say otherwise than before; `shows_idle` if the recipe can judge.
+    pub(super) fn deadline(&self, shows_idle: bool) -> Option<Moment> {
+        match *self {
+            Self::Over => None,
+            Self::Open { changed_at, is_judged: false } if shows_idle => {
+                Some(changed_at.plus(IDLE_MS))
+            }
+            Self::Open { changed_at, .. } => Some(changed_at.plus(SILENCE_MS)),
+        }
+    }
+
+    /// Whether an open turn has ended: the agent `looks_idle`, or was silent for long.
+    pub(super) fn is_over(&mut self, now: Moment, looks_idle: impl FnOnce() -> bool) -> bool {
+        let Self::Open { changed_at, is_judged } = self else { return false };
+        let quiet_ms = now.since(*changed_at);
+        if quiet_ms < IDLE_MS {
+            return false;
+        }
+        *is_judged = true;
+        quiet_ms >= SILENCE_MS || looks_idle()
+    }
+}

@@ -1,0 +1,74 @@
+//! Reports why messages wait.
+
+use super::{Injector, queue::Block};
+use crate::{
+    bridge::{
+        obstacle::Obstacle,
+        output::{Output, Progress},
+    },
+    protocol::Moment,
+};
+
+/// A different reason than the reported one is reported once it has lasted for so long.
+const LASTING_MS: u64 = 2000;
+
+impl Injector {
+    /// When a message that has just come is to be reported as waiting: at once.
+    pub(super) fn report_at(&self) -> Option<Moment> {
+        let is_due = self.injection.is_none() && self.queue.has_unreported();
+        self.started_at.filter(|_| is_due)
+    }
+
+    /// Notes that nothing can be typed for this reason, and reports it.
+    ///
+    /// New messages are reported at once. For the others a new reason has to last, unless it is
+    /// the person's wish.
+    pub(super) fn note_obstacle(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
+        let before = self.block.filter(|block| block.why == why);
+        let block = before.unwrap_or(Block { why, since: now });
+        self.block = Some(block);
+        let lasts = now.since(block.since) >= LASTING_MS || why == Obstacle::Held;
+        if lasts || self.queue.has_unreported() {
+            self.report_waiting(why, lasts, out);
+        }
+    }
+
+    /// Notes why the current text is not submitted, and reports a change: of that text, and of the
+    /// messages behind it.
+    pub(super) fn note_delay(&mut self, why: Option<Obstacle>, out: &mut Vec<Output>) {
+        let Some(injection) = &mut self.injection else { return };
+        let is_new = injection.obstacle != why;
+        injection.obstacle = why;
+        if let Some(message) = injection.message().filter(|_| is_new) {
+            let progress = why.map_or(Progress::Unhindered, Progress::Waiting);
+            out.push(Output::Report(message.id.clone(), progress));
+        }
+        // That an Enter is ignored says something of a text that was typed alone.
+        match why.filter(|why| *why != Obstacle::NoEnterTaken) {
+            Some(why) if is_new || self.queue.has_unreported() => {
+                self.report_waiting(why, true, out);
+            }
+            None if is_new => self.withdraw_reason(out),
+            _ => {}
+        }
+    }
+
+    /// Reports once more why the current message is not submitted.
+    pub(super) fn repeat_delay(&self, out: &mut Vec<Output>) {
+        let Some(injection) = &self.injection else { return };
+        if let (Some(message), Some(why)) = (injection.message(), injection.obstacle) {
+            out.push(Output::Report(message.id.clone(), Progress::Waiting(why)));
+        }
+    }
+
+    /// Reports that the reported reason no longer holds.
+    pub(super) fn withdraw_reason(&mut self, out: &mut Vec<Output>) {
+        let reported = self.queue.withdraw_report();
+        out.extend(reported.into_iter().map(|id| Output::Report(id, Progress::Unhindered)));
+    }
+
+    fn report_waiting(&mut self, why: Obstacle, lasts: bool, out: &mut Vec<Output>) {
+        let (why, unreported) = self.queue.report(why, lasts);
+        out.extend(unreported.into_iter().map(|id| Output::Report(id, Progress::Waiting(why))));
+    }
+}

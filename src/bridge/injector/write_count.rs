@@ -1,0 +1,31 @@
+//! Counts bytes on their way into the terminal.
+
+/// Counts the bytes handed to the driver, and those that the terminal has taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WriteCount {
+    handed_out: u64,
+    written: u64,
+}
+
+impl WriteCount {
+    pub(super) fn hand_out(&mut self, bytes: usize) {
+        self.handed_out += bytes as u64;
+    }
+
+    pub(super) fn add_written(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+
+    /// The count of written bytes at which all that was handed out is written.
+    pub(super) fn end(self) -> u64 {
+        self.handed_out
+    }
+
+    pub(super) fn has_reached(self, end: u64) -> bool {
+        self.written >= end
+    }
+
+    pub(super) fn unwritten(self) -> u64 {
+        self.handed_out - self.written
+    }
+}

@@ -1,0 +1,264 @@
+//! The listener: what the agent says, read off its screen or in its transcript, and what became of
+//! each message.
+
+use super::{
+    extract::{Extracted, Extractor},
+    input::File,
+    outgoing::OutgoingMessage,
+    output::SendHandle,
+    refusal::{Notice, Refusal, Sent},
+    screen::Screen,
+    settings::Settings,
+    source::{Heard, Source},
+    transcript::Record,
+};
+use crate::protocol::Moment;
+
+/// A fact that the listener has read, in the order in which the agent produced them.
+pub(super) enum Event {
+    /// The agent says something. Its `reply_to` is the beginning of an id so far.
+    Message(SendHandle, OutgoingMessage),
+    /// Something is wrong with a message; a sentence for the log and the agent.
+    Problem(String),
+    /// The child's own transcript has this prompt.
+    Prompt(String),
+    /// The child's own transcript has a reply.
+    Reply,
+    /// The child's own transcript has the end of a turn.
+    TurnOver,
+}
+
+/// Reads what the agent says.
+pub(super) struct Listener {
+    extractor: Extractor,
+    source: Source,
+    sent: Sent,
+    next_handle: u64,
+    /// Another wrapper has the terminal and reads what is printed.
+    is_nested: bool,
+}
+
+impl Listener {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let mut extractor = Extractor::live(settings.columns, settings.rows);
+        extractor.skip_margin(settings.recipe.margin.into());
+        if settings.inline {
+            extractor.allow_inline();
+        }
+        Self {
+            extractor,
+            source: Source::new(settings),
+            sent: Sent::default(),
+            next_handle: 0,
+            is_nested: false,
+        }
+    }
+
+    /// Notes the first input's time.
+    pub(super) fn start(&mut self, now: Moment) {
+        self.source.start(now);
+    }
+
+    /// When the next tick is due.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        [self.extractor.deadline(), self.source.deadline()].into_iter().flatten().min()
+    }
+
+    pub(super) fn screen(&self) -> &Screen {
+        self.extractor.screen()
+    }
+
+    /// Takes what a terminal answers to the child's queries.
+    pub(super) fn take_answers(&mut self) -> Vec<u8> {
+        self.extractor.screen_mut().take_answers()
+    }
+
+    pub(super) fn read_from(&self) -> Heard {
+        self.source.read_from()
+    }
+
+    /// Whether messages are read off the screen.
+    pub(super) fn reads_screen(&self) -> bool {
+        self.source.reads_screen()
+    }
+
+    /// Whether the screen shows a message that the agent has not finished.
+    pub(super) fn is_in_message(&self) -> bool {
+        self.extractor.is_in_message()
+    }
+
+    /// Whether the transcript says that the agent works.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.source.at_work()
+    }
+
+    pub(super) fn set_margin(&mut self, columns: usize) {
+        self.extractor.skip_margin(columns);
+    }
+
+    /// A text is being typed in a frame with these digits: it is no message of the agent's.
+    pub(super) fn remember_frame(&mut self, hex: &str, body: &str) {
+        if self.source.reads_screen() {
+            self.extractor.remember_escaped(hex);
+        } else {
+            self.extractor.remember_injected(hex, body);
+            self.source.remember_injected(hex, body);
+        }
+    }
+
+    /// The child printed.
+    pub(super) fn printed(&mut self, now: Moment, bytes: &[u8]) -> Vec<Event> {
+        let mut found = Vec::new();
+        self.extractor.feed(now, bytes, &mut found);
+        let mut events = self.shown(now, found);
+        events.extend(self.look_for_answers(now));
+        events
+    }
+
+    /// The person submitted a line.
+    pub(super) fn entered(&mut self, now: Moment) {
+        self.source.entered(now, self.extractor.screen());
+    }
+
+    pub(super) fn resized(&mut self, now: Moment, columns: usize, rows: usize) -> Vec<Event> {
+        let mut found = Vec::new();
+        self.extractor.resize(now, columns, rows, &mut found);
+        self.shown(now, found)
+    }
+
+    /// Another wrapper has the terminal from now on, or no longer. The rows so far belong to the
+    /// program that had it before.
+    pub(super) fn set_nested(&mut self, now: Moment, is_nested: bool) -> Vec<Event> {
+        if self.is_nested == is_nested {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        self.extractor.turn_over(now, &mut found);
+        let events = self.shown(now, found);
+        self.is_nested = is_nested;
+        events
+    }
+
+    /// Reads rows that have stood still. [`Listener::settle`] turns them into events.
+    pub(super) fn tick(&mut self, now: Moment) -> Vec<Extracted> {
+        let mut found = Vec::new();
+        self.extractor.tick(now, &mut found);
+        found
+    }
+
+    /// The agent's turn is over: reads the rows that have not stood still.
+    pub(super) fn end_turn(&mut self, now: Moment, found: &mut Vec<Extracted>) {
+        self.source.turn_over();
+        self.extractor.turn_over(now, found);
+    }
+
+    /// The second half of a tick: handles what was `found`, and looks for the transcript that
+    /// `program` writes.
+    pub(super) fn settle(
+        &mut self,
+        now: Moment,
+        found: Vec<Extracted>,
+        program: &str,
+    ) -> Vec<Event> {
+        let mut events = self.shown(now, found);
+        events.extend(self.source.miss_transcript(now, program).map(Event::Problem));
+        events.extend(self.look_for_answers(now));
+        events
+    }
+
+    /// The child has ended: reads all that it left.
+    pub(super) fn finish(&mut self, now: Moment) -> Vec<Event> {
+        let mut found = Vec::new();
+        self.extractor.finish(now, &mut found);
+        self.shown(now, found)
+    }
+
+    /// The system says that this file is the child's transcript.
+    pub(super) fn owned(&mut self, now: Moment, file: File) -> Vec<Event> {
+        let records = self.source.owned(file);
+        self.read(now, records)
+    }
+
+    /// A file that may be the child's transcript goes on; `was_typed_here` for a prompt in a frame
+    /// that was typed here.
+    pub(super) fn recorded(
+        &mut self,
+        now: Moment,
+        file: File,
+        record: Record,
+        was_typed_here: bool,
+    ) -> Vec<Event> {
+        let screen = self.extractor.screen();
+        let records = self.source.recorded(now, (file, record), was_typed_here, screen);
+        self.read(now, records)
+    }
+
+    /// All files were read as they were at a moment.
+    pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Event> {
+        let records = self.source.searched(now, at, is_alone);
+        self.read(now, records)
+    }
+
+    /// The relay is connected again.
+    pub(super) fn connected(&mut self) {
+        self.sent.connected();
+    }
+
+    /// A message waits for its recipient. Returns the sentence for the agent.
+    pub(super) fn away(&self, handle: SendHandle) -> Option<String> {
+        let to = self.sent.recipient(handle)?;
+        Some(format!("{to} is away; your message waits until {to} is back."))
+    }
+
+    /// A message was not delivered. Returns what to say of it, unless that was said before.
+    pub(super) fn refused(&mut self, now: Moment, refusal: &Refusal) -> Option<Notice> {
+        self.sent.tell(now, refusal)
+    }
+
+    /// Handles what the screen shows. The words of a message that a transcript has too are the
+    /// transcript's, and what another wrapper's program prints is read by that wrapper.
+    fn shown(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
+        if self.is_nested {
+            return Vec::new();
+        }
+        if self.source.reads_screen() {
+            return found.into_iter().map(|extracted| self.event(now, extracted)).collect();
+        }
+        self.source.saw(now, &found);
+        Vec::new()
+    }
+
+    fn look_for_answers(&mut self, now: Moment) -> Vec<Event> {
+        let records = self.source.look_for_answers(now, self.extractor.screen());
+        self.read(now, records)
+    }
+
+    /// Reads records of the child's own transcript.
+    fn read(&mut self, now: Moment, records: Vec<Record>) -> Vec<Event> {
+        let mut events = Vec::new();
+        for record in records {
+            match record {
+                Record::Prompt(text) => events.push(Event::Prompt(text)),
+                Record::Reply(text) => {
+                    events.push(Event::Reply);
+                    let found = self.source.read_reply(now, &text);
+                    events.extend(found.into_iter().map(|extracted| self.event(now, extracted)));
+                }
+                Record::TurnOver => events.push(Event::TurnOver),
+            }
+        }
+        events
+    }
+
+    fn event(&mut self, now: Moment, extracted: Extracted) -> Event {
+        match extracted {
+            Extracted::Found(message) => {
+                let handle = SendHandle(self.next_handle);
+                self.next_handle += 1;
+                self.sent.add(now, handle, &message);
+                Event::Message(handle, message)
+            }
+            Extracted::Problem(problem) => Event::Problem(problem.sentence),
+        }
+    }
+}

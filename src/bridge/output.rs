@@ -1,0 +1,52 @@
+//! The bridge's outputs: everything that its driver must do or may ask.
+
+use super::{obstacle::Obstacle, outgoing::OutgoingMessage};
+
+/// Identifies one message of the agent's until the daemon has answered for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SendHandle(pub u64);
+
+/// An action for the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Write these bytes to the child's terminal, in a write of their own and in order.
+    Write(Vec<u8>),
+    /// Send this message.
+    Send(SendHandle, OutgoingMessage),
+    /// Acknowledge the delivery with this id: it was typed and submitted.
+    Acknowledge(String),
+    /// Report how far the delivery with this id is.
+    Report(String, Progress),
+    /// Return the delivery with this id, to be delivered again: it cannot be typed any more.
+    Return(String),
+    /// Write this line to the log.
+    Log(String),
+}
+
+/// How far a delivery is on its way into the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Not typed yet, for this reason.
+    Waiting(Obstacle),
+    /// Not typed yet, and the reported reason no longer holds.
+    Unhindered,
+    /// Typed and submitted.
+    Injected,
+    /// Recorded by the agent's own program, from the frame's beginning to its end.
+    Confirmed,
+}
+
+/// A summary of the bridge for `agent-relay status` and attach clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Messages that wait to be typed.
+    pub waiting: usize,
+    /// Why they wait.
+    pub why: Option<Obstacle>,
+    /// Messages typed so far.
+    pub typed: u64,
+    /// Whether the relay is connected.
+    pub connected: bool,
+    /// Whether the person holds the agent's messages.
+    pub held: bool,
+}

@@ -1,0 +1,26 @@
+//! What a bridge is made with.
+
+use super::recipe::Recipe;
+
+/// Everything that a bridge must know before its child runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How the command takes text.
+    pub recipe: Recipe,
+    /// Whether a real terminal shows the screen and answers the child's queries.
+    pub attached: bool,
+    /// The terminal's columns.
+    pub columns: usize,
+    /// The terminal's rows.
+    pub rows: usize,
+    /// Whether `->relay:Bob hello` counts as a message.
+    pub inline: bool,
+    /// Whether the transcript that the command writes is followed.
+    pub transcript: bool,
+    /// Whether messages are read off the screen even if a transcript is followed.
+    pub grid: bool,
+    /// A text typed once, before anything else; ignored for a program that would run it.
+    pub brief: Option<String>,
+    /// Seeds the generator of the frames' digits.
+    pub seed: [u8; 32],
+}
