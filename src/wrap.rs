@@ -454,19 +454,15 @@ impl std::error::Error for WrapError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bridge::screen::{Break, Cursor, Row, Screen, View, Watch};
+    use crate::bridge::screen::{Cursor, Row, Screen, ScreenObserver};
 
     #[derive(Default)]
     struct Scrolled(Vec<String>);
 
-    impl Watch for Scrolled {
-        fn scrolled_off(&mut self, row: &Row) {
+    impl ScreenObserver for Scrolled {
+        fn row_scrolled_off(&mut self, row: &Row) {
             self.0.push(row.text.clone());
         }
-
-        fn leaving_alternate(&mut self, _: View<'_>) {}
-
-        fn broken(&mut self, _: Break) {}
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn check_screen(screen: &mut Screen) {
     assert!((2..=COLUMNS_MAX).contains(&columns) && (1..=ROWS_MAX).contains(&rows));
     let cursor = screen.cursor();
     assert!(cursor.row < rows && cursor.column < columns);
-    assert!(screen.undo().len() < 256);
+    assert!(screen.cleanup().len() < 256);
     let answers = screen.take_answers();
     assert!(answers.len() < 2 * ANSWER_BYTES_MAX);
     for answer in answers.split(|byte| *byte == 0x1b).skip(1) {

@@ -34,7 +34,7 @@ use self::still::{STILL_MS, Stillness};
 use self::taken::{Identity, Replay, Standing, Taken};
 use self::torn::Torn;
 use super::outgoing::OutgoingMessage;
-use super::screen::{Break, Row, Screen, View, Watch};
+use super::screen::{Discontinuity, Row, Screen, ScreenObserver, VisibleRows};
 use crate::protocol::Moment;
 
 /// Without a byte for this long the turn is over.
@@ -259,9 +259,9 @@ impl Extractor {
     /// What changed did so by the last bytes.
     fn sample(&mut self, now: Moment) {
         if self.reader.pictures.is_some() && !self.screen.synchronizing() {
-            self.reader.next_picture(self.screen.view());
+            self.reader.next_picture(self.screen.visible_rows());
         }
-        self.reader.scrolling_off(self.screen.view(), 0);
+        self.reader.rows_scrolling_off(self.screen.visible_rows(), 0);
         self.reader.still.look(&self.screen, self.fed);
         self.sampled = now;
         self.changed = false;
@@ -409,16 +409,16 @@ struct Look {
     all: bool,
 }
 
-impl Watch for Reader {
-    fn scrolling_off(&mut self, view: View<'_>, rows: usize) {
+impl ScreenObserver for Reader {
+    fn rows_scrolling_off(&mut self, view: VisibleRows<'_>, rows: usize) {
         let is_read = self.primary.is_none() && self.page.top() > 0;
         if is_read && self.still.is_painted_over(view, rows) {
             // As if they had been erased before.
-            self.broken(Break::RowsErased);
+            self.discontinuity(Discontinuity::AllRowsErased);
         }
     }
 
-    fn scrolled_off(&mut self, row: &Row) {
+    fn row_scrolled_off(&mut self, row: &Row) {
         if let Some(pictures) = &mut self.pictures {
             if !pictures.scroll(row) {
                 self.new_picture();
@@ -429,13 +429,13 @@ impl Watch for Reader {
         self.read_for_good(row);
     }
 
-    fn pictured(&mut self, view: View<'_>) {
+    fn update_completed(&mut self, view: VisibleRows<'_>) {
         if self.primary.is_some() {
             self.next_picture(view);
         }
     }
 
-    fn leaving_alternate(&mut self, view: View<'_>) {
+    fn leaving_alternate(&mut self, view: VisibleRows<'_>) {
         // With a clock, rows have stood or they have not.
         if self.live && !self.finishing {
             return;
@@ -445,7 +445,7 @@ impl Watch for Reader {
         }
         let (mut page, mut items) = (self.page.clone(), Vec::new());
         let pictured = self.pictures.as_ref().map(|pictures| pictures.text().0.to_vec());
-        let rows = pictured.unwrap_or_else(|| view.all());
+        let rows = pictured.unwrap_or_else(|| view.to_vec());
         rows.iter().for_each(|row| page.row(row, &self.rules, &mut items));
         page.end_turn(&self.rules, &mut items);
         let items = items.into_iter().filter_map(|item| self.torn.pass(item));
@@ -453,47 +453,55 @@ impl Watch for Reader {
         self.judge_picture(said);
     }
 
-    fn broken(&mut self, cause: Break) {
+    fn discontinuity(&mut self, cause: Discontinuity) {
         let (alternate, resized) = (self.primary.is_some(), self.replay.after_resize());
         match cause {
             // What else begins like this says nothing of the rows below.
-            Break::TopErased if !resized => return,
-            Break::Resized | Break::AlternateShown | Break::PrimaryShown => self.still.forget(),
-            Break::TopPainted
-            | Break::TopErased
-            | Break::ScreenCleared
-            | Break::RowsErased
-            | Break::HistoryCleared
-            | Break::Reset => self.still.repaint(),
+            Discontinuity::FirstRowErased if !resized => return,
+            Discontinuity::Resized
+            | Discontinuity::AlternateShown
+            | Discontinuity::PrimaryShown => self.still.forget(),
+            Discontinuity::AlternateRepainted
+            | Discontinuity::FirstRowErased
+            | Discontinuity::ScreenCleared
+            | Discontinuity::AllRowsErased
+            | Discontinuity::HistoryCleared
+            | Discontinuity::Reset => self.still.repaint(),
         }
         match cause {
-            Break::TopPainted => return self.new_picture(),
-            Break::ScreenCleared | Break::HistoryCleared if alternate => return self.new_picture(),
+            Discontinuity::AlternateRepainted => return self.new_picture(),
+            Discontinuity::ScreenCleared | Discontinuity::HistoryCleared if alternate => {
+                return self.new_picture();
+            }
             // Until here the program may have painted for the size before.
-            Break::ScreenCleared | Break::TopErased if resized => self.drop_open(),
+            Discontinuity::ScreenCleared | Discontinuity::FirstRowErased if resized => {
+                self.drop_open()
+            }
             // What is open may not be what goes on below.
-            Break::RowsErased => self.drop_open(),
-            Break::ScreenCleared | Break::TopErased => return self.page.tear(),
-            Break::HistoryCleared | Break::Reset => {
+            Discontinuity::AllRowsErased => self.drop_open(),
+            Discontinuity::ScreenCleared | Discontinuity::FirstRowErased => {
+                return self.page.tear();
+            }
+            Discontinuity::HistoryCleared | Discontinuity::Reset => {
                 let open = self.page.forget();
                 open.into_iter().for_each(|item| self.torn.add(item));
             }
-            Break::Resized => {
+            Discontinuity::Resized => {
                 if alternate {
                     self.new_picture();
                 }
             }
-            Break::AlternateShown => {
+            Discontinuity::AlternateShown => {
                 self.primary = Some(std::mem::take(&mut self.page));
                 self.picture.clear();
             }
-            Break::PrimaryShown => {
+            Discontinuity::PrimaryShown => {
                 self.pictures = None;
                 self.page = self.primary.take().unwrap_or_default();
                 self.page.tear();
             }
         }
-        self.repainted(cause == Break::Resized);
+        self.repainted(cause == Discontinuity::Resized);
     }
 }
 
@@ -528,8 +536,8 @@ impl Reader {
     }
 
     /// A picture of the alternate screen is whole.
-    fn next_picture(&mut self, view: View<'_>) {
-        let painted = view.all();
+    fn next_picture(&mut self, view: VisibleRows<'_>) {
+        let painted = view.to_vec();
         let Some(mut pictures) = self.pictures.take() else {
             self.pictures = Some(Pictures::of(painted));
             return;

@@ -8,6 +8,7 @@ mod decoder;
 mod encoded;
 mod filter;
 mod input_line;
+mod key;
 
 pub use encoded::{CsiKey, Win32Key};
 pub use filter::KeystrokeFilter;

@@ -9,7 +9,7 @@ use super::{
     visit::{Visit, VisitError, judged},
 };
 use crate::{
-    bridge::screen::{Break, Row, Screen, View, Watch},
+    bridge::screen::{NoObserver, Screen},
     protocol::{
         Moment,
         control::{Answer, Bytes, Ended, Request},
@@ -151,8 +151,8 @@ impl Showing {
             self.say_rest();
         }
         if self.shown {
-            let undo = self.model.undo();
-            let bottom = format!("{undo}\x1b[r\x1b[{};1H\r\n", self.size.rows);
+            let cleanup = self.model.cleanup();
+            let bottom = format!("{cleanup}\x1b[r\x1b[{};1H\r\n", self.size.rows);
             // Where the terminal is gone, there is nothing to restore.
             drop(self.write(bottom.as_bytes()));
         }
@@ -257,7 +257,7 @@ impl Showing {
     fn resize(&mut self) {
         if let Some(size) = terminal::size() {
             self.size = size;
-            self.model.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
+            self.model.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
             self.ask_for_picture();
         }
     }
@@ -301,7 +301,7 @@ impl Showing {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), VisitError> {
-        self.model.feed(bytes, &mut Unwatched);
+        self.model.feed(bytes, &mut NoObserver);
         let written = self.screen.write_all(bytes).and_then(|()| self.screen.flush());
         written.map_err(VisitError::System)
     }
@@ -352,15 +352,6 @@ impl Hands {
             drop(thread.join());
         }
     }
-}
-
-/// What scrolls away is of no interest.
-struct Unwatched;
-
-impl Watch for Unwatched {
-    fn scrolled_off(&mut self, _: &Row) {}
-    fn leaving_alternate(&mut self, _: View<'_>) {}
-    fn broken(&mut self, _: Break) {}
 }
 
 fn now() -> Moment {

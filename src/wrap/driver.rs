@@ -226,7 +226,7 @@ impl Driver {
     /// next stands below all that it shows.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
-        let mut reset = screen.undo();
+        let mut reset = screen.cleanup();
         let is_broken_off = self.is_ending || self.ended != Some(0);
         if is_broken_off && !screen.alternate() {
             let (_, rows) = screen.size();

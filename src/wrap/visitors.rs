@@ -353,7 +353,7 @@ impl Visitor {
         if self.picture_at(size, tail).is_some_and(|at| at <= now || self.leaves)
             && let Some(seat) = &self.seat
         {
-            let picture = screen.picture(seat.size.cols.into(), seat.size.rows.into());
+            let picture = screen.snapshot(seat.size.cols.into(), seat.size.rows.into());
             let mut bytes = picture.into_bytes();
             if seat.size == size {
                 bytes.extend_from_slice(tail.unfinished().unwrap_or_default());

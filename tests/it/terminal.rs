@@ -1,7 +1,7 @@
 //! A person's terminal: a program in it, a screen that shows what it paints, and keys.
 
 use crate::sandbox::{Sandbox, WATCHDOG};
-use agent_relay::bridge::screen::{Break, Row, Screen, View, Watch};
+use agent_relay::bridge::screen::{NoObserver, Screen};
 use platform::pty::{Pty, Size, Writer};
 use std::{
     ffi::{OsStr, OsString},
@@ -88,7 +88,7 @@ impl Terminal {
             loop {
                 let count = reader.read(&mut buffer).unwrap_or(0);
                 let mut picture = lock(&painted.0);
-                picture.screen.feed(&buffer[..count], &mut Unwatched);
+                picture.screen.feed(&buffer[..count], &mut NoObserver);
                 let owed = picture.screen.take_answers();
                 picture.bytes.extend_from_slice(&buffer[..count]);
                 picture.painted = Instant::now();
@@ -108,7 +108,7 @@ impl Terminal {
 
     /// Makes the terminal larger or smaller.
     pub(crate) fn resize(&self, size: Size) {
-        lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut Unwatched);
+        lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
         self.pty.resize(size).unwrap();
     }
 
@@ -227,17 +227,8 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
 /// What a terminal shows that gets these bytes.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut screen = Screen::new(SIZE.cols.into(), SIZE.rows.into());
-    screen.feed(bytes, &mut Unwatched);
+    screen.feed(bytes, &mut NoObserver);
     screen.text()
-}
-
-/// What scrolls away is of no interest.
-struct Unwatched;
-
-impl Watch for Unwatched {
-    fn scrolled_off(&mut self, _: &Row) {}
-    fn leaving_alternate(&mut self, _: View<'_>) {}
-    fn broken(&mut self, _: Break) {}
 }
 
 fn lock(picture: &Mutex<Picture>) -> MutexGuard<'_, Picture> {

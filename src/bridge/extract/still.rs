@@ -1,6 +1,6 @@
 //! Which visible rows have stood still, and since when.
 
-use crate::bridge::screen::{Row, Screen, View};
+use crate::bridge::screen::{Row, Screen, VisibleRows};
 use crate::protocol::Moment;
 
 /// How long a row stands unchanged before it counts: with all that is on the way, others hear of it within 300 ms.
@@ -41,12 +41,12 @@ impl Stillness {
 
     /// Whether other text than before stands in the upper half of the rows, of which so many are just scrolling
     /// off. What is said more goes on below; only who shows another part of the text paints there.
-    pub(super) fn is_painted_over(&mut self, view: View<'_>, scrolled: usize) -> bool {
+    pub(super) fn is_painted_over(&mut self, view: VisibleRows<'_>, scrolled: usize) -> bool {
         if self.repainting || self.gone > 0 {
             return false;
         }
         let mut other = 0;
-        for (mark, index) in self.marks.iter().skip(scrolled).zip(0..view.rows() / 2) {
+        for (mark, index) in self.marks.iter().skip(scrolled).zip(0..view.count() / 2) {
             view.read(index, &mut self.scratch);
             let texts = [&mark.row, &self.scratch].map(|row| row.text.trim());
             other += usize::from(texts[0] != texts[1] && texts.iter().all(|text| !text.is_empty()));
@@ -62,11 +62,11 @@ impl Stillness {
 
     /// Looks at the rows; what changed did so by `at`.
     pub(super) fn look(&mut self, screen: &Screen, at: Moment) {
-        let view = screen.view();
+        let view = screen.visible_rows();
         self.repainting = false;
         let gone = std::mem::take(&mut self.gone).min(self.marks.len());
         self.marks.drain(..gone);
-        self.marks.resize_with(view.rows(), || Mark { row: Row::default(), since: at });
+        self.marks.resize_with(view.count(), || Mark { row: Row::default(), since: at });
         for (index, mark) in self.marks.iter_mut().enumerate() {
             view.read(index, &mut self.scratch);
             if self.scratch != mark.row {

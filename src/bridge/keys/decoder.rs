@@ -1,6 +1,7 @@
 //! Keys out of the bytes that a terminal sends, by what they may do to a line.
 
-use super::{CsiKey, Win32Key, encoded::is_release};
+use super::encoded::{CsiKey, Win32Key, is_release};
+use super::key::Key;
 use crate::bridge::escape::{ESC, Sender, State, Token, Tokenizer};
 use crate::protocol::Moment;
 
@@ -13,48 +14,6 @@ pub(super) const SEQUENCE_MS: u64 = 250;
 
 /// Bytes that follow `CSI M`: the button, column and row of an old mouse report.
 const MOUSE_REPORT_BYTES: u8 = 3;
-
-/// The effect of a key on a line, as far as it can be known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    /// Adds text.
-    Text,
-    /// Adds a line break.
-    LineBreak,
-    /// Adds a line break or submits the line: an Enter after a backslash.
-    LineBreakOrSubmit,
-    /// May change the text.
-    MayEdit,
-    /// May change the text, and what later keys mean.
-    MayChangeMode,
-    /// May change what later keys mean.
-    Escape,
-    /// Submits the line.
-    Submit,
-    /// Adds a line break or submits the line, as the program defines it.
-    LineFeed,
-    /// Discards the line.
-    Abandon,
-    /// Leaves the line unchanged.
-    NoEffect,
-    /// No key: the terminal answers, or reports the mouse or the focus.
-    Report,
-}
-
-impl Key {
-    /// The key of a character.
-    pub(super) fn of_character(byte: u8) -> Self {
-        match byte {
-            0x03 => Self::Abandon,
-            // End of file, redraw, flow control, suspend.
-            0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Self::NoEffect,
-            // The next key is taken literally, or is the rest of a command.
-            0x16 | 0x18 | 0x1d => Self::MayChangeMode,
-            0x00..=0x1f | 0x7f => Self::MayEdit,
-            _ => Self::Text,
-        }
-    }
-}
 
 /// A decoder of a terminal's bytes; sequences may come in pieces.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Keys that terminals encode as control sequences, with their modifiers.
 
-use super::decoder::Key;
+use super::key::Key;
 
 /// A key as terminals encode it for programs that ask for it: `CSI 92;5u`, or `CSI 27;5;92~`.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! A filter that passes a person's keys and drops a terminal's answers.
 
-use super::decoder::{Key, KeyDecoder};
+use super::decoder::KeyDecoder;
+use super::key::Key;
 use crate::bridge::escape::ESC;
 use crate::protocol::Moment;
 

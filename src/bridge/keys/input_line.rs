@@ -3,7 +3,8 @@
 //! Keys alone do not tell (an arrow may bring back a line from the history, a backspace may empty the
 //! line), and neither does the screen (a password is not echoed). So both count.
 
-use super::decoder::{Key, KeyDecoder};
+use super::decoder::KeyDecoder;
+use super::key::Key;
 use crate::protocol::Moment;
 use std::collections::VecDeque;
 

@@ -5,16 +5,8 @@
 
 use super::{Book, Known, Spot};
 use crate::bridge::keyboard::Reader;
-use crate::bridge::screen::{Break, Row, Screen, View, Watch};
+use crate::bridge::screen::{NoObserver, Screen};
 use std::{fmt::Write as _, fs, path::Path};
-
-struct Nobody;
-
-impl Watch for Nobody {
-    fn scrolled_off(&mut self, _: &Row) {}
-    fn leaving_alternate(&mut self, _: View<'_>) {}
-    fn broken(&mut self, _: Break) {}
-}
 
 /// Paints a picture.
 fn screen(picture: &str) -> Screen {
@@ -53,7 +45,7 @@ fn screen(picture: &str) -> Screen {
     let place = |name| word(name).parse::<usize>().unwrap() + 1;
     write!(bytes, "\x1b[{};{}H", place("row"), place("column")).unwrap();
     let mut screen = Screen::new(columns.parse().unwrap(), rows.parse().unwrap());
-    screen.feed(bytes.as_bytes(), &mut Nobody);
+    screen.feed(bytes.as_bytes(), &mut NoObserver);
     screen
 }
 

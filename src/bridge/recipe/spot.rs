@@ -2,7 +2,7 @@
 
 use crate::bridge::{
     dialog,
-    screen::{Look, Screen},
+    screen::{Screen, StyledChar},
 };
 
 /// Rows above the cursor that a recipe's words are looked for in; below it all are.
@@ -40,10 +40,10 @@ pub struct Spot {
 #[must_use]
 pub fn before(screen: &Screen) -> String {
     let cursor = screen.cursor();
-    text(&screen.look(cursor.row), cursor.column)
+    text(&screen.styled_row(cursor.row), cursor.column)
 }
 
-fn text(row: &[Look], end: usize) -> String {
+fn text(row: &[StyledChar], end: usize) -> String {
     // Some programs keep their prompt together with a blank that doesn't break.
     row.iter()
         .take(end)
@@ -57,7 +57,7 @@ impl Spot {
     #[must_use]
     pub fn of(screen: &Screen) -> Self {
         let cursor = screen.cursor();
-        let row = screen.look(cursor.row);
+        let row = screen.styled_row(cursor.row);
         let before = text(&row, cursor.column);
         let mut rows: Vec<_> = (0..screen.size().1).map(|index| screen.row(index).text).collect();
         let asking = dialog::is_asking(&rows, &before);
@@ -127,7 +127,7 @@ fn ends_like_a_prompt(before: &str) -> bool {
 
 /// What follows the cursor, but a suggestion. One is faint, but for its first letter where the program
 /// draws its cursor on it.
-fn after(row: &[Look]) -> String {
+fn after(row: &[StyledChar]) -> String {
     let suggests = row.iter().any(|look| look.dim && look.character != ' ');
     let drawn = row.first().is_some_and(|look| look.inverse) && suggests;
     let after = row.iter().skip(usize::from(drawn)).filter(|look| !look.dim);

@@ -1,4 +1,4 @@
-//! Paints what the parser read on the grid, and watches what the grid does.
+//! The painter: it does on the grid what the parser read, and reports to the observer.
 
 use std::io::Write;
 
@@ -12,92 +12,94 @@ use alacritty_terminal::vte::ansi::{
 };
 use unicode_width::UnicodeWidthChar;
 
-use super::{Break, Row, View, Watch, read_row};
+use super::observer::{Discontinuity, ScreenObserver};
+use super::rows::{Row, VisibleRows, read_row};
 
-/// Rows of history after which it is emptied; they are read at once, so this only says how often.
+/// Rows of history after which it is emptied. They are reported at once, so this only says how often.
 const HISTORY_ROWS_KEPT: usize = 64;
 
-/// Rows of history there is room for: what one operation can scroll off, a narrower screen's rows included.
+/// Capacity of the history in rows: as many as one operation, such as a resize, can scroll off.
 pub(super) const HISTORY_ROWS_MAX: usize = 4096;
 
-/// Combining characters on one cell.
+/// Combining characters on one cell, at most.
 const MARKS_MAX: usize = 16;
 
-/// Keyboard modes that a terminal keeps for a program, at most.
+/// Keyboard modes that a terminal keeps on its stack for a program, at most.
 const KEYBOARD_MODES_MAX: u16 = 99;
 
-/// The private mode in which a terminal tells when its colours change.
+/// The private mode in which a terminal reports changes of its colours.
 pub(super) const REPORT_COLORS: u16 = 2031;
 
-/// The private mode in which a terminal spells out keys as Windows' consoles know them. Its pseudo consoles ask for
-/// it, and not all of them take that back.
-pub(super) const SPELL_KEYS: u16 = 9001;
+/// The private mode in which a terminal sends keys as Windows consoles do. Windows' pseudo consoles
+/// turn it on, and not all of them turn it off.
+pub(super) const WIN32_INPUT: u16 = 9001;
 
-/// Bytes of answers that wait; later questions go unanswered until they are taken.
+/// Bytes of answers that are kept. Further questions are not answered until these are taken.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024;
 
-/// Paints for the parser, and watches what the grid does.
-pub(super) struct Painter<'a, W> {
+/// The parser's handler.
+pub(super) struct Painter<'a, O> {
     pub(super) term: &'a mut Term<VoidListener>,
-    pub(super) notes: &'a mut Notes,
-    pub(super) watch: &'a mut W,
+    pub(super) state: &'a mut PainterState,
+    pub(super) observer: &'a mut O,
 }
 
-/// What the painter keeps beside the grid.
+/// State of the terminal that the grid does not hold.
 #[derive(Default)]
-pub(super) struct Notes {
-    /// How many rows of the grid's history were handed to the watch.
-    seen: usize,
+pub(super) struct PainterState {
+    /// Rows of the grid's history that were reported to the observer.
+    reported: usize,
+    /// Within a synchronized update.
     pub(super) synchronizing: bool,
-    /// The program wants to be told when the terminal's colours change.
+    /// The terminal reports changes of its colours.
     pub(super) reports_colors: bool,
-    /// It has the terminal spell out keys.
-    pub(super) spells_keys: bool,
+    /// The terminal sends keys as Windows consoles do.
+    pub(super) win32_input: bool,
     /// Only a part of the rows scrolls.
     pub(super) has_margins: bool,
-    /// It paints with the second set of characters.
-    pub(super) shifts_out: bool,
-    /// It has given the cursor a shape.
-    pub(super) shapes_cursor: bool,
-    pub(super) keyboard: Keyboard,
+    /// The character set G1 is active.
+    pub(super) uses_g1: bool,
+    /// The program has changed the cursor's shape.
+    pub(super) has_cursor_style: bool,
+    pub(super) keyboard: KeyboardState,
     pub(super) answers: Vec<u8>,
     row: Row,
 }
 
-/// What a program asked of the keyboard, which the grid knows nothing of.
+/// The keyboard modes that a program has turned on.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Keyboard {
-    /// Modes pushed on the primary screen and not taken back.
+pub(super) struct KeyboardState {
+    /// Modes on the stack of the primary screen.
     pub(super) primary: u16,
-    /// And on the alternate one.
+    /// Modes on the stack of the alternate screen.
     pub(super) alternate: u16,
-    /// Keys with modifiers are spelled out.
+    /// Keys with modifiers are sent as control sequences (modifyOtherKeys).
     pub(super) other_keys: bool,
 }
 
-impl<W: Watch> Painter<'_, W> {
-    /// Hands over the rows that went into the grid's history, and keeps room for a screenful more.
+impl<O: ScreenObserver> Painter<'_, O> {
+    /// Reports the rows that went into the grid's history, and keeps capacity for more.
     #[inline]
-    pub(super) fn read_history(&mut self) {
+    pub(super) fn report_history(&mut self) {
         let size = self.term.grid().history_size();
-        if size == self.notes.seen {
+        if size == self.state.reported {
             return;
         }
-        self.watch.scrolling_off(View(self.term), size - self.notes.seen);
-        for line in (1..=(size - self.notes.seen) as i32).rev() {
-            read_row(self.term.grid(), Line(-line), &mut self.notes.row);
-            self.watch.scrolled_off(&self.notes.row);
+        self.observer.rows_scrolling_off(VisibleRows(self.term), size - self.state.reported);
+        for line in (1..=(size - self.state.reported) as i32).rev() {
+            read_row(self.term.grid(), Line(-line), &mut self.state.row);
+            self.observer.row_scrolled_off(&self.state.row);
         }
-        self.notes.seen = size;
+        self.state.reported = size;
         if size > HISTORY_ROWS_KEPT {
             self.forget_history();
         }
     }
 
-    /// What is in the history was read, or has not scrolled off but was deleted.
+    /// Empties the history: its rows were reported, or were deleted and did not scroll off.
     pub(super) fn forget_history(&mut self) {
         self.term.grid_mut().clear_history();
-        self.notes.seen = 0;
+        self.state.reported = 0;
     }
 
     fn show_alternate(&mut self) {
@@ -106,115 +108,117 @@ impl<W: Watch> Painter<'_, W> {
         }
         self.forget_history();
         self.term.swap_alt();
-        // The alternate grid has no history of its own; it gets one so that its rows, too, are seen to leave.
+        // By itself the alternate grid has no history; with one, its rows are reported as well.
         self.term.grid_mut().update_history(HISTORY_ROWS_MAX);
-        self.watch.broken(Break::AlternateShown);
+        self.observer.discontinuity(Discontinuity::AlternateShown);
     }
 
     pub(super) fn show_primary(&mut self) {
         if !self.term.mode().contains(TermMode::ALT_SCREEN) {
             return;
         }
-        self.watch.leaving_alternate(View(self.term));
+        self.observer.leaving_alternate(VisibleRows(self.term));
         self.forget_history();
         self.term.swap_alt();
-        self.watch.broken(Break::PrimaryShown);
-        self.read_history();
+        self.observer.discontinuity(Discontinuity::PrimaryShown);
+        self.report_history();
     }
 
-    /// An alternate screen that is written from the top again shows a new picture.
-    fn top_painted(&mut self) {
+    /// Reports a repaint of the alternate screen, which begins with the cursor in the first row.
+    fn alternate_may_be_repainted(&mut self) {
         if self.term.mode().contains(TermMode::ALT_SCREEN)
             && self.term.grid().cursor.point.line == Line(0)
         {
-            self.broken(Break::TopPainted);
+            self.discontinuity(Discontinuity::AlternateRepainted);
         }
     }
 
-    /// Whether nothing stands on the screen.
+    /// Whether the screen is empty.
     fn is_blank(&self) -> bool {
         let grid = self.term.grid();
         let is_blank = |line| grid[Line(line)].into_iter().all(|cell| cell.c == ' ');
         (0..grid.screen_lines() as i32).all(is_blank)
     }
 
-    fn end_picture(&mut self) {
-        let painted = std::mem::take(&mut self.notes.synchronizing);
-        if painted && self.term.mode().contains(TermMode::ALT_SCREEN) {
-            self.watch.pictured(View(self.term));
+    fn end_update(&mut self) {
+        let was_updating = std::mem::take(&mut self.state.synchronizing);
+        if was_updating && self.term.mode().contains(TermMode::ALT_SCREEN) {
+            self.observer.update_completed(VisibleRows(self.term));
         }
     }
 
-    /// The thread broke; within a picture of the alternate screen only its end says how.
-    fn broken(&mut self, cause: Break) {
-        if !(self.notes.synchronizing && self.term.mode().contains(TermMode::ALT_SCREEN)) {
-            self.watch.broken(cause);
+    /// Reports a discontinuity, but for one within an update of the alternate screen: only the rows at
+    /// its end count.
+    fn discontinuity(&mut self, cause: Discontinuity) {
+        if !(self.state.synchronizing && self.term.mode().contains(TermMode::ALT_SCREEN)) {
+            self.observer.discontinuity(cause);
         }
     }
 
-    /// The count of keyboard modes that the shown screen has.
-    fn pushed(&mut self) -> &mut u16 {
+    /// The number of keyboard modes on the stack of the screen that is shown.
+    fn keyboard_modes(&mut self) -> &mut u16 {
         match self.term.mode().contains(TermMode::ALT_SCREEN) {
-            true => &mut self.notes.keyboard.alternate,
-            false => &mut self.notes.keyboard.primary,
+            true => &mut self.state.keyboard.alternate,
+            false => &mut self.state.keyboard.primary,
         }
     }
 
     fn answer(&mut self, answer: std::fmt::Arguments<'_>) {
-        if self.notes.answers.len() < ANSWER_BYTES_MAX {
-            self.notes.answers.write_fmt(answer).expect("writing to memory cannot fail");
+        if self.state.answers.len() < ANSWER_BYTES_MAX {
+            self.state.answers.write_fmt(answer).expect("writing to memory cannot fail");
         }
     }
 
-    /// Whether `c` only adds to a cell that has enough of such.
-    fn one_mark_too_many(&self, c: char) -> bool {
+    /// Whether `c` is a combining character for a cell that has as many as are allowed.
+    fn exceeds_marks(&self, c: char) -> bool {
         if c.is_ascii() || c.width() != Some(0) {
             return false;
         }
         let cursor = &self.term.grid().cursor;
         let row = &self.term.grid()[cursor.point.line];
-        let full = |back: usize| {
+        let is_full = |back: usize| {
             let column = Column(cursor.point.column.0.saturating_sub(back));
             row[column].zerowidth().is_some_and(|marks| marks.len() >= MARKS_MAX)
         };
-        full(0) || full(1) || full(2)
+        is_full(0) || is_full(1) || is_full(2)
     }
 }
 
-/// Everything that paints goes on to the grid. Left out, as it would only grow or answer with text of
-/// the screen's own: titles, clipboard, colours, hyperlinks, keyboard modes, mode reports, pixel sizes.
-impl<W: Watch> Handler for Painter<'_, W> {
+/// Passes everything that paints on to the grid. Ignored are titles, clipboard, colours, hyperlinks,
+/// keyboard modes, mode reports and pixel sizes: they only take memory, or are answered with text from
+/// the screen.
+impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
-        if self.one_mark_too_many(c) {
+        if self.exceeds_marks(c) {
             return;
         }
         self.term.input(c);
-        // Only a character that began a row can have scrolled.
+        // Only a character at the beginning of a row can have scrolled the screen.
         if self.term.grid().cursor.point.column.0 <= 2 {
-            self.read_history();
+            self.report_history();
         }
     }
 
     #[inline]
     fn linefeed(&mut self) {
         self.term.linefeed();
-        self.read_history();
+        self.report_history();
     }
 
     fn newline(&mut self) {
         self.term.newline();
-        self.read_history();
+        self.report_history();
     }
 
     fn scroll_up(&mut self, lines: usize) {
         self.term.scroll_up(lines);
-        self.read_history();
+        self.report_history();
     }
 
     fn delete_lines(&mut self, lines: usize) {
         self.term.delete_lines(lines);
-        if self.term.grid().history_size() != self.notes.seen {
+        if self.term.grid().history_size() != self.state.reported {
             self.forget_history();
         }
     }
@@ -222,49 +226,49 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn scroll_down(&mut self, lines: usize) {
         self.term.scroll_down(lines);
         if self.term.mode().contains(TermMode::ALT_SCREEN) {
-            self.broken(Break::TopPainted);
+            self.discontinuity(Discontinuity::AlternateRepainted);
         }
     }
 
     fn reverse_index(&mut self) {
-        self.top_painted();
+        self.alternate_may_be_repainted();
         self.term.reverse_index();
     }
 
     fn insert_blank_lines(&mut self, lines: usize) {
-        self.top_painted();
+        self.alternate_may_be_repainted();
         self.term.insert_blank_lines(lines);
     }
 
     fn goto(&mut self, line: i32, column: usize) {
         self.term.goto(line, column);
-        self.top_painted();
+        self.alternate_may_be_repainted();
     }
 
     fn goto_line(&mut self, line: i32) {
         self.term.goto_line(line);
-        self.top_painted();
+        self.alternate_may_be_repainted();
     }
 
     fn put_tab(&mut self, count: u16) {
         self.term.put_tab(count);
-        self.read_history();
+        self.report_history();
     }
 
     fn clear_screen(&mut self, mode: ClearMode) {
         match mode {
-            // The grid's own way would push the rows into the history, where they'd look like final ones.
+            // The grid's own method would push the rows into the history, as if they had scrolled off.
             ClearMode::All => {
                 self.term.grid_mut().reset_region(..);
-                self.broken(Break::ScreenCleared);
+                self.discontinuity(Discontinuity::ScreenCleared);
             }
             ClearMode::Saved => {
                 self.forget_history();
-                self.broken(Break::HistoryCleared);
+                self.discontinuity(Discontinuity::HistoryCleared);
             }
             ClearMode::Above => {
                 let line = self.term.grid().cursor.point.line;
-                // The grid's own way spares the first row while the cursor is in the second.
+                // The grid's own method does not erase the first row while the cursor is in the second.
                 if line > Line(0) {
                     self.term.grid_mut().reset_region(..line);
                 }
@@ -274,7 +278,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
                 let point = self.term.grid().cursor.point;
                 self.term.clear_screen(mode);
                 if point.line == Line(0) && point.column == Column(0) {
-                    self.broken(Break::ScreenCleared);
+                    self.discontinuity(Discontinuity::ScreenCleared);
                 }
             }
         }
@@ -283,18 +287,18 @@ impl<W: Watch> Handler for Painter<'_, W> {
     fn reset_state(&mut self) {
         self.show_primary();
         self.term.reset_state();
-        let Notes { answers, row, .. } = std::mem::take(self.notes);
-        *self.notes = Notes { answers, row, ..Notes::default() };
-        self.watch.broken(Break::Reset);
+        let PainterState { answers, row, .. } = std::mem::take(self.state);
+        *self.state = PainterState { answers, row, ..PainterState::default() };
+        self.observer.discontinuity(Discontinuity::Reset);
     }
 
     fn set_private_mode(&mut self, mode: PrivateMode) {
         match mode {
             PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
             | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.notes.synchronizing = true,
-            PrivateMode::Unknown(REPORT_COLORS) => self.notes.reports_colors = true,
-            PrivateMode::Unknown(SPELL_KEYS) => self.notes.spells_keys = true,
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.state.synchronizing = true,
+            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = true,
+            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = true,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
         }
     }
@@ -303,9 +307,9 @@ impl<W: Watch> Handler for Painter<'_, W> {
         match mode {
             PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
             | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_picture(),
-            PrivateMode::Unknown(REPORT_COLORS) => self.notes.reports_colors = false,
-            PrivateMode::Unknown(SPELL_KEYS) => self.notes.spells_keys = false,
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_update(),
+            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = false,
+            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = false,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
         }
     }
@@ -316,8 +320,8 @@ impl<W: Watch> Handler for Painter<'_, W> {
         }
     }
 
-    fn device_status(&mut self, what: usize) {
-        if what == 6 {
+    fn device_status(&mut self, question: usize) {
+        if question == 6 {
             let point = self.term.grid().cursor.point;
             self.answer(format_args!("\x1b[{};{}R", point.line + 1, point.column + 1));
         }
@@ -329,17 +333,17 @@ impl<W: Watch> Handler for Painter<'_, W> {
     }
 
     fn push_keyboard_mode(&mut self, _: KeyboardModes) {
-        let pushed = self.pushed();
-        *pushed = pushed.saturating_add(1).min(KEYBOARD_MODES_MAX);
+        let modes = self.keyboard_modes();
+        *modes = modes.saturating_add(1).min(KEYBOARD_MODES_MAX);
     }
 
     fn pop_keyboard_modes(&mut self, count: u16) {
-        let pushed = self.pushed();
-        *pushed = pushed.saturating_sub(count);
+        let modes = self.keyboard_modes();
+        *modes = modes.saturating_sub(count);
     }
 
     fn set_modify_other_keys(&mut self, mode: ModifyOtherKeys) {
-        self.notes.keyboard.other_keys = mode != ModifyOtherKeys::Reset;
+        self.state.keyboard.other_keys = mode != ModifyOtherKeys::Reset;
     }
 
     fn goto_col(&mut self, column: usize) {
@@ -411,17 +415,17 @@ impl<W: Watch> Handler for Painter<'_, W> {
     }
 
     fn clear_line(&mut self, mode: LineClearMode) {
-        let whole = matches!(mode, LineClearMode::All);
+        let is_whole = matches!(mode, LineClearMode::All);
         self.term.clear_line(mode);
         let line = self.term.grid().cursor.point.line;
-        if !whole || self.term.mode().contains(TermMode::ALT_SCREEN) {
+        if !is_whole || self.term.mode().contains(TermMode::ALT_SCREEN) {
             return;
         }
         if line == Line(0) {
-            self.broken(Break::TopErased);
+            self.discontinuity(Discontinuity::FirstRowErased);
         }
         if line > Line(0) && line == self.term.bottommost_line() && self.is_blank() {
-            self.broken(Break::RowsErased);
+            self.discontinuity(Discontinuity::AllRowsErased);
         }
     }
 
@@ -451,7 +455,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
         let rows = self.term.screen_lines();
         let bottom = bottom.unwrap_or(rows);
         if top < bottom {
-            self.notes.has_margins = top > 1 || bottom < rows;
+            self.state.has_margins = top > 1 || bottom < rows;
         }
     }
 
@@ -465,7 +469,7 @@ impl<W: Watch> Handler for Painter<'_, W> {
 
     fn set_active_charset(&mut self, index: CharsetIndex) {
         self.term.set_active_charset(index);
-        self.notes.shifts_out = index != CharsetIndex::G0;
+        self.state.uses_g1 = index != CharsetIndex::G0;
     }
 
     fn configure_charset(&mut self, index: CharsetIndex, charset: StandardCharset) {
@@ -473,11 +477,11 @@ impl<W: Watch> Handler for Painter<'_, W> {
     }
 
     fn set_cursor_style(&mut self, style: Option<CursorStyle>) {
-        self.notes.shapes_cursor = style.is_some();
+        self.state.has_cursor_style = style.is_some();
     }
 
     fn decaln(&mut self) {
-        // A screen full of E, for adjusting a tube, costs too much to paint.
+        // The screen full of E that this asks for would cost too much to paint.
         self.clear_screen(ClearMode::All);
     }
 }

@@ -1,4 +1,4 @@
-//! The way back: a screen as the bytes that paint it on another terminal.
+//! Snapshots: a screen as the bytes that paint it on another terminal.
 
 use std::fmt::Write;
 
@@ -10,12 +10,11 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCha
 use super::Screen;
 use crate::protocol::control::PICTURE_BYTES_MAX;
 
-/// Whatever the terminal was in the middle of: no margins, no insertion, the usual characters; and no
-/// line is broken by itself while the picture is painted.
+/// Undoes what would disturb painting: margins, insertion, other character sets, and line wrap.
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l\x1b[r\x1b[?6l\x1b[4l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?7l";
 const END: &str = "\x1b[?2026l";
 
-/// Attributes of a cell and how a terminal is told.
+/// The attributes of a cell, and their codes.
 const ATTRIBUTES: [(Flags, &str); 11] = [
     (Flags::BOLD, ";1"),
     (Flags::DIM, ";2"),
@@ -30,7 +29,8 @@ const ATTRIBUTES: [(Flags, &str); 11] = [
     (Flags::STRIKEOUT, ";9"),
 ];
 
-/// Modes that a program sets and that go on to count after the picture.
+/// Modes that a program sets and that stay on after the snapshot, with the bytes that turn them on
+/// and off.
 const MODES: [(TermMode, &str, &str); 12] = [
     (TermMode::LINE_WRAP, "\x1b[?7h", "\x1b[?7l"),
     (TermMode::INSERT, "\x1b[4h", "\x1b[4l"),
@@ -47,45 +47,44 @@ const MODES: [(TermMode, &str, &str); 12] = [
 ];
 
 impl Screen {
-    /// What paints this screen on a terminal of that size, whatever that one shows: as much of it as
-    /// fits, and the cursor's row for sure. What the program prints afterwards goes on from there, if
-    /// the sizes are the same.
+    /// Returns the bytes that paint this screen on a terminal of another size: all that fits, and in
+    /// any case the cursor's row. If the sizes are the same, later output continues from there.
     #[must_use]
-    pub fn picture(&self, columns: usize, rows: usize) -> String {
+    pub fn snapshot(&self, columns: usize, rows: usize) -> String {
         let (own_columns, own_rows) = self.size();
         let cursor = self.cursor();
         let (columns, shown) = (columns.max(1), rows.clamp(1, own_rows));
         let top = (cursor.row + 1).saturating_sub(shown);
-        let mut painting = Painting { text: BEGIN.to_owned(), look: None };
-        painting.add(if self.alternate() { "\x1b[?1049h" } else { "\x1b[?1049l" });
+        let mut snapshot = Snapshot { text: BEGIN.to_owned(), style: None };
+        snapshot.add(if self.alternate() { "\x1b[?1049h" } else { "\x1b[?1049l" });
         for index in 0..shown {
-            painting.row(self, top + index, index, columns.min(own_columns));
+            snapshot.row(self, top + index, index, columns.min(own_columns));
         }
-        painting.look(&Cell::default());
+        snapshot.set_style(&Cell::default());
         if shown < rows {
-            painting.add(&format!("\x1b[{};1H\x1b[J", shown + 1));
+            snapshot.add(&format!("\x1b[{};1H\x1b[J", shown + 1));
         }
         for (mode, on, off) in MODES {
-            painting.add(if self.term.mode().contains(mode) { on } else { off });
+            snapshot.add(if self.term.mode().contains(mode) { on } else { off });
         }
         let row = cursor.row - top;
-        painting.put_cursor(self, row, columns);
+        snapshot.put_cursor(self, row, columns);
         if cursor.visible && cursor.column < columns {
-            painting.add("\x1b[?25h");
+            snapshot.add("\x1b[?25h");
         }
-        painting.add(END);
-        painting.text
+        snapshot.add(END);
+        snapshot.text
     }
 }
 
-/// A picture so far.
-struct Painting {
+/// A snapshot so far.
+struct Snapshot {
     text: String,
-    /// What the terminal paints with.
-    look: Option<String>,
+    /// The attributes that the terminal paints with, as a sequence.
+    style: Option<String>,
 }
 
-impl Painting {
+impl Snapshot {
     fn add(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -93,7 +92,7 @@ impl Painting {
     fn row(&mut self, screen: &Screen, line: usize, at: usize, columns: usize) {
         let row = &screen.term.grid()[Line(line as i32)];
         self.add(&format!("\x1b[{};1H", at + 1));
-        self.look(&Cell::default());
+        self.set_style(&Cell::default());
         self.add("\x1b[K");
         let is_painted = |cell: &Cell| {
             *cell != Cell::default() && cell.c != '\0' || {
@@ -102,7 +101,7 @@ impl Painting {
         };
         let end = (0..columns).rev().find(|&column| is_painted(&row[Column(column)]));
         for column in 0..end.map_or(0, |end| end + 1) {
-            // Only who paints millions of attributes gets less than all.
+            // Only a program that paints millions of attributes gets less than all.
             if self.text.len() > PICTURE_BYTES_MAX {
                 return;
             }
@@ -112,7 +111,7 @@ impl Painting {
                 continue;
             }
             if is_cut {
-                self.look(cell);
+                self.set_style(cell);
                 self.text.push(' ');
             } else {
                 self.cell(cell);
@@ -121,18 +120,18 @@ impl Painting {
     }
 
     fn cell(&mut self, cell: &Cell) {
-        self.look(cell);
+        self.set_style(cell);
         self.text.push(if cell.c < ' ' { ' ' } else { cell.c });
         self.text.extend(cell.zerowidth().unwrap_or_default());
     }
 
-    /// The cursor, what it paints with, and in which characters.
+    /// Puts the cursor in its place, with its attributes and character sets.
     fn put_cursor(&mut self, screen: &Screen, row: usize, columns: usize) {
         let cursor = &screen.term.grid().cursor;
         let (line, column) = (cursor.point.line, cursor.point.column.0);
         self.add(&format!("\x1b[{};{}H", row + 1, column.min(columns - 1) + 1));
         if cursor.input_needs_wrap && column + 1 == screen.size().0.min(columns) {
-            // The next character goes into the next row: so it is once the last one was painted.
+            // The next character wraps. So it does after the last character is painted once more.
             let is_wide = |column| {
                 let cell = &screen.term.grid()[line][Column(column)];
                 cell.flags.contains(Flags::WIDE_CHAR_SPACER)
@@ -141,7 +140,7 @@ impl Painting {
             self.add(&format!("\x1b[{};{}H", row + 1, last + 1));
             self.cell(&screen.term.grid()[line][Column(last)]);
         }
-        self.look(&cursor.template);
+        self.set_style(&cursor.template);
         for (index, lines) in [
             (CharsetIndex::G0, "\x1b(0"),
             (CharsetIndex::G1, "\x1b)0"),
@@ -154,71 +153,63 @@ impl Painting {
         }
     }
 
-    /// Paints as this cell from here on.
-    fn look(&mut self, cell: &Cell) {
-        let mut look = String::from("\x1b[0");
+    /// Paints with the attributes of `cell` from here on.
+    fn set_style(&mut self, cell: &Cell) {
+        let mut style = String::from("\x1b[0");
         for (flag, code) in ATTRIBUTES {
             if cell.flags.contains(flag) {
-                look.push_str(code);
+                style.push_str(code);
             }
         }
-        colour(&mut look, cell.fg, 30);
-        colour(&mut look, cell.bg, 40);
-        look.push('m');
-        if self.look.as_ref() != Some(&look) {
-            self.text.push_str(&look);
-            self.look = Some(look);
+        push_colour(&mut style, cell.fg, 30);
+        push_colour(&mut style, cell.bg, 40);
+        style.push('m');
+        if self.style.as_ref() != Some(&style) {
+            self.text.push_str(&style);
+            self.style = Some(style);
         }
     }
 }
 
-/// Adds a colour's code; `first` is the code of black.
-fn colour(look: &mut String, colour: Color, first: u8) {
+/// Appends a colour's code; `black` is the code of black.
+fn push_colour(style: &mut String, colour: Color, black: u8) {
     let written = match colour {
-        Color::Indexed(index) => write!(look, ";{};5;{index}", first + 8),
-        Color::Spec(rgb) => write!(look, ";{};2;{};{};{}", first + 8, rgb.r, rgb.g, rgb.b),
+        Color::Indexed(index) => write!(style, ";{};5;{index}", black + 8),
+        Color::Spec(rgb) => write!(style, ";{};2;{};{};{}", black + 8, rgb.r, rgb.g, rgb.b),
         Color::Named(name) => match name as usize {
-            index @ 0..8 => write!(look, ";{}", usize::from(first) + index),
-            index @ 8..16 => write!(look, ";{}", usize::from(first) + 60 + index - 8),
-            // Dim colours are what a faint cell makes of the plain ones.
+            index @ 0..8 => write!(style, ";{}", usize::from(black) + index),
+            index @ 8..16 => write!(style, ";{}", usize::from(black) + 60 + index - 8),
+            // The faint attribute makes these of the plain colours.
             index
                 if (NamedColor::DimBlack as usize..=NamedColor::DimWhite as usize)
                     .contains(&index) =>
             {
-                write!(look, ";{}", usize::from(first) + index - NamedColor::DimBlack as usize)
+                write!(style, ";{}", usize::from(black) + index - NamedColor::DimBlack as usize)
             }
             _ => Ok(()),
         },
     };
-    written.expect("a String takes every text");
+    written.expect("writing to a String cannot fail");
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Break, Row, View, Watch};
+    use super::super::NoObserver;
     use super::*;
     use alacritty_terminal::grid::Dimensions;
     use proptest::prelude::*;
 
-    struct Unwatched;
-
-    impl Watch for Unwatched {
-        fn scrolled_off(&mut self, _: &Row) {}
-        fn leaving_alternate(&mut self, _: View<'_>) {}
-        fn broken(&mut self, _: Break) {}
-    }
-
     fn painted(columns: usize, rows: usize, bytes: &[u8]) -> Screen {
         let mut screen = Screen::new(columns, rows);
-        screen.feed(bytes, &mut Unwatched);
+        screen.feed(bytes, &mut NoObserver);
         screen
     }
 
-    /// Everything of a screen that shows, or decides what comes next.
-    fn all(screen: &Screen) -> impl PartialEq + use<> {
+    /// Everything of a screen that is visible or affects later output.
+    fn visible_state(screen: &Screen) -> impl PartialEq + use<> {
         let grid = screen.term.grid();
         let shown = TermMode::SHOW_CURSOR | TermMode::ALT_SCREEN;
-        let kept = MODES.iter().fold(shown, |all, (mode, ..)| all | *mode);
+        let kept = MODES.iter().fold(shown, |modes, (mode, ..)| modes | *mode);
         let cells: Vec<_> = (0..grid.screen_lines() as i32)
             .flat_map(|line| (0..grid.columns()).map(move |column| (Line(line), Column(column))))
             .map(|(line, column)| {
@@ -236,17 +227,18 @@ mod tests {
         (cells, grid.cursor.point, template, grid.cursor.charsets, modes, wraps)
     }
 
+    /// Checks that a snapshot of what `bytes` paint, on a terminal that shows `before`, is the same.
     #[track_caller]
-    fn comes_back(before: &[u8], bytes: &[u8]) {
+    fn check(before: &[u8], bytes: &[u8]) {
         let screen = painted(20, 5, bytes);
         let mut other = painted(20, 5, before);
-        other.feed(screen.picture(20, 5).as_bytes(), &mut Unwatched);
-        let (came, wanted) = (all(&other), all(&screen));
-        assert!(came == wanted, "{}\n{}{}", bytes.escape_ascii(), screen.text(), other.text());
+        other.feed(screen.snapshot(20, 5).as_bytes(), &mut NoObserver);
+        let (found, expected) = (visible_state(&other), visible_state(&screen));
+        assert!(found == expected, "{}\n{}{}", bytes.escape_ascii(), screen.text(), other.text());
     }
 
     #[test]
-    fn a_picture_paints_the_same_whatever_was_there() {
+    fn snapshot_paints_the_same_over_anything() {
         let before: [&[u8]; 3] = [
             b"",
             b"\x1b[?1049h\x1b[?1000h\x1b[2;3r\x1b[?6h\x1b[4h\x1b(0\x1b[41mxyz\x1b[?25l",
@@ -269,18 +261,18 @@ mod tests {
                 "0123456789012345678e\u{301}".as_bytes(),
                 "0123456789012345678\u{4e2d}".as_bytes(),
             ] {
-                comes_back(before, bytes);
+                check(before, bytes);
             }
         }
     }
 
     #[test]
-    fn as_much_is_painted_as_fits_and_the_cursors_row_for_sure() {
+    fn smaller_terminal_shows_the_cursors_row() {
         let screen = painted(20, 5, "one\r\ntwo\r\nthree\r\n\u{4e2d}\u{6587}r\r\nfive".as_bytes());
         let shown = |columns, rows| {
             let mut other =
                 painted(columns, rows, b"xxx\r\nxxx\r\nxxx\r\nxxx\r\nxxx\r\nxxx\r\nxxx");
-            other.feed(screen.picture(columns, rows).as_bytes(), &mut Unwatched);
+            other.feed(screen.snapshot(columns, rows).as_bytes(), &mut NoObserver);
             other.text()
         };
         assert_eq!(shown(3, 2), "\u{4e2d}\nfiv\n");
@@ -288,26 +280,26 @@ mod tests {
         assert_eq!(shown(30, 7), "one\ntwo\nthree\n\u{4e2d}\u{6587}r\nfive\n\n\n");
         let top = painted(20, 5, b"\x1b[5;1Hlow\x1b[Htop");
         let mut other = painted(20, 2, b"");
-        other.feed(top.picture(20, 2).as_bytes(), &mut Unwatched);
+        other.feed(top.snapshot(20, 2).as_bytes(), &mut NoObserver);
         assert_eq!(other.text(), "top\n\n");
     }
 
     #[test]
-    fn a_picture_has_a_bound() {
+    fn snapshot_is_bounded() {
         let mut screen = painted(600, 250, b"");
         for row in 0..250 {
             for column in 0..600 {
                 let (r, g) = (row % 256, column % 256);
                 let cell =
                     format!("\x1b[38;2;{r};{g};1;48;2;{g};{r};2;1;3;4;9mx\u{301}\u{302}\u{303}");
-                screen.feed(cell.as_bytes(), &mut Unwatched);
+                screen.feed(cell.as_bytes(), &mut NoObserver);
             }
         }
-        assert!(screen.picture(600, 250).len() < PICTURE_BYTES_MAX + 64 * 1024);
+        assert!(screen.snapshot(600, 250).len() < PICTURE_BYTES_MAX + 64 * 1024);
     }
 
-    /// What programs paint with, and noise. Of a wide character that is written over, a grid may keep one
-    /// half, which nothing paints again, and marks have a bound of their own; so there are none.
+    /// Output of programs, and noise. It has no wide characters, as a grid may keep one half of those
+    /// that are overwritten, and no combining ones, which have a bound of their own.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let numbers = prop::collection::vec(0_u16..110, 0..4);
         let ends = prop::sample::select(b"mHABCDJKLMPST@XrfGdhlbsuZ".to_vec());
@@ -329,10 +321,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_paint_what_a_picture_paints_again(
+        fn snapshot_of_any_bytes_is_the_same(
             pieces in prop::collection::vec(pieces(), 0..20),
         ) {
-            comes_back(b"before", &pieces.concat());
+            check(b"before", &pieces.concat());
         }
     }
 }

@@ -1,0 +1,43 @@
+//! Keys by their effect on the line that is being typed.
+
+/// The effect of a key on a line, as far as it can be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Adds text.
+    Text,
+    /// Adds a line break.
+    LineBreak,
+    /// Adds a line break or submits the line: an Enter after a backslash.
+    LineBreakOrSubmit,
+    /// May change the text.
+    MayEdit,
+    /// May change the text, and what later keys mean.
+    MayChangeMode,
+    /// May change what later keys mean.
+    Escape,
+    /// Submits the line.
+    Submit,
+    /// Adds a line break or submits the line, as the program defines it.
+    LineFeed,
+    /// Discards the line.
+    Abandon,
+    /// Leaves the line unchanged.
+    NoEffect,
+    /// No key: the terminal answers, or reports the mouse or the focus.
+    Report,
+}
+
+impl Key {
+    /// The key of a character.
+    pub(super) fn of_character(byte: u8) -> Self {
+        match byte {
+            0x03 => Self::Abandon,
+            // End of file, redraw, flow control, suspend.
+            0x04 | 0x0c | 0x11 | 0x13 | 0x1a => Self::NoEffect,
+            // The next key is taken literally, or is the rest of a command.
+            0x16 | 0x18 | 0x1d => Self::MayChangeMode,
+            0x00..=0x1f | 0x7f => Self::MayEdit,
+            _ => Self::Text,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The observer of a screen, which is told what a grid alone would lose.
+
+use super::rows::{Row, VisibleRows};
+
+/// An observer of a screen. Its methods are called in order, within the operation that they report,
+/// so nothing depends on how the program's bytes were cut.
+pub trait ScreenObserver {
+    /// `count` rows are about to be reported to [`Self::row_scrolled_off`]; `visible` are the rows
+    /// that stay.
+    fn rows_scrolling_off(&mut self, _visible: VisibleRows<'_>, _count: usize) {}
+
+    /// A row left the top of the screen for good.
+    fn row_scrolled_off(&mut self, _row: &Row) {}
+
+    /// A synchronized update (DEC 2026) of the alternate screen is complete.
+    fn update_completed(&mut self, _visible: VisibleRows<'_>) {}
+
+    /// The alternate screen is about to be left.
+    fn leaving_alternate(&mut self, _visible: VisibleRows<'_>) {}
+
+    /// Rows that scroll off from here on do not continue those before.
+    fn discontinuity(&mut self, _cause: Discontinuity) {}
+}
+
+/// An observer that ignores everything.
+#[derive(Clone, Copy, Debug)]
+pub struct NoObserver;
+
+impl ScreenObserver for NoObserver {}
+
+/// A reason why the text above and the text below do not belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discontinuity {
+    /// The whole screen was erased; the history stays.
+    ScreenCleared,
+    /// The history was erased.
+    HistoryCleared,
+    /// The terminal was reset.
+    Reset,
+    /// The size changes: rows that no longer fit scroll off next.
+    Resized,
+    /// The alternate screen is shown from here on, empty.
+    AlternateShown,
+    /// The primary screen is shown again, as it was left.
+    PrimaryShown,
+    /// The alternate screen is painted from its top again, or scrolled back, by a program that uses no
+    /// synchronized updates.
+    AlternateRepainted,
+    /// The primary screen's first row was erased, as by programs that repaint all rows.
+    FirstRowErased,
+    /// All rows of the primary screen were erased one by one, as by programs that go on to show
+    /// another part of their text.
+    AllRowsErased,
+}
