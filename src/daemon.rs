@@ -26,7 +26,7 @@ use crate::{
     link::Held,
     protocol::{relay::Process, secret::Secret},
     router::Limits,
-    store::{self, Opened, Store, StoreError},
+    store::{self, OpenError, Opened, Store},
 };
 use acceptor::{Acceptor, Readers};
 use claim::Claim;
@@ -103,7 +103,7 @@ pub enum DaemonError {
     /// What the owner has decided can't be read.
     Policy(ConfigError),
     /// What was kept can't be read, or nothing more be kept.
-    Store(StoreError),
+    Store(OpenError),
     /// This thread panicked.
     Panicked(&'static str),
 }
@@ -136,8 +136,8 @@ impl fmt::Display for DaemonError {
 
 impl std::error::Error for DaemonError {}
 
-impl From<StoreError> for DaemonError {
-    fn from(error: StoreError) -> Self {
+impl From<OpenError> for DaemonError {
+    fn from(error: OpenError) -> Self {
         Self::Store(error)
     }
 }
@@ -212,7 +212,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
 ///
 /// # Errors
 /// If the next daemon would not start with it, or set it aside as damaged.
-pub fn examine_store(home: &Path) -> Result<(), StoreError> {
+pub fn examine_store(home: &Path) -> Result<(), OpenError> {
     let path = home.join(STORE_FILE);
     if path.exists() { store::examine(&path) } else { Ok(()) }
 }
@@ -225,8 +225,8 @@ fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
             durability: settings.limits.durability,
             history_ms: settings.history_days.saturating_mul(DAY_MS),
             bytes_max: settings.store_bytes_max,
-            doubles_max: settings.limits.doubles_max,
-            dead_max: DEAD_LETTERS_MAX,
+            dedup_max: settings.limits.doubles_max,
+            dead_letters_max: DEAD_LETTERS_MAX,
         },
         platform::clock::unix_ms(),
     )?;

@@ -43,8 +43,8 @@ fn open(path: &Path) -> Result<Opened, String> {
         durability: Durability::Process,
         history_ms: 1 << 30,
         bytes_max: 1 << 30,
-        doubles_max: 16,
-        dead_max: 16,
+        dedup_max: 16,
+        dead_letters_max: 16,
     };
     let opened = Store::open(settings, UNIX_MS);
     opened.map_err(|error| error.to_string()).inspect_err(|why| assert!(why.len() > 8, "{why}"))
@@ -65,7 +65,7 @@ fn go_on(opened: Opened) {
     changes.handle(&mut router, now, Input::Tick);
     changes.handle(&mut router, now, Input::Stop("stop"));
     let store = changes.store.take().expect("it was restored");
-    jobs.send(Job::Keep { changes: changes.said, clock: Clock(now) }).expect("it waits here");
+    jobs.send(Job::Write { changes: changes.said, clock: Clock(now) }).expect("it waits here");
     drop(jobs);
     store.run(&waiting, |_| {});
 }
@@ -127,7 +127,7 @@ fn template() -> &'static [u8] {
         assert!(changes.said.iter().any(is_answer), "something waits for Ann");
         let (jobs, waiting) = bounded(JOBS_MAX);
         let store = changes.store.take().expect("it was restored");
-        jobs.send(Job::Keep { changes: changes.said, clock: Clock(now) }).expect("it waits here");
+        jobs.send(Job::Write { changes: changes.said, clock: Clock(now) }).expect("it waits here");
         drop(jobs);
         store.run(&waiting, |_| {});
         // What is asked by a delivery that is over.

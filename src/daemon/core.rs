@@ -174,11 +174,11 @@ impl Core {
 
     fn stored(&mut self, now: Now, report: Report) {
         match report {
-            Report::Kept(count) => {
+            Report::Persisted(count) => {
                 let through = self.hands.storing.pass(count);
                 self.handle(now, Input::Kept(through));
             }
-            Report::NotKept { count, why } => {
+            Report::Refused { count, why } => {
                 let through = self.hands.storing.pass(count);
                 self.handle(now, Input::Refused(through, &why));
             }
@@ -200,7 +200,7 @@ impl Core {
                 self.describe();
                 self.handle(now, Input::Lost);
             }
-            Report::Found(number, found) => {
+            Report::Answer(number, found) => {
                 self.handle(now, Input::Found(ClientId(number), found));
             }
         }

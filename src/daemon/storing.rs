@@ -74,8 +74,8 @@ impl Storing {
     /// Hands over what there is, as far as the store has room for it.
     pub(super) fn hand_over(&mut self, clock: Clock) {
         if !self.changes.is_empty() {
-            let job = Job::Keep { changes: mem::take(&mut self.changes), clock };
-            if let Some(Job::Keep { changes, .. }) = self.try_send(job) {
+            let job = Job::Write { changes: mem::take(&mut self.changes), clock };
+            if let Some(Job::Write { changes, .. }) = self.try_send(job) {
                 self.changes = changes;
                 return;
             }
@@ -98,11 +98,11 @@ impl Storing {
 
     /// Says what time it is where nothing else is to be said. A store that is busy hears it anyway.
     pub(super) fn tell_time(&self, clock: Clock) {
-        drop(self.jobs.try_send(Job::Keep { changes: Vec::new(), clock }));
+        drop(self.jobs.try_send(Job::Write { changes: Vec::new(), clock }));
     }
 
     /// The last of it, and where it goes. Without the way there, the store ends.
     pub(super) fn last(self, clock: Clock) -> (Sender<Job>, Job) {
-        (self.jobs, Job::Keep { changes: self.changes, clock })
+        (self.jobs, Job::Write { changes: self.changes, clock })
     }
 }

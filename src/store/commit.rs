@@ -1,57 +1,56 @@
-//! The store's loop: groups of changes, and what happens when the disk does not take them.
+//! The store's loop: groups of changes, and the recovery of a disk that fails.
 
 use super::{
-    Job, Report, Settings, StoreError,
-    fault::{Faults, Place},
+    error::{OpenError, StoreError},
+    fault::{FaultPoint, Faults},
     file,
-    image::{self, Read},
-    owed::Owed,
+    image::{self, Restored},
+    job::{Job, Report, Settings},
+    pending_writes::PendingWrites,
     query,
+    row::{notice_bytes, send_bytes},
     schema::{self, Prepared},
     sweep::{HOUR_MS, Sweep},
-    trouble::Trouble,
     write::{Undo, Writer, Written},
 };
 use crate::protocol::Now;
-use crate::record::{
-    AcceptedSend, Change, Clock, Filter, Image, LastNumbers, NoticeRecord, Query, QueryResult,
-};
+use crate::record::{Change, Clock, Filter, Image, LastNumbers, Query, QueryResult};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;
 
-/// Changes that are written together. More make a commit no cheaper, and the first of them wait longer.
+/// The number of changes in a transaction. More make a commit no cheaper and delay the first one.
 const GROUP_CHANGES_MAX: usize = 4_096;
 
-/// Their bodies.
+/// The bytes of messages and notices in a transaction.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// How soon a failing disk is tried again, at first and at the last.
+/// The first and the longest wait before a failing disk is tried again.
 const RETRY_MS: [u64; 2] = [50, 5_000];
 
-/// Nothing is swept before it has been quiet for so long.
-const QUIET: Duration = Duration::from_millis(20);
+/// The time without a job after which the store counts as idle.
+const IDLE_AFTER: Duration = Duration::from_millis(20);
 
-/// Where a committer tells what comes of its jobs.
+/// The receiver of a committer's reports.
 type Reporter<'a> = &'a mut dyn FnMut(Report);
 
-/// The store at work.
+/// The state of a running store.
 #[derive(Debug)]
 pub(super) struct Committer {
     settings: Settings,
-    /// None while it fails.
+    /// `None` while the disk fails.
     connection: Option<Connection>,
     clock: Clock,
     last: LastNumbers,
     sweep: Sweep,
     failing: Option<Failing>,
-    /// Why messages are refused for want of room, while they are.
+    /// The reason why messages are refused, while the store is full.
     full: Option<String>,
-    owed: Owed,
-    /// What the last transaction may have left on the disk although it failed.
-    doubtful: Vec<Undo>,
-    quiet: bool,
-    /// The hour in which the file's clock stands.
+    pending: PendingWrites,
+    /// SENDs of a failed transaction, which may be on the disk nevertheless.
+    unconfirmed: Vec<Undo>,
+    idle: bool,
+    /// The hour of the clock in the file.
     hour: u64,
     pub(super) faults: Faults,
 }
@@ -60,39 +59,39 @@ pub(super) struct Committer {
 struct Failing {
     why: String,
     retry_ms: u64,
-    /// The file is no good; and why.
+    /// The reason why the file is unusable, if it is.
     damaged: Option<String>,
 }
 
-/// What is written in one transaction.
+/// The changes of one transaction.
 #[derive(Debug, Default)]
 struct Group {
     changes: Vec<Change>,
-    /// Room that its messages take.
+    /// The disk space that its messages need.
     bytes: usize,
-    /// Room that its answers take.
-    answer_bytes: usize,
+    /// The disk space that its notices need.
+    notice_bytes: usize,
 }
 
 impl Committer {
     pub(super) fn open(
         settings: Settings,
         now_unix_ms: u64,
-    ) -> Result<(Self, Image, Vec<String>), StoreError> {
+    ) -> Result<(Self, Image, Vec<String>), OpenError> {
         let mut remarks = Vec::new();
-        let told = |trouble: &Trouble| StoreError(sentence(&settings, "open", trouble));
-        let (connection, image) = match begin(&settings, now_unix_ms, &mut remarks) {
-            Err(trouble) if trouble.is_damage() => {
+        let refused = |error: &StoreError| OpenError(sentence(&settings, "open", error));
+        let (connection, image) = match open_file(&settings, now_unix_ms, &mut remarks) {
+            Err(error) if error.is_damage() => {
                 remarks.push(
-                    set_aside(&settings, now_unix_ms, &trouble.to_string())
-                        .map_err(|trouble| told(&trouble))?,
+                    set_aside(&settings, now_unix_ms, &error.to_string())
+                        .map_err(|error| refused(&error))?,
                 );
-                begin(&settings, now_unix_ms, &mut remarks)
+                open_file(&settings, now_unix_ms, &mut remarks)
             }
-            begun => begun,
+            opened => opened,
         }
-        .map_err(|trouble| told(&trouble))?;
-        let sweep = Sweep::new(&connection, &settings, &image).map_err(|trouble| told(&trouble))?;
+        .map_err(|error| refused(&error))?;
+        let sweep = Sweep::new(&connection, &settings, &image).map_err(|error| refused(&error))?;
         let monotonic = image.clock.moment_at(now_unix_ms);
         let clock = Clock(Now { monotonic, unix_ms: now_unix_ms });
         let committer = Self {
@@ -102,9 +101,9 @@ impl Committer {
             sweep,
             failing: None,
             full: None,
-            owed: Owed::default(),
-            doubtful: Vec::new(),
-            quiet: false,
+            pending: PendingWrites::default(),
+            unconfirmed: Vec::new(),
+            idle: false,
             hour: now_unix_ms / HOUR_MS,
             faults: Faults::default(),
             settings,
@@ -115,21 +114,21 @@ impl Committer {
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
         while let Some(job) = self.next(jobs, report) {
             let (group, query) = self.gather(job, jobs);
-            self.keep(group, report);
+            self.write(group, report);
             if let Some((number, query)) = query {
                 let found = self.find(&query, report);
-                report(Report::Found(number, found));
+                report(Report::Answer(number, found));
             }
         }
         self.close(report);
     }
 
-    /// All changes that wait, up to a bound or a query.
+    /// Collects the changes that are queued, up to a limit or a query.
     fn gather(&mut self, mut job: Job, jobs: &Receiver<Job>) -> (Group, Option<(u64, Query)>) {
         let mut group = Group::default();
         loop {
             match job {
-                Job::Keep { changes, clock } => {
+                Job::Write { changes, clock } => {
                     self.clock = clock;
                     group.add(changes);
                 }
@@ -145,182 +144,190 @@ impl Committer {
         }
     }
 
-    /// The next job. Until it comes, a failing disk is tried, and a good one is swept.
+    /// Waits for the next job. Meanwhile a failing disk is tried again, and a working one is swept.
     fn next(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) -> Option<Job> {
         loop {
-            let received = match self.pause() {
+            let received = match self.wait_max() {
                 None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(pause) => jobs.recv_timeout(pause),
+                Some(wait) => jobs.recv_timeout(wait),
             };
             match received {
                 Ok(job) => {
-                    self.quiet = false;
+                    self.idle = false;
                     return Some(job);
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) if self.failing.is_some() => {
-                    // What is wrong has been told.
+                    // A failure is reported there.
                     let _ = self.recover(report);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    self.quiet = true;
+                    self.idle = true;
                     self.sweep(report);
                 }
             }
         }
     }
 
-    /// How long to wait for a job before something else is done.
-    fn pause(&self) -> Option<Duration> {
+    /// The time to wait for a job before other work is done.
+    fn wait_max(&self) -> Option<Duration> {
         if let Some(failing) = &self.failing {
             return Some(Duration::from_millis(failing.retry_ms));
         }
-        let wait = if self.quiet { Duration::ZERO } else { QUIET };
+        let wait = if self.idle { Duration::ZERO } else { IDLE_AFTER };
         self.sweep.has_work(self.clock.0.unix_ms).then_some(wait)
     }
 
-    /// Keeps a group, or says why its messages are refused.
-    fn keep(&mut self, group: Group, report: Reporter<'_>) {
+    /// Writes a group and reports the outcome.
+    fn write(&mut self, group: Group, report: Reporter<'_>) {
         let count = group.changes.len() as u64;
         if count == 0 {
-            return self.keep_time(report);
+            return self.write_time(report);
         }
-        let kept = self.write_group(group, report);
-        report(match kept {
-            Ok(()) => Report::Kept(count),
-            Err(why) => Report::NotKept { count, why },
+        let outcome = self.write_group(group, report);
+        report(match outcome {
+            Ok(()) => Report::Persisted(count),
+            Err(why) => Report::Refused { count, why },
         });
-        self.sweep_a_little(report);
+        self.sweep_if_due(report);
     }
 
-    /// Writes the time alone, once an hour: nobody would believe a clock that stands for long while nothing
-    /// changes.
-    fn keep_time(&mut self, report: Reporter<'_>) {
+    /// Writes the time alone, once an hour: the next daemon would not trust a clock that is too old.
+    fn write_time(&mut self, report: Reporter<'_>) {
         if self.failing.is_none()
             && self.clock.0.unix_ms / HOUR_MS != self.hour
-            && let Err((trouble, _)) = self.transact(&[], false)
+            && let Err((error, _)) = self.transact(&[], false)
         {
-            self.fail(&trouble, report);
+            self.fail(&error, report);
         }
     }
 
     fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
-        let mut room = if self.failing.is_some() { self.recover(report) } else { Ok(()) };
-        room = room.and_then(|()| self.room_for(&group, report));
-        if let Err(why) = self.refuse_answers(&mut group, report) {
-            room = Err(why);
+        let mut space = if self.failing.is_some() { self.recover(report) } else { Ok(()) };
+        space = space.and_then(|()| self.free_space_for(&group, report));
+        if let Err(why) = self.drop_notices_without_space(&mut group, report) {
+            space = Err(why);
         }
         if self.failing.is_some() {
-            self.owe(group);
-            return room;
+            self.defer(group);
+            return space;
         }
-        if room.is_err() {
+        if space.is_err() {
             group.changes.retain(|change| !matches!(change, Change::Accepted(_)));
         }
         match self.transact(&group.changes, false) {
-            Ok(()) => room,
-            Err((trouble, doubtful)) => {
-                self.doubtful = doubtful;
-                self.owe(group);
-                Err(self.fail(&trouble, report))
+            Ok(()) => space,
+            Err((error, unconfirmed)) => {
+                self.unconfirmed = unconfirmed;
+                self.defer(group);
+                Err(self.fail(&error, report))
             }
         }
     }
 
-    /// Makes room for a group where there is too little; says why there is none.
-    fn room_for(&mut self, group: &Group, report: Reporter<'_>) -> Result<(), String> {
+    /// Frees space for a group's messages, or says why there is none.
+    fn free_space_for(&mut self, group: &Group, report: Reporter<'_>) -> Result<(), String> {
         if group.bytes == 0 {
             return Ok(());
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        let room = match self.sweep.make_room(connection, &self.settings, group.bytes) {
+        let space = match self.sweep.free_space(connection, &self.settings, group.bytes) {
             Ok(true) => Ok(()),
             Ok(false) => Err(format!(
-                "the store in {} is full of messages that wait: let their recipients come, or raise \
-                 `store_max_bytes`",
+                "the store {} is full of messages that wait for their recipients: connect these, or \
+                 raise `store_max_bytes`",
                 self.settings.path.display()
             )),
-            Err(trouble) => Err(self.fail(&trouble, report)),
+            Err(error) => Err(self.fail(&error, report)),
         };
         if self.failing.is_none() {
-            let full = room.clone().err();
+            let full = space.clone().err();
             if full.is_some() != self.full.is_some() {
-                report(Report::Health(room.clone()));
+                report(Report::Health(space.clone()));
             }
             self.full = full;
         }
-        room
+        space
     }
 
-    /// Where there is no room for answers, only the daemon has them.
-    fn refuse_answers(&mut self, group: &mut Group, report: Reporter<'_>) -> Result<(), String> {
+    /// Drops a group's notices where there is no space for them; the daemon holds them in memory.
+    fn drop_notices_without_space(
+        &mut self,
+        group: &mut Group,
+        report: Reporter<'_>,
+    ) -> Result<(), String> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        if group.answer_bytes == 0 {
+        if group.notice_bytes == 0 {
             return Ok(());
         }
-        let bytes = group.bytes + group.answer_bytes;
-        match self.sweep.make_room_for_answers(connection, &self.settings, bytes) {
+        let bytes = group.bytes + group.notice_bytes;
+        match self.sweep.free_space_for_notices(connection, &self.settings, bytes) {
             Ok(true) => {}
             Ok(false) => group.changes.retain(|change| !matches!(change, Change::Notice(_))),
-            Err(trouble) => return Err(self.fail(&trouble, report)),
+            Err(error) => return Err(self.fail(&error, report)),
         }
         Ok(())
     }
 
-    /// Writes changes, all or none; with what is owed, if that is to be settled. What failed may be on
-    /// the disk all the same: it is told with what undoes it.
-    fn transact(&mut self, changes: &[Change], settle: bool) -> Result<(), (Trouble, Vec<Undo>)> {
+    /// Writes changes, and the pending ones if `with_pending`; all or none. An error comes with the
+    /// SENDs that may be on the disk nevertheless.
+    fn transact(
+        &mut self,
+        changes: &[Change],
+        with_pending: bool,
+    ) -> Result<(), (StoreError, Vec<Undo>)> {
         let mut undo = Vec::new();
-        match self.try_transact(changes, settle, &mut undo) {
+        match self.try_transact(changes, with_pending, &mut undo) {
             Ok(written) => {
                 self.last = written.last;
                 self.hour = self.clock.0.unix_ms / HOUR_MS;
                 self.sweep.note(&written, changes.len());
                 Ok(())
             }
-            Err(trouble) => Err((trouble, undo)),
+            Err(error) => Err((error, undo)),
         }
     }
 
     fn try_transact(
         &mut self,
         changes: &[Change],
-        settle: bool,
+        with_pending: bool,
         undo: &mut Vec<Undo>,
-    ) -> Result<Written, Trouble> {
-        // Whoever removes an open file takes from everybody what is written to it from then on.
+    ) -> Result<Written, StoreError> {
+        // An open file that was removed would take writes that nobody can ever read.
         self.settings.path.metadata()?;
-        let connection = self.connection.as_mut().expect("there is one while nothing fails");
+        let connection =
+            self.connection.as_mut().expect("the connection is open while nothing fails");
         let transaction = connection.transaction()?;
         let mut writer = Writer::new(&transaction, self.last)?;
-        if settle {
-            writer.prove()?;
-            // The last first: one message may have come twice.
-            for doubtful in self.doubtful.iter().rev() {
-                writer.undo(doubtful)?;
+        if with_pending {
+            writer.probe()?;
+            // In reverse order, since a message may occur twice.
+            for undo in self.unconfirmed.iter().rev() {
+                writer.undo(undo)?;
             }
-            for change in self.owed.changes() {
+            for change in self.pending.changes() {
                 writer.apply(&change)?;
             }
         }
         for change in changes {
-            if let Change::Accepted(taken) = change {
-                undo.push(writer.undo_of(taken)?);
+            if let Change::Accepted(accepted) = change {
+                undo.push(writer.undo_of(accepted)?);
             }
             writer.apply(change)?;
         }
         let written = writer.finish(self.clock)?;
-        self.faults.pass(Place::Commit)?;
+        self.faults.pass(FaultPoint::Commit)?;
         transaction.commit()?;
-        self.faults.pass(Place::Committed)?;
+        self.faults.pass(FaultPoint::Committed)?;
         Ok(written)
     }
 
-    /// Gives the connection up, after it has failed. Says why.
-    fn fail(&mut self, trouble: &Trouble, report: Reporter<'_>) -> String {
+    /// Closes the connection after a failure. Returns the reason as a sentence.
+    fn fail(&mut self, error: &StoreError, report: Reporter<'_>) -> String {
         self.connection = None;
-        let why = sentence(&self.settings, "use", trouble);
-        let damaged = trouble.is_damage().then(|| trouble.to_string());
+        let why = sentence(&self.settings, "use", error);
+        let damaged = error.is_damage().then(|| error.to_string());
         match &mut self.failing {
             Some(failing) => {
                 failing.retry_ms = (failing.retry_ms * 2).min(RETRY_MS[1]);
@@ -335,31 +342,31 @@ impl Committer {
         why
     }
 
-    fn owe(&mut self, group: Group) {
+    fn defer(&mut self, group: Group) {
         for change in group.changes {
-            self.owed.push(change);
+            self.pending.push(change);
         }
     }
 
-    /// Opens the file anew and writes what is owed. Says why that does not work.
+    /// Opens the file anew and writes the pending changes, or says why that fails.
     fn recover(&mut self, report: Reporter<'_>) -> Result<(), String> {
-        if let Err(trouble) = self.reopen(report) {
-            return Err(self.fail(&trouble, report));
+        if let Err(error) = self.reopen(report) {
+            return Err(self.fail(&error, report));
         }
-        if let Err((trouble, _)) = self.transact(&[], true) {
-            return Err(self.fail(&trouble, report));
+        if let Err((error, _)) = self.transact(&[], true) {
+            return Err(self.fail(&error, report));
         }
-        self.owed = Owed::default();
-        self.doubtful.clear();
+        self.pending = PendingWrites::default();
+        self.unconfirmed.clear();
         (self.failing, self.full) = (None, None);
         report(Report::Health(Ok(())));
         Ok(())
     }
 
-    fn reopen(&mut self, report: Reporter<'_>) -> Result<(), Trouble> {
-        self.faults.pass(Place::Open)?;
+    fn reopen(&mut self, report: Reporter<'_>) -> Result<(), StoreError> {
+        self.faults.pass(FaultPoint::Open)?;
         let path = &self.settings.path;
-        let mut lost = format!("the store {} was gone, and a new one is begun", path.display());
+        let mut lost = format!("the store {} was removed, and a new one is begun", path.display());
         if let Some(failing) = &mut self.failing
             && let Some(why) = &failing.damaged
         {
@@ -372,11 +379,11 @@ impl Committer {
             report(Report::Lost(lost));
         }
         self.sweep.restart(&connection)?;
-        // What is owed needs room, and nothing is swept before it has it.
-        self.sweep.make_room(&mut connection, &self.settings, self.owed.taken_bytes())?;
-        let bytes = self.owed.answer_bytes();
-        if !self.sweep.make_room_for_answers(&mut connection, &self.settings, bytes)? {
-            self.owed.refuse_answers();
+        // The pending changes need space before anything is swept.
+        self.sweep.free_space(&mut connection, &self.settings, self.pending.message_bytes())?;
+        let bytes = self.pending.notice_bytes();
+        if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes)? {
+            self.pending.drop_notices();
         }
         self.connection = Some(connection);
         Ok(())
@@ -389,25 +396,25 @@ impl Committer {
         let searches = matches!(query, Query::List(Filter { search: Some(_), .. }));
         let indexed = if searches { self.sweep.index_all(connection) } else { Ok(()) };
         let found = indexed.and_then(|()| query::find(connection, query));
-        found.map_err(|trouble| self.fail(&trouble, report))
+        found.map_err(|error| self.fail(&error, report))
     }
 
     fn sweep(&mut self, report: Reporter<'_>) {
         let Some(connection) = &mut self.connection else { return };
         let swept = self.sweep.step(connection, &self.settings, self.clock.0.unix_ms);
-        if let Err(trouble) = swept {
-            self.fail(&trouble, report);
+        if let Err(error) = swept {
+            self.fail(&error, report);
         }
     }
 
-    /// Where there is never a pause, sweeping can't wait for one.
-    fn sweep_a_little(&mut self, report: Reporter<'_>) {
+    /// Sweeps one step if it is due although the store is never idle.
+    fn sweep_if_due(&mut self, report: Reporter<'_>) {
         if self.sweep.is_due() {
             self.sweep(report);
         }
     }
 
-    /// Sweeps until there is nothing left to do.
+    /// Sweeps until no work is left.
     #[cfg(test)]
     pub(super) fn sweep_all(&mut self, unix_ms: u64) {
         self.clock.0.unix_ms = unix_ms;
@@ -415,7 +422,7 @@ impl Committer {
         while self.sweep.has_work(unix_ms) {
             self.sweep(&mut |report| panic!("{report:?}"));
             steps += 1;
-            assert!(steps < 1_000, "the sweep comes to an end");
+            assert!(steps < 1_000, "the sweep ends");
         }
     }
 
@@ -424,9 +431,9 @@ impl Committer {
             return;
         }
         if let Some(connection) = self.connection.take()
-            && let Err(trouble) = file::close(connection)
+            && let Err(error) = file::close(connection)
         {
-            self.fail(&trouble, report);
+            self.fail(&error, report);
         }
     }
 }
@@ -435,10 +442,10 @@ impl Group {
     fn add(&mut self, changes: Vec<Change>) {
         for change in &changes {
             match change {
-                Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
-                    self.bytes += bytes_of(taken)
+                Change::Accepted(accepted) | Change::AcceptedAgain(accepted) => {
+                    self.bytes += send_bytes(accepted);
                 }
-                Change::Notice(answer) => self.answer_bytes += bytes_of_answer(answer),
+                Change::Notice(notice) => self.notice_bytes += notice_bytes(notice),
                 _ => {}
             }
         }
@@ -450,48 +457,38 @@ impl Group {
     }
 
     const fn is_full(&self) -> bool {
-        let bytes = self.bytes + self.answer_bytes;
+        let bytes = self.bytes + self.notice_bytes;
         self.changes.len() >= GROUP_CHANGES_MAX || bytes >= GROUP_BYTES_MAX
     }
 }
 
-/// Room on the disk that an answer takes, about.
-pub(super) fn bytes_of_answer(answer: &NoticeRecord) -> usize {
-    100 + answer.frame.len()
-}
-
-/// Room on the disk that a SEND takes for good, about.
-pub(super) fn bytes_of(taken: &AcceptedSend) -> usize {
-    let names = taken.message.session.len() + taken.message.send_id.len();
-    300 + names + taken.message.shared.len() + 150 * taken.deliveries.len()
-}
-
-/// Opens the file and reads it.
-fn begin(
+/// Opens the file and reads the image.
+fn open_file(
     settings: &Settings,
     now_unix_ms: u64,
     remarks: &mut Vec<String>,
-) -> Result<(Connection, Image), Trouble> {
+) -> Result<(Connection, Image), StoreError> {
     let mut connection = file::connect(settings)?;
     let path = &settings.path;
     if let Prepared::Migrated(copy) = schema::prepare(&mut connection, path, &schema::CURRENT)? {
         let path = path.display();
-        remarks.push(format!("{path} was of an older version, and is copied to {copy}"));
+        remarks
+            .push(format!("{path} was of an older version; it is copied to {copy} and migrated"));
     }
-    let Read { image, remarks: found } =
-        image::read(&mut connection, settings.dead_max, now_unix_ms)?;
+    let Restored { image, remarks: found } =
+        image::restore(&mut connection, settings.dead_letters_max, now_unix_ms)?;
     remarks.extend(found);
     Ok((connection, image))
 }
 
-/// Renames a damaged file; says so.
-fn set_aside(settings: &Settings, unix_ms: u64, why: &str) -> Result<String, Trouble> {
+/// Renames a damaged file. Returns a sentence about it.
+fn set_aside(settings: &Settings, unix_ms: u64, why: &str) -> Result<String, StoreError> {
     let aside = file::set_aside(&settings.path, unix_ms)?;
     let path = settings.path.display();
     Ok(format!("{path} was damaged ({why}); it is now {}, and a new one is begun", aside.display()))
 }
 
-fn sentence(settings: &Settings, action: &str, trouble: &Trouble) -> String {
+fn sentence(settings: &Settings, action: &str, error: &StoreError) -> String {
     let path = settings.path.display();
-    format!("cannot {action} the store {path}: {trouble}; {}", trouble.advice())
+    format!("cannot {action} the store {path}: {error}; {}", error.advice())
 }

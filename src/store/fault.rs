@@ -1,19 +1,19 @@
-//! Where a transaction can fail, for tests: a disk that fails when it is told to.
+//! Fault injection for tests: a disk that fails at a given point of a transaction.
 
-use super::trouble::Trouble;
+use super::error::StoreError;
 
-/// A place in a transaction.
+/// A point at which a transaction can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// The file is opened.
+pub(super) enum FaultPoint {
+    /// Before the file is opened.
     Open,
-    /// Everything is written, nothing is committed.
+    /// After everything is written, before the commit.
     Commit,
-    /// It is committed, but nobody is told: so it looks when a sync fails.
+    /// After the commit, before it is reported: the effect of a failed sync.
     Committed,
 }
 
-/// A disk that always works, as far as this program is to blame.
+/// A disk that never fails at any of these points.
 #[cfg(not(test))]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {}
@@ -21,24 +21,24 @@ pub(super) struct Faults {}
 #[cfg(not(test))]
 impl Faults {
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests have another one")]
-    pub(super) const fn pass(&self, _: Place) -> Result<(), Trouble> {
+    pub(super) const fn pass(&self, _: FaultPoint) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// A disk that fails at one place, in some way, until it is repaired.
+/// A disk that fails at one point, with one error, until it is repaired.
 #[cfg(test)]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults(std::sync::Arc<parking_lot::Mutex<Option<Fault>>>);
 
 #[cfg(test)]
-pub(super) type Fault = (Place, fn() -> Trouble);
+pub(super) type Fault = (FaultPoint, fn() -> StoreError);
 
 #[cfg(test)]
 impl Faults {
-    pub(super) fn pass(&self, place: Place) -> Result<(), Trouble> {
+    pub(super) fn pass(&self, point: FaultPoint) -> Result<(), StoreError> {
         match *self.0.lock() {
-            Some((fails, trouble)) if fails == place => Err(trouble()),
+            Some((fails, error)) if fails == point => Err(error()),
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
-//! The file itself: opened for us alone, copied before it changes, set aside when it is damaged.
+//! The database file: opened exclusively, copied before a migration, set aside when it is damaged.
 
-use super::{Durability, Settings, schema, trouble::Trouble};
-use crate::protocol::calendar;
+use super::{error::StoreError, job::Settings};
+use crate::protocol::{calendar, payload::Durability};
 use platform::paths::{create_private_file, open_private_file};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use std::{
@@ -11,48 +11,53 @@ use std::{
     time::Duration,
 };
 
-/// SQLite's pages, in bytes.
+/// The size of a page, in bytes.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// Pages of the log after which a commit also carries them over into the file. Fewer make commits wait
-/// more often, more make them wait longer.
+/// The length of the log, in pages, after which a commit checkpoints it. Fewer make commits wait more
+/// often, more make them wait longer.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// The log's length that is kept for reuse.
+/// The length of the log that is kept for reuse, in bytes.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Memory for pages.
+/// The page cache, in KiB.
 const CACHE_KIB: u32 = 32 << 10;
 
-/// Statements that stay prepared.
-const STATEMENTS_KEPT: usize = 64;
+/// The number of statements that stay prepared.
+const STATEMENTS_CACHED: usize = 64;
 
-/// Opens the file for this process alone, and makes it where there is none.
-pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
+/// The mark of a database of this program: "AgRe".
+pub(super) const APPLICATION_ID: i32 = 0x4167_5265;
+
+/// Opens the file exclusively, and creates it if it does not exist.
+pub(super) fn connect(settings: &Settings) -> Result<Connection, StoreError> {
     // SQLite gives its log the same permissions.
     drop(open_private_file(&settings.path)?);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&settings.path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
-    // A connection is also dropped because a sync has failed, and then must not sync again.
+    // A connection that is dropped after a failed sync must not sync again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    // Before anything is read: so there is no memory shared with other processes, and no other process.
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    // Before anything is read, so that no memory is shared with another process.
     connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
-    // Another program's file is left as it is.
-    schema::version(&connection)?;
+    // Another program's file must not be changed.
+    schema_version(&connection)?;
     connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
-        return Err(Trouble::Io(io::Error::other("its file system can keep no log for it")));
+        return Err(StoreError::Io(io::Error::other(
+            "its file system does not support a write-ahead log",
+        )));
     }
     let (synchronous, full) = match settings.durability {
         Durability::Disk => ("FULL", "ON"),
         Durability::Process => ("NORMAL", "OFF"),
     };
     let pages = settings.bytes_max / PAGE_BYTES;
-    // The two with `fullfsync` are for a system whose sync leaves it to the disk when it writes.
+    // `fullfsync` is for macOS, whose plain sync does not reach the disk's medium.
     connection.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
          PRAGMA fullfsync = {full}; PRAGMA checkpoint_fullfsync = {full};
@@ -66,14 +71,14 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, Trouble> {
     Ok(connection)
 }
 
-/// Opens a file that is there to look into it: it stays as it is, and so does its log.
-pub(super) fn look_into(path: &Path) -> Result<Connection, Trouble> {
-    let has_log = with(path, "-wal").exists();
-    // Only who might write can read what a log holds that a dead process left.
+/// Opens an existing file for reading; neither it nor its log changes.
+pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
+    let has_log = with_suffix(path, "-wal").exists();
+    // SQLite reads the log of a dead process only on a connection that may write.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
-    // Closing it carries nothing over; but where there was no log, the one that opening made goes again.
+    // Closing must not checkpoint, except where opening created the log: then it is removed again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
     connection.execute_batch(
         "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;
@@ -82,45 +87,60 @@ pub(super) fn look_into(path: &Path) -> Result<Connection, Trouble> {
     Ok(connection)
 }
 
-/// Carries all of the log over into the file and empties it.
+/// The version of the schema in a file, 0 for an empty file. Another program's database is damage.
+pub(super) fn schema_version(connection: &Connection) -> Result<u32, StoreError> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (id, found) = (number("application_id")?, number("user_version")?);
+    let objects: u32 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if (id, found, objects) == (0, 0, 0) {
+        return Ok(0);
+    }
+    match u32::try_from(found) {
+        Ok(found) if found > 0 && id == APPLICATION_ID => Ok(found),
+        _ => Err(StoreError::Damaged("it is a database of another program".to_owned())),
+    }
+}
+
+/// Checkpoints the whole log and empties it.
 ///
-/// After a failed sync, the system may show what is not on the disk. What would be appended after that
-/// would be lost with it, so the log begins anew.
-pub(super) fn empty_log(connection: &Connection) -> Result<(), Trouble> {
+/// After a failed sync, the system may show pages that are not on the disk. Anything appended after
+/// them would be lost with them, so the log is begun anew.
+pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     let busy = |row: &rusqlite::Row<'_>| row.get::<_, bool>(0);
     if connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], busy)? {
-        return Err(Trouble::Io(io::Error::other("its log is in use")));
+        return Err(StoreError::Io(io::Error::other("its log is in use")));
     }
     Ok(())
 }
 
-/// Closes the file in good order, with nothing left in its log.
-pub(super) fn close(connection: Connection) -> Result<(), Trouble> {
+/// Closes the file after a last checkpoint.
+pub(super) fn close(connection: Connection) -> Result<(), StoreError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     connection.close().map_err(|(_, error)| error.into())
 }
 
-/// Copies the whole database beside itself and says where.
+/// Copies the database into a file beside it. Returns the copy's path.
 pub(super) fn copy_before(
     connection: &Connection,
     path: &Path,
     version: u32,
-) -> Result<String, Trouble> {
-    let copy = free(path, &format!(".before-v{version}"));
+) -> Result<String, StoreError> {
+    let copy = unused_name(path, &format!(".before-v{version}"));
     drop(create_private_file(&copy)?);
     let name = copy.to_str().ok_or_else(|| {
-        Trouble::Io(io::Error::other("its path is not UTF-8: choose another home"))
+        StoreError::Io(io::Error::other("its path is not UTF-8: choose another home"))
     })?;
     connection.execute("VACUUM INTO ?", [name])?;
     Ok(copy.display().to_string())
 }
 
-/// Renames the file and its log, so that a new one can be begun and the old one be looked at.
+/// Renames the file and its log, so that a new file can be begun. Returns the new path.
 pub(super) fn set_aside(path: &Path, unix_ms: u64) -> io::Result<PathBuf> {
-    let aside = free(path, &format!(".damaged-{}", stamp(unix_ms)));
+    let aside = unused_name(path, &format!(".damaged-{}", stamp(unix_ms)));
     fs::rename(path, &aside)?;
     for log in ["-wal", "-shm"] {
-        match fs::rename(with(path, log), with(&aside, log)) {
+        match fs::rename(with_suffix(path, log), with_suffix(&aside, log)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -128,22 +148,22 @@ pub(super) fn set_aside(path: &Path, unix_ms: u64) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// The first name of that kind that nothing has.
-fn free(path: &Path, suffix: &str) -> PathBuf {
+/// The first name with that suffix that is not in use.
+fn unused_name(path: &Path, suffix: &str) -> PathBuf {
     let mut names = (1_u32..).map(|n| {
-        let first = with(path, suffix);
-        if n == 1 { first } else { with(&first, &format!("-{n}")) }
+        let first = with_suffix(path, suffix);
+        if n == 1 { first } else { with_suffix(&first, &format!("-{n}")) }
     });
-    names.find(|name| !name.exists()).expect("names don't run out")
+    names.find(|name| !name.exists()).expect("there are more names than files")
 }
 
-fn with(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
 }
 
-/// As `20261120T093015Z`.
+/// A time as in `20261120T093015Z`.
 fn stamp(unix_ms: u64) -> String {
     let seconds = &calendar::utc(unix_ms)[.."2026-11-20T09:30:15".len()];
     seconds.replace(['-', ':'], "") + "Z"
@@ -154,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_set_aside_says_when() {
+    fn stamp_is_the_time_without_punctuation() {
         assert_eq!(stamp(951_782_400_999), "20000229T000000Z");
     }
 }

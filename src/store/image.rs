@@ -1,131 +1,95 @@
 //! The image that a daemon starts with, read from the file.
 
 use super::{
-    row::{self, number, signed},
-    trouble::Trouble,
+    error::StoreError,
+    row::{self, NUMBER_MAX, Stored, signed},
 };
-use crate::protocol::{Moment, Now, code::NackCode};
+use crate::protocol::code::NackCode;
 use crate::record::{
-    Clock, DeadLetterRecord, Ending, Image, LastNumbers, MessageRecord, NoticeRecord,
-    QuestionRecord,
+    AgentRecord, DeadLetterRecord, DedupRecord, Ending, Image, MessageRecord, NoticeRecord,
+    QuestionRecord, SessionRecord, StreamRecord,
 };
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// No clock stands there, and nothing was counted so far: beyond it, sums would overflow.
-const MS_MAX: u64 = 1 << 48;
-const NUMBER_MAX: u64 = 1 << 62;
-
-/// What was read.
-pub(super) struct Read {
-    /// For the daemon.
+/// An image and the damage that was repaired.
+pub(super) struct Restored {
+    /// The image.
     pub(super) image: Image,
-    /// What was not as it had been written, if anything.
+    /// Sentences about rows that were damaged.
     pub(super) remarks: Vec<String>,
 }
 
-/// Reads everything that is open. What waits with a damaged message becomes a dead letter, a damaged answer
-/// is dropped.
-pub(super) fn read(
+/// Reads the image. A delivery whose message is damaged becomes a dead letter, a damaged notice is
+/// deleted.
+pub(super) fn restore(
     connection: &mut Connection,
-    dead_max: usize,
+    dead_letters_max: usize,
     now_unix_ms: u64,
-) -> Result<Read, Trouble> {
-    let mut image = open(connection)?;
-    let buried = bury(connection, &mut image, now_unix_ms)?;
-    let (answers, dropped) = answers(connection)?;
-    image.notices = answers;
-    image.dead_letters = dead(connection, dead_max)?;
-    Ok(Read { image, remarks: [buried, dropped].into_iter().flatten().collect() })
+) -> Result<Restored, StoreError> {
+    let mut image = read(connection)?;
+    let lost_messages = end_without_message(connection, &mut image, now_unix_ms)?;
+    let (notices, lost_notices) = restore_notices(connection)?;
+    image.notices = notices;
+    image.dead_letters = dead_letters(connection, dead_letters_max)?;
+    Ok(Restored { image, remarks: [lost_messages, lost_notices].into_iter().flatten().collect() })
 }
 
-/// Everything that is open, as it stands there.
-pub(super) fn open(connection: &Connection) -> Result<Image, Trouble> {
-    let (clock, last) = meta(connection)?;
+/// Reads everything but notices and dead letters, and repairs nothing.
+pub(super) fn read(connection: &Connection) -> Result<Image, StoreError> {
+    let (clock, last) = row::find_meta(connection)?;
     let mut image = Image { clock, last, ..Image::default() };
-    let all = |table, columns| format!("SELECT {columns} FROM {table}");
-    image.agents = table(connection, &all("agent", row::AGENT), row::agent, |it| it.number)?;
-    image.sessions = table(connection, &all("session", row::SESSION), row::session, |it| it.agent)?;
-    image.streams = table(connection, &all("stream", row::STREAM), row::stream, |it| it.number)?;
-    image.dedup = table(connection, &all("double", row::DOUBLE), row::double, |it| it.message)?;
+    image.agents = table(connection, |agent: &AgentRecord| agent.number)?;
+    image.sessions = table(connection, |session: &SessionRecord| session.agent)?;
+    image.streams = table(connection, |stream: &StreamRecord| stream.number)?;
+    image.dedup = table(connection, |entry: &DedupRecord| entry.message)?;
     let open = format!("SELECT {} FROM delivery WHERE ending = 0", row::DELIVERY);
-    let open = table(connection, &open, |row| Ok(row::delivery(row)?.0), |it| it.number)?;
-    image.deliveries = open;
+    image.deliveries =
+        by_number(connection, &open, |row| row::read_delivery(row).map(Some), |it| it.number)?;
     image.messages = messages(connection, &image)?;
     image.questions = questions(connection)?;
     Ok(image)
 }
 
-/// The clock, and the highest numbers.
-pub(super) fn meta(connection: &Connection) -> Result<(Clock, LastNumbers), Trouble> {
-    let sql = "SELECT monotonic, unix_ms, agent, stream, message, delivery FROM meta";
-    one(connection, sql, |row| {
-        let monotonic = Moment(number(row, 0)?);
-        let last = LastNumbers {
-            agent: number(row, 2)?,
-            stream: number(row, 3)?,
-            message: number(row, 4)?,
-            delivery: number(row, 5)?,
-        };
-        let unix_ms = number(row, 1)?;
-        let numbers = [last.agent, last.stream, last.message, last.delivery];
-        if monotonic.0 > MS_MAX || unix_ms > MS_MAX || numbers.into_iter().any(|it| it > NUMBER_MAX)
-        {
-            return Err(Trouble::Damaged(
-                "there is a time or a number in it that cannot be".into(),
-            ));
-        }
-        Ok((Clock(Now { monotonic, unix_ms }), last))
-    })
-}
-
-/// A row that is always there.
-pub(super) fn one<T>(
+/// All rows of a record's table, by number.
+fn table<T: Stored>(
     connection: &Connection,
-    sql: &str,
-    read: impl FnOnce(&Row<'_>) -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query([])?;
-    read(rows.next()?.ok_or_else(|| Trouble::Damaged("a row is missing in it".to_owned()))?)
-}
-
-/// All rows of a query, by number.
-fn table<T>(
-    connection: &Connection,
-    sql: &str,
-    read: impl Fn(&Row<'_>) -> Result<T, Trouble>,
     key: impl Fn(&T) -> u64,
-) -> Result<BTreeMap<u64, T>, Trouble> {
+) -> Result<BTreeMap<u64, T>, StoreError> {
+    by_number(connection, &T::select(), T::read, key)
+}
+
+/// All rows of a statement, by number.
+fn by_number<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> Result<Option<T>, StoreError>,
+    key: impl Fn(&T) -> u64,
+) -> Result<BTreeMap<u64, T>, StoreError> {
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
-        let record = read(row)?;
+        let Some(record) = read(row)? else { continue };
         let number = key(&record);
         if number > NUMBER_MAX / 2 {
-            return Err(Trouble::Damaged("there is a number in it that cannot be".into()));
+            return Err(row::damaged("an impossible number"));
         }
         records.push((number, record));
     }
     Ok(records.into_iter().collect())
 }
 
-/// Those messages of open deliveries that are whole.
+/// The messages of open deliveries, without damaged ones.
 fn messages(
     connection: &Connection,
     image: &Image,
-) -> Result<BTreeMap<u64, MessageRecord>, Trouble> {
+) -> Result<BTreeMap<u64, MessageRecord>, StoreError> {
     let wanted: BTreeSet<u64> = image.deliveries.values().map(|it| it.message).collect();
-    let sql = format!("SELECT {} FROM message WHERE number = ?", row::MESSAGE);
-    let mut statement = connection.prepare(&sql)?;
     let mut messages = Vec::with_capacity(wanted.len());
     for number in wanted {
-        let mut rows = statement.query([signed(number)])?;
-        if let Some(row) = rows.next()?
-            && let Some(message) = row::message(row)?
-        {
+        if let Some(message) = row::find_message(connection, number)? {
             messages.push((number, message));
         }
     }
@@ -133,11 +97,11 @@ fn messages(
 }
 
 /// Ends deliveries without a message.
-fn bury(
+fn end_without_message(
     connection: &mut Connection,
     image: &mut Image,
     unix_ms: u64,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, StoreError> {
     let messages = &image.messages;
     let damaged = image.deliveries.extract_if(.., |_, it| !messages.contains_key(&it.message));
     let damaged: Vec<u64> = damaged.map(|(number, _)| number).collect();
@@ -148,74 +112,70 @@ fn bury(
         code: NackCode::StoreFailed,
         why: "the message is damaged in the store".into(),
     };
-    let (kind, code, why) = row::ending(&ending);
     let transaction = connection.transaction()?;
     for number in &damaged {
-        transaction.execute(
-            "UPDATE delivery SET ending = ?, ended_ms = ?, code = ?, why = ? WHERE number = ?",
-            params![kind, signed(unix_ms), code, why, signed(*number)],
-        )?;
+        let values = row::ending_values(*number, &ending, unix_ms);
+        transaction.execute(&row::end_delivery("delivery"), values)?;
     }
     transaction.commit()?;
     let count = damaged.len();
     Ok(Some(format!("{count} deliveries with damaged messages are dead letters now")))
 }
 
-/// What waits for senders, as far as it is whole. Whatever else stands there is taken out.
-fn answers(
+/// Reads the notices for senders that were away, and deletes damaged ones.
+fn restore_notices(
     connection: &mut Connection,
-) -> Result<(BTreeMap<u64, NoticeRecord>, Option<String>), Trouble> {
+) -> Result<(BTreeMap<u64, NoticeRecord>, Option<String>), StoreError> {
     let transaction = connection.transaction()?;
     let (mut whole, mut damaged) = (Vec::new(), Vec::new());
     {
-        let mut statement = transaction.prepare(&format!("SELECT {} FROM answer", row::ANSWER))?;
+        let mut statement = transaction.prepare(&NoticeRecord::select())?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            match row::answer(row)?.filter(|it| it.number <= NUMBER_MAX / 2) {
-                Some(answer) => whole.push((answer.number, answer)),
-                None => damaged.push(row.get::<_, i64>(0)?),
+            match NoticeRecord::read(row)?.filter(|it| it.number <= NUMBER_MAX / 2) {
+                Some(notice) => whole.push((notice.number, notice)),
+                None => damaged.push(row::number(row, 0)?),
             }
         }
     }
     for number in &damaged {
-        transaction.execute("DELETE FROM answer WHERE number = ?", [number])?;
+        transaction.execute("DELETE FROM answer WHERE number = ?", [signed(*number)])?;
     }
     transaction.commit()?;
     let count = damaged.len();
-    let remark = format!("{count} damaged answers to senders that were away are dropped");
+    let remark = format!("{count} damaged notices to senders that were away are deleted");
     Ok((whole.into_iter().collect(), (count > 0).then_some(remark)))
 }
 
-fn questions(connection: &Connection) -> Result<BTreeMap<Uuid, QuestionRecord>, Trouble> {
-    let mut statement = connection.prepare(&format!("SELECT {} FROM question", row::QUESTION))?;
+fn questions(connection: &Connection) -> Result<BTreeMap<Uuid, QuestionRecord>, StoreError> {
+    let mut statement = connection.prepare(&QuestionRecord::select())?;
     let mut rows = statement.query([])?;
     let mut questions = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let question = row::question(row)?;
-        questions.insert(question.delivery, question);
+        questions.extend(QuestionRecord::read(row)?.map(|question| (question.delivery, question)));
     }
     Ok(questions)
 }
 
-/// The last dead letters.
-fn dead(
+/// The latest dead letters.
+fn dead_letters(
     connection: &Connection,
-    dead_max: usize,
-) -> Result<BTreeMap<u64, DeadLetterRecord>, Trouble> {
-    let limit = i64::try_from(dead_max).unwrap_or(i64::MAX);
-    let sql = "SELECT number, id, recipient FROM (
-                   SELECT number, id, recipient FROM delivery WHERE ending = 2
-                   UNION ALL
-                   SELECT number, id, recipient FROM history WHERE ending = 2
-               ) ORDER BY number DESC LIMIT ?";
-    let mut statement = connection.prepare(sql)?;
+    dead_letters_max: usize,
+) -> Result<BTreeMap<u64, DeadLetterRecord>, StoreError> {
+    let limit = i64::try_from(dead_letters_max).unwrap_or(i64::MAX);
+    let sql = format!(
+        "SELECT {0} FROM (
+             SELECT {0} FROM delivery WHERE ending = 2
+             UNION ALL
+             SELECT {0} FROM history WHERE ending = 2
+         ) ORDER BY number DESC LIMIT ?",
+        row::DEAD_LETTER
+    );
+    let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query([limit])?;
-    let mut dead = BTreeMap::new();
+    let mut dead_letters = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let id = row::blob(row, 1)?.try_into();
-        let id = id.map_err(|_| Trouble::Damaged("there is an id of another length in it".into()));
-        let record = DeadLetterRecord { id: Uuid::from_bytes(id?), to: number(row, 2)? };
-        dead.insert(number(row, 0)?, record);
+        dead_letters.extend([row::read_dead_letter(row)?]);
     }
-    Ok(dead)
+    Ok(dead_letters)
 }

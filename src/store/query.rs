@@ -1,29 +1,31 @@
-//! Answers about what is kept. What is open, or over and not moved yet, is looked through; the rest has
-//! indices.
+//! Queries of open and ended deliveries. Those not moved to the history yet are scanned, the history
+//! has indices.
 
 use super::{
+    error::StoreError,
+    index::name_key,
     row::{self, number, signed},
-    said,
-    sweep::key,
-    trouble::Trouble,
 };
-use crate::protocol::{deliver::Proof, name::Name};
+use crate::protocol::{
+    deliver::{Proof, Shared},
+    name::Name,
+};
 use crate::record::{DeliveryRow, Filter, MessageRecord, Query, QueryResult};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-/// Deliveries of one id at the most, and their bytes.
+/// The number of deliveries found by one id, and the limit of their bytes.
 const SAME_ID_MAX: usize = 4_096;
 const SAME_ID_BYTES_MAX: usize = 16 << 20;
 
-/// Room for what is told of a delivery beside its message.
+/// The bytes of a delivery's row in an answer, besides its message.
 const ROW_BYTES: usize = 512;
 
-/// What a message says that is not what was written any more.
+/// The content shown for a message that is damaged.
 const DAMAGED: &[u8] = br#""from":"@relay","payload":{"kind":"damaged","body":""}}"#;
 
 /// Answers a query.
-pub(super) fn find(connection: &Connection, query: &Query) -> Result<QueryResult, Trouble> {
+pub(super) fn find(connection: &Connection, query: &Query) -> Result<QueryResult, StoreError> {
     match query {
         Query::Id(id) => {
             let mut numbers = match Uuid::parse_str(id) {
@@ -40,20 +42,20 @@ pub(super) fn find(connection: &Connection, query: &Query) -> Result<QueryResult
         }
         Query::List(filter) => {
             let limit = filter.limit.max(1);
-            let mut numbers = among_open(connection, filter, limit + 1)?;
+            let mut numbers = outside_history(connection, filter, limit + 1)?;
             numbers.extend(in_history(connection, filter, limit + 1)?);
             rows(connection, numbers, limit, filter.bytes_max)
         }
     }
 }
 
-fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, Trouble> {
+fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, StoreError> {
     let sql = "SELECT number FROM history WHERE id = ?1
                UNION ALL SELECT number FROM delivery WHERE id = ?1";
     numbers(connection, sql, params![id.as_bytes()])
 }
 
-fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, Trouble> {
+fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
     let sql = "SELECT number FROM history WHERE send_id = ?1
                UNION ALL
                SELECT delivery.number FROM delivery
@@ -62,8 +64,12 @@ fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, Trouble> {
     numbers(connection, sql, params![id, SAME_ID_MAX as u32 + 1])
 }
 
-/// Deliveries that are not in the history. Who said something on which topic stands in the message only.
-fn among_open(connection: &Connection, filter: &Filter, limit: usize) -> Result<Vec<u64>, Trouble> {
+/// Deliveries that are not in the history. Their sender and topic are only in the message.
+fn outside_history(
+    connection: &Connection,
+    filter: &Filter,
+    limit: usize,
+) -> Result<Vec<u64>, StoreError> {
     let mut sql = "SELECT delivery.number, name, shared FROM delivery
                    CROSS JOIN message ON message.number = delivery.message
                    WHERE delivery.number < ?2"
@@ -77,8 +83,7 @@ fn among_open(connection: &Connection, filter: &Filter, limit: usize) -> Result<
     while let Some(row) = rows.next()?
         && found.len() < limit
     {
-        let to: String = row.get(1)?;
-        if is_wanted(filter, &to, row::blob(row, 2)?) {
+        if is_wanted(filter, row::text(row, 1)?, row::blob(row, 2)?) {
             found.push(number(row, 0)?);
         }
     }
@@ -89,16 +94,20 @@ fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
     if filter.of.is_none() && filter.with.is_none() && filter.topic.is_none() {
         return true;
     }
-    let Some((from, topic)) = said::head(shared) else { return false };
+    let Some(shared) = Shared::read(shared) else { return false };
     let between = |one: &Option<Name>, other: &Option<Name>| {
-        one.as_ref().is_none_or(|name| name.is(from))
+        one.as_ref().is_none_or(|name| name.is(&shared.from))
             && other.as_ref().is_none_or(|name| name.is(to))
     };
     (between(&filter.of, &filter.with) || between(&filter.with, &filter.of))
-        && (filter.topic.is_none() || filter.topic.as_deref() == topic.as_deref())
+        && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())
 }
 
-fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<Vec<u64>, Trouble> {
+fn in_history(
+    connection: &Connection,
+    filter: &Filter,
+    limit: usize,
+) -> Result<Vec<u64>, StoreError> {
     let (one, other) = (filter.of.as_ref(), filter.with.as_ref());
     let sides: &[&str] = match (one, other) {
         (None, None) => &["1"],
@@ -111,7 +120,7 @@ fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<
     if filter.topic.is_some() {
         rest.push_str(" AND topic = ?3");
     }
-    // Each of the sides has an index to walk down.
+    // Each side has an index of its own.
     let selects = sides.iter().map(|side| {
         format!(
             "SELECT * FROM (SELECT number FROM history WHERE {side} AND number < ?2{rest}
@@ -119,7 +128,7 @@ fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<
         )
     });
     let sql = selects.collect::<Vec<_>>().join(" UNION ") + " ORDER BY 1 DESC LIMIT ?6";
-    let name = |name: Option<&Name>| name.map(|name| key(name.as_str()));
+    let name = |name: Option<&Name>| name.map(|name| name_key(name.as_str()));
     let values = params![
         filter.search.as_deref().map(phrases),
         before(filter),
@@ -131,7 +140,7 @@ fn in_history(connection: &Connection, filter: &Filter, limit: usize) -> Result<
     numbers(connection, &sql, values)
 }
 
-/// The conditions that are the same in both places.
+/// The conditions shared by open and ended deliveries.
 fn conditions(filter: &Filter) -> String {
     let dead = if filter.dead { " AND ending = 2" } else { "" };
     let found = " AND message IN (SELECT rowid FROM words WHERE words MATCH ?1)";
@@ -143,7 +152,8 @@ fn before(filter: &Filter) -> i64 {
     filter.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX))
 }
 
-/// A search for words, whatever signs are among them: each is a phrase, and all have to be there.
+/// The search expression for some words. Each word is a phrase of its own, whatever characters it
+/// has, and all must occur.
 fn phrases(words: &str) -> String {
     let phrases = words.split(|c: char| c.is_whitespace() || c.is_control());
     let phrases = phrases.filter(|word| word.contains(char::is_alphanumeric));
@@ -156,7 +166,7 @@ fn numbers(
     connection: &Connection,
     sql: &str,
     values: impl rusqlite::Params,
-) -> Result<Vec<u64>, Trouble> {
+) -> Result<Vec<u64>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(values)?;
     let mut numbers = Vec::new();
@@ -166,19 +176,19 @@ fn numbers(
     Ok(numbers)
 }
 
-/// Reads deliveries whole, the newest first, as many as wanted.
+/// Reads deliveries with their messages, the newest first, up to the limits.
 fn rows(
     connection: &Connection,
     mut numbers: Vec<u64>,
     limit: usize,
     bytes_max: usize,
-) -> Result<QueryResult, Trouble> {
+) -> Result<QueryResult, StoreError> {
     numbers.sort_unstable_by(|one, other| other.cmp(one));
     let mut found = QueryResult { rows: Vec::new(), more: numbers.len() > limit };
     let mut bytes = 0;
     for number in numbers.into_iter().take(limit) {
         let last = found.rows.last().map(|row: &DeliveryRow| &row.message);
-        let Some(row) = whole(connection, number, last)? else { continue };
+        let Some(row) = read_row(connection, number, last)? else { continue };
         bytes += ROW_BYTES + row.message.shared.len();
         if bytes > bytes_max && !found.rows.is_empty() {
             found.more = true;
@@ -189,12 +199,12 @@ fn rows(
     Ok(found)
 }
 
-/// Reads one delivery with its message, which may be the same as the last one's.
-fn whole(
+/// Reads a delivery with its message, which may be the last row's.
+fn read_row(
     connection: &Connection,
     delivery: u64,
     last: Option<&MessageRecord>,
-) -> Result<Option<DeliveryRow>, Trouble> {
+) -> Result<Option<DeliveryRow>, StoreError> {
     let sql = format!(
         "SELECT {0} FROM delivery WHERE number = ?1
          UNION ALL SELECT {0} FROM history WHERE number = ?1",
@@ -203,7 +213,7 @@ fn whole(
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([signed(delivery)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (delivery, ended) = row::delivery(row)?;
+    let (delivery, ended) = (row::read_delivery(row)?, row::read_ending(row)?);
     let message = match last {
         Some(last) if last.number == delivery.message => last.clone(),
         _ => message(connection, delivery.message)?,
@@ -211,14 +221,8 @@ fn whole(
     Ok(Some(DeliveryRow { delivery, message, ended }))
 }
 
-fn message(connection: &Connection, number: u64) -> Result<MessageRecord, Trouble> {
-    let sql = format!("SELECT {} FROM message WHERE number = ?", row::MESSAGE);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([signed(number)])?;
-    let message = match rows.next()? {
-        Some(row) => row::message(row)?,
-        None => None,
-    };
+fn message(connection: &Connection, number: u64) -> Result<MessageRecord, StoreError> {
+    let message = row::find_message(connection, number)?;
     Ok(message.unwrap_or_else(|| MessageRecord {
         number,
         sender: 0,

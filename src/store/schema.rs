@@ -1,25 +1,25 @@
-//! The tables, and how those of an older version become them.
+//! The tables, and the migrations from older versions.
 
-use super::{file, trouble::Trouble};
+use super::{
+    error::StoreError,
+    file::{self, APPLICATION_ID},
+};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Marks a database as ours: "AgRe".
-const APPLICATION_ID: i32 = 0x4167_5265;
-
-/// Tables of one version, and how to get there from those before.
+/// The tables of one version, and the steps from earlier versions.
 pub(super) struct Schema {
-    /// Its version, from 1.
+    /// The version, counted from 1.
     pub(super) version: u32,
-    /// Makes the tables of version 1 in an empty file.
+    /// The statements that create the tables of version 1.
     pub(super) create: &'static str,
-    /// Their names.
+    /// The names of the tables.
     pub(super) tables: &'static [&'static str],
-    /// Step `n` turns version `n + 1` into the next, in a new file as in an old one.
+    /// The migrations: step `n` turns version `n + 1` into the next. A new file takes all steps.
     pub(super) steps: &'static [&'static str],
 }
 
-/// What this program reads and writes.
+/// The schema of this program.
 pub(super) const CURRENT: Schema = Schema {
     version: 2,
     create: CREATE,
@@ -27,11 +27,11 @@ pub(super) const CURRENT: Schema = Schema {
         "agent", "answer", "delivery", "double", "history", "message", "meta", "question",
         "session", "stream", "words",
     ],
-    steps: &[ANSWERS],
+    steps: &[NOTICES],
 };
 
-/// Version 2: what waits for a sender, and what is asked by a delivery that is over.
-pub(super) const ANSWERS: &str = "
+/// Version 2: notices (table `answer`), and questions whose delivery is over.
+pub(super) const NOTICES: &str = "
 CREATE TABLE answer (
     number INTEGER PRIMARY KEY, agent INTEGER NOT NULL, checksum INTEGER NOT NULL,
     frame BLOB NOT NULL
@@ -45,12 +45,12 @@ CREATE TABLE question (
 
 /// Version 1.
 ///
-/// The send path appends to `message`, `delivery` and `double`, so that these have no indices. What is
-/// over moves to `history` in pauses.
+/// The send path appends to `message`, `delivery` and `double` (dedup records), so these have no
+/// indices. Ended deliveries move to `history` in idle times.
 ///
-/// A delivery's row keeps its length when it is acknowledged: `ended_ms` has its place from the start,
-/// and 0 and 1 take equal room. `hot` and `cold` count the rows of `delivery` and of `history` that need
-/// a message.
+/// A delivery's row keeps its length when it is acknowledged: `ended_ms` is filled from the start, and
+/// 0 and 1 take equal space. `hot` and `cold` count the rows of `delivery` and of `history` that refer
+/// to a message.
 pub(super) const CREATE: &str = "
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -109,31 +109,31 @@ CREATE VIRTUAL TABLE words USING fts5 (
 );
 ";
 
-/// What a file was like.
+/// The state in which a file was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Prepared {
     /// Empty.
     New,
-    /// As it is to be.
+    /// Of the current version.
     Current,
-    /// Older; it is copied, and where to.
+    /// Older; the text is the path of its copy.
     Migrated(String),
 }
 
-/// Sees that the file has the tables of `schema`: makes them in an empty file, migrates older ones after
-/// a copy.
+/// Brings a file to the version of `schema`: creates the tables in an empty file, copies and migrates
+/// an older one.
 pub(super) fn prepare(
     connection: &mut Connection,
     path: &Path,
     schema: &Schema,
-) -> Result<Prepared, Trouble> {
-    let found = version(connection)?;
+) -> Result<Prepared, StoreError> {
+    let found = file::schema_version(connection)?;
     if found == 0 {
-        make(connection, schema)?;
+        create(connection, schema)?;
         return Ok(Prepared::New);
     }
     if found > schema.version {
-        return Err(Trouble::Newer { found, known: schema.version });
+        return Err(StoreError::Newer { found, known: schema.version });
     }
     let mut prepared = Prepared::Current;
     if found < schema.version {
@@ -144,22 +144,7 @@ pub(super) fn prepare(
     Ok(prepared)
 }
 
-/// The version of the schema in a file, 0 if there is nothing in it. Somebody else's is damage.
-pub(super) fn version(connection: &Connection) -> Result<u32, Trouble> {
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    let (id, found) = (number("application_id")?, number("user_version")?);
-    let objects: u32 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if (id, found, objects) == (0, 0, 0) {
-        return Ok(0);
-    }
-    match u32::try_from(found) {
-        Ok(found) if found > 0 && id == APPLICATION_ID => Ok(found),
-        _ => Err(Trouble::Damaged("it is some other program's database".to_owned())),
-    }
-}
-
-fn make(connection: &mut Connection, schema: &Schema) -> Result<(), Trouble> {
+fn create(connection: &mut Connection, schema: &Schema) -> Result<(), StoreError> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(schema.create)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -167,27 +152,27 @@ fn make(connection: &mut Connection, schema: &Schema) -> Result<(), Trouble> {
     Ok(transaction.commit()?)
 }
 
-/// All steps or none.
-fn migrate(connection: &mut Connection, found: u32, schema: &Schema) -> Result<(), Trouble> {
+/// Takes all steps or none.
+fn migrate(connection: &mut Connection, found: u32, schema: &Schema) -> Result<(), StoreError> {
     let transaction = connection.transaction()?;
     step(&transaction, found, schema)?;
     Ok(transaction.commit()?)
 }
 
-fn step(connection: &Connection, found: u32, schema: &Schema) -> Result<(), Trouble> {
+fn step(connection: &Connection, found: u32, schema: &Schema) -> Result<(), StoreError> {
     for step in schema.steps.iter().skip(found as usize - 1) {
         connection.execute_batch(step)?;
     }
     Ok(connection.pragma_update(None, "user_version", schema.version)?)
 }
 
-/// Whether all tables are there.
-pub(super) fn check(connection: &Connection, schema: &Schema) -> Result<(), Trouble> {
+/// Checks that all tables exist.
+pub(super) fn check(connection: &Connection, schema: &Schema) -> Result<(), StoreError> {
     let mut statement = connection
         .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")?;
     for table in schema.tables {
         if statement.query_row([table], |row| row.get::<_, u32>(0))? == 0 {
-            return Err(Trouble::Damaged(format!("its table `{table}` is missing")));
+            return Err(StoreError::Damaged(format!("its table `{table}` is missing")));
         }
     }
     Ok(())

@@ -1,105 +1,111 @@
-//! What is done when nothing else is: words are indexed, what is over moves to the history, what is old
-//! is forgotten. In small steps, since whoever sends meanwhile waits for the end of one.
+//! Work for idle times: words are indexed, ended deliveries move to the history, old ones are deleted.
+//! It is done in small steps, since a SEND that arrives meanwhile waits for the end of a step.
 
-use super::{Settings, file::PAGE_BYTES, image::one, row, said, trouble::Trouble, write};
+use super::{
+    error::StoreError,
+    file::PAGE_BYTES,
+    index,
+    job::Settings,
+    row::{self, number, read_single, signed},
+    write,
+};
 use crate::record::Image;
-use row::{number, signed};
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Rows in a step.
+/// Rows written in a step.
 const STEP_ROWS: usize = 128;
 
 /// Bytes of messages that a step indexes.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Rows that a step reads only.
+/// Rows read in a step that writes none.
 const SCAN_ROWS: usize = 4_096;
 
-/// Ended deliveries that are remembered by number. If there are more, they are looked for.
+/// Ended deliveries whose numbers are remembered. Beyond that, the table is scanned for them.
 const ENDED_MAX: usize = 65_536;
 
-/// From so much work on, it is also done between groups that leave no pause: after each so many.
-const BEHIND: u64 = 4_096;
+/// The backlog from which a step is also done without an idle time, once per this many groups.
+const BACKLOG_MIN: u64 = 4_096;
 const GROUPS_BETWEEN: u32 = 64;
 
-/// New doubles of a sender before its old ones are forgotten.
-const DOUBLES_BETWEEN: usize = 512;
+/// New dedup records of a sender before its old ones are deleted.
+const DEDUP_BETWEEN: usize = 512;
 
-/// Senders whose doubles are counted.
+/// Senders whose dedup records are counted.
 const COUNTED_MAX: usize = 8_192;
 
-/// Changes after which the log is carried over in a pause.
+/// Changes after which the log is checkpointed in an idle time.
 const CHECKPOINT_CHANGES: usize = 2_048;
 
-/// Messages that are indexed at most before a search.
+/// Messages that are indexed before a search, at most.
 const SEARCH_MAX: usize = 20_000;
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
 
-/// What there is to sweep.
+/// The work to be done.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// Deliveries that ended.
+    /// Ended deliveries, by number.
     ended: VecDeque<u64>,
-    /// There may be others after this one.
+    /// The number after which the table has to be scanned for more of them.
     unlisted_after: Option<u64>,
-    /// Messages up to this one are indexed.
+    /// The number up to which messages are indexed.
     indexed: u64,
-    /// The highest message.
+    /// The highest message number.
     last_message: u64,
-    /// New doubles by sender.
-    doubles: BTreeMap<u64, usize>,
-    /// Senders with too many.
-    crowded: BTreeSet<u64>,
-    /// The hour in which the history was last looked through for what is too old.
+    /// The number of new dedup records by sender.
+    dedup: BTreeMap<u64, usize>,
+    /// Senders with too many dedup records.
+    over_limit: BTreeSet<u64>,
+    /// The hour in which the history was last searched for old deliveries.
     aged: Option<u64>,
-    /// How far that has come.
+    /// The number that this search has reached.
     aging: u64,
-    /// Changes since the log was last carried over.
+    /// Changes since the log's last checkpoint.
     logged: usize,
     /// Groups since the last step.
     groups: u32,
-    /// Pages in use, at most; unknown at first, and after a step.
+    /// An upper bound of the pages in use; unknown at first and after a step.
     pages: Option<u64>,
-    /// There is no room for a history until something else changes.
-    cramped: bool,
+    /// There is no space for a history until the next change.
+    no_space: bool,
 }
 
 impl Sweep {
-    /// For a store with this image.
+    /// The work for a store with this image.
     pub(super) fn new(
         connection: &Connection,
         settings: &Settings,
         image: &Image,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, StoreError> {
         let mut sweep = Self { last_message: image.last.message, ..Self::default() };
-        let mut doubles: BTreeMap<u64, usize> = BTreeMap::new();
-        for double in image.dedup.values() {
-            *doubles.entry(double.sender).or_default() += 1;
+        let mut dedup: BTreeMap<u64, usize> = BTreeMap::new();
+        for record in image.dedup.values() {
+            *dedup.entry(record.sender).or_default() += 1;
         }
-        let crowded = doubles.into_iter().filter(|(_, count)| *count > settings.doubles_max);
-        sweep.crowded = crowded.map(|(sender, _)| sender).collect();
+        let over_limit = dedup.into_iter().filter(|(_, count)| *count > settings.dedup_max);
+        sweep.over_limit = over_limit.map(|(sender, _)| sender).collect();
         sweep.restart(connection)?;
         Ok(sweep)
     }
 
-    /// Looks at the file anew.
-    pub(super) fn restart(&mut self, connection: &Connection) -> Result<(), Trouble> {
+    /// Starts over on a file that was opened anew.
+    pub(super) fn restart(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.ended.clear();
         self.unlisted_after = Some(0);
-        self.indexed = one(connection, "SELECT indexed FROM meta", |row| number(row, 0))?;
+        self.indexed = read_single(connection, "SELECT indexed FROM meta", |row| number(row, 0))?;
         self.aged = None;
         self.pages = None;
         Ok(())
     }
 
-    /// Hears of what a transaction wrote.
+    /// Notes what a transaction wrote.
     pub(super) fn note(&mut self, written: &write::Written, changes: usize) {
         self.last_message = written.last.message;
         self.logged += changes;
         self.groups = self.groups.saturating_add(1);
-        self.cramped = false;
+        self.no_space = false;
         for delivery in &written.ended {
             if self.unlisted_after.is_some_and(|after| *delivery > after) {
                 continue;
@@ -110,54 +116,56 @@ impl Sweep {
                 self.unlisted_after = Some(0);
             }
         }
-        for (sender, new) in &written.doubles {
-            let count = self.doubles.entry(*sender).or_default();
+        for (sender, new) in &written.dedup {
+            let count = self.dedup.entry(*sender).or_default();
             *count += new;
-            if *count >= DOUBLES_BETWEEN {
-                self.doubles.remove(sender);
-                self.crowded.insert(*sender);
+            if *count >= DEDUP_BETWEEN {
+                self.dedup.remove(sender);
+                self.over_limit.insert(*sender);
             }
         }
-        if self.doubles.len() > COUNTED_MAX {
-            self.crowded.extend(std::mem::take(&mut self.doubles).into_keys());
+        if self.dedup.len() > COUNTED_MAX {
+            self.over_limit.extend(std::mem::take(&mut self.dedup).into_keys());
         }
     }
 
-    /// Whether there is anything to do in a pause.
+    /// Whether there is anything to do in an idle time.
     pub(super) fn has_work(&self, unix_ms: u64) -> bool {
         let history = self.indexed < self.last_message
             || !self.ended.is_empty()
             || self.unlisted_after.is_some();
-        history && !self.cramped
-            || !self.crowded.is_empty()
+        history && !self.no_space
+            || !self.over_limit.is_empty()
             || self.aged != Some(unix_ms / HOUR_MS)
             || self.logged >= CHECKPOINT_CHANGES
     }
 
-    /// Whether it is time for a step although there is no pause.
+    /// Whether a step is due although the store is not idle.
     pub(super) fn is_due(&mut self) -> bool {
         let behind = self.last_message - self.indexed.min(self.last_message);
-        let due = self.groups >= GROUPS_BETWEEN && behind + self.ended.len() as u64 >= BEHIND;
+        let due = self.groups >= GROUPS_BETWEEN && behind + self.ended.len() as u64 >= BACKLOG_MIN;
         if due {
             self.groups = 0;
         }
         due
     }
 
-    /// Does a little of what there is to do.
+    /// Does one step.
     pub(super) fn step(
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
         unix_ms: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StoreError> {
         self.pages = None;
-        // Where there is no room for a history, there is nothing to move either.
-        self.cramped = !self.make_room(connection, settings, STEP_BYTES)?;
-        if !self.cramped && (self.index_some(connection)? | self.move_some(connection)?) {
+        // Without space for a history, nothing is moved there.
+        self.no_space = !self.free_space(connection, settings, STEP_BYTES)?;
+        if !self.no_space && (self.index_some(connection)? | self.move_some(connection)?) {
             return Ok(());
         }
-        if self.forget_doubles(connection, settings)? || self.age(connection, settings, unix_ms)? {
+        if self.delete_dedup(connection, settings)?
+            || self.delete_old(connection, settings, unix_ms)?
+        {
             return Ok(());
         }
         if self.logged >= CHECKPOINT_CHANGES {
@@ -167,8 +175,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Indexes what a search would miss.
-    pub(super) fn index_all(&mut self, connection: &mut Connection) -> Result<(), Trouble> {
+    /// Indexes the messages that a search would miss.
+    pub(super) fn index_all(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
         for _ in 0..SEARCH_MAX / STEP_ROWS {
             if !self.index_some(connection)? {
                 break;
@@ -177,36 +185,36 @@ impl Sweep {
         Ok(())
     }
 
-    /// Sees that there is room for so many bytes of messages, by forgetting the oldest that are over.
-    /// The last of the room is for what must not be refused.
-    pub(super) fn make_room(
+    /// Frees space for messages by deleting the oldest ended deliveries. A reserve is left for changes
+    /// that must not be refused.
+    pub(super) fn free_space(
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
-    ) -> Result<bool, Trouble> {
-        self.make_room_before(connection, settings, bytes, reserve(settings))
+    ) -> Result<bool, StoreError> {
+        self.free_space_above(connection, settings, bytes, reserve(settings))
     }
 
-    /// The same for answers, which are still taken where messages are not.
-    pub(super) fn make_room_for_answers(
+    /// Frees space for notices, which may use half of the reserve.
+    pub(super) fn free_space_for_notices(
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
-    ) -> Result<bool, Trouble> {
-        self.make_room_before(connection, settings, bytes, reserve(settings) / 2)
+    ) -> Result<bool, StoreError> {
+        self.free_space_above(connection, settings, bytes, reserve(settings) / 2)
     }
 
-    fn make_room_before(
+    fn free_space_above(
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
         reserve: u64,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, StoreError> {
         let pages = settings.bytes_max / PAGE_BYTES;
-        // Pages are not filled to the brim.
+        // Pages are not filled completely.
         let needed = bytes as u64 * 5 / 4 / PAGE_BYTES + 8;
         loop {
             let used = match self.pages {
@@ -217,14 +225,14 @@ impl Sweep {
             if used + needed + reserve <= pages {
                 return Ok(true);
             }
-            if !self.forget_oldest(connection)? {
+            if !self.delete_oldest(connection)? {
                 return Ok(false);
             }
         }
     }
 
     /// Indexes the next messages; false if there are none.
-    fn index_some(&mut self, connection: &mut Connection) -> Result<bool, Trouble> {
+    fn index_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         if self.indexed >= self.last_message {
             return Ok(false);
         }
@@ -238,7 +246,7 @@ impl Sweep {
             let (mut count, mut bytes) = (0, 0);
             while let Some(row) = rows.next()? {
                 let (number, shared) = (number(row, 0)?, row::blob(row, 1)?);
-                index(&transaction, number, shared)?;
+                index::index_words(&transaction, number, shared)?;
                 (count, bytes) = (count + 1, bytes + shared.len());
                 if count >= STEP_ROWS || bytes >= STEP_BYTES {
                     last = number;
@@ -252,20 +260,20 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Moves some of what is over to the history; false if there is nothing.
-    fn move_some(&mut self, connection: &mut Connection) -> Result<bool, Trouble> {
+    /// Moves some ended deliveries to the history; false if there are none.
+    fn move_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let ended = self.take_ended(connection)?;
         let Some(ended) = ended else { return Ok(false) };
         let transaction = connection.transaction()?;
         for number in ended {
-            move_one(&transaction, number)?;
+            index::move_to_history(&transaction, number)?;
         }
         transaction.commit()?;
         Ok(true)
     }
 
-    /// Some deliveries that ended; none if there are no more.
-    fn take_ended(&mut self, connection: &Connection) -> Result<Option<Vec<u64>>, Trouble> {
+    /// Some ended deliveries; none if there are no more.
+    fn take_ended(&mut self, connection: &Connection) -> Result<Option<Vec<u64>>, StoreError> {
         if self.ended.is_empty() {
             let Some(after) = self.unlisted_after else { return Ok(None) };
             self.unlisted_after = self.list_ended(connection, after)?;
@@ -273,8 +281,12 @@ impl Sweep {
         Ok(Some(self.ended.drain(..STEP_ROWS.min(self.ended.len())).collect()))
     }
 
-    /// Looks for deliveries that ended among some rows; says after which to go on.
-    fn list_ended(&mut self, connection: &Connection, after: u64) -> Result<Option<u64>, Trouble> {
+    /// Scans some rows for ended deliveries. Returns the number after which to continue.
+    fn list_ended(
+        &mut self,
+        connection: &Connection,
+        after: u64,
+    ) -> Result<Option<u64>, StoreError> {
         let mut statement = connection.prepare_cached(
             "SELECT number, ending FROM delivery WHERE number > ? ORDER BY number LIMIT ?",
         )?;
@@ -283,21 +295,21 @@ impl Sweep {
         while let Some(row) = rows.next()? {
             last = number(row, 0)?;
             count += 1;
-            if row.get::<_, i64>(1)? != row::OPEN {
+            if !row::is_open(row, 1)? {
                 self.ended.push_back(last);
             }
         }
         Ok((count == SCAN_ROWS).then_some(last))
     }
 
-    /// Forgets the oldest doubles of a sender that has too many; false if none has.
-    fn forget_doubles(
+    /// Deletes the oldest dedup records of a sender that has too many; false if none has.
+    fn delete_dedup(
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
-    ) -> Result<bool, Trouble> {
-        let Some(sender) = self.crowded.first().copied() else { return Ok(false) };
-        let forgotten = connection
+    ) -> Result<bool, StoreError> {
+        let Some(sender) = self.over_limit.first().copied() else { return Ok(false) };
+        let deleted = connection
             .prepare_cached(
                 "DELETE FROM double WHERE sender = ?1 AND message IN (
                      SELECT message FROM double AS old WHERE sender = ?1 AND message <= (
@@ -310,22 +322,22 @@ impl Sweep {
             )?
             .execute(params![
                 signed(sender),
-                signed(settings.doubles_max as u64),
+                signed(settings.dedup_max as u64),
                 STEP_ROWS as u32
             ])?;
-        if forgotten < STEP_ROWS {
-            self.crowded.remove(&sender);
+        if deleted < STEP_ROWS {
+            self.over_limit.remove(&sender);
         }
         Ok(true)
     }
 
-    /// Forgets what is too old, once an hour; false if all of that is done.
-    fn age(
+    /// Deletes deliveries that are too old, once an hour; false if all of that is done.
+    fn delete_old(
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
         unix_ms: u64,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, StoreError> {
         let hour = unix_ms / HOUR_MS;
         if self.aged == Some(hour) {
             return Ok(false);
@@ -350,12 +362,12 @@ impl Sweep {
                 (self.aged, self.aging) = (Some(hour), 0);
             }
         }
-        forget(connection, &old)?;
+        delete(connection, &old)?;
         Ok(true)
     }
 
-    /// Forgets the oldest of what is over; false if nothing is.
-    fn forget_oldest(&mut self, connection: &mut Connection) -> Result<bool, Trouble> {
+    /// Deletes the oldest ended deliveries; false if there are none.
+    fn delete_oldest(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let mut oldest = Vec::new();
         {
             let mut statement = connection
@@ -366,7 +378,7 @@ impl Sweep {
             }
         }
         if !oldest.is_empty() {
-            forget(connection, &oldest)?;
+            delete(connection, &oldest)?;
             return Ok(true);
         }
         let Some(ended) = self.take_ended(connection)? else { return Ok(false) };
@@ -388,58 +400,13 @@ impl Sweep {
     }
 }
 
-/// Pages that no message gets.
+/// The pages that messages cannot use.
 fn reserve(settings: &Settings) -> u64 {
     (settings.bytes_max / PAGE_BYTES / 16).clamp(32, 4_096)
 }
 
-/// Puts a message's words into the index.
-pub(super) fn index(connection: &Connection, number: u64, shared: &[u8]) -> rusqlite::Result<()> {
-    let Some(body) = said::body(shared) else { return Ok(()) };
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO words (rowid, body) VALUES (?, ?)")?
-        .execute(params![signed(number), body])
-        .map(drop)
-}
-
-/// Moves a delivery to the history, if it is over and not there already.
-fn move_one(connection: &Connection, delivery: u64) -> Result<(), Trouble> {
-    let mut statement = connection.prepare_cached(
-        "SELECT message, name, send_id, shared FROM delivery
-         LEFT JOIN message ON message.number = delivery.message
-         WHERE delivery.number = ? AND ending <> 0",
-    )?;
-    let mut rows = statement.query([signed(delivery)])?;
-    let Some(row) = rows.next()? else { return Ok(()) };
-    let message: i64 = row.get(0)?;
-    let to: String = row.get(1)?;
-    let send_id: Option<String> = row.get(2)?;
-    let (from, topic) =
-        said::head(row.get_ref(3)?.as_blob().unwrap_or_default()).unwrap_or_default();
-    connection
-        .prepare_cached(&format!(
-            "INSERT OR REPLACE INTO history
-             SELECT {}, ?2, ?3, ?4, ?5 FROM delivery WHERE number = ?1",
-            row::DELIVERY
-        ))?
-        .execute(params![
-            signed(delivery),
-            key(from),
-            key(&to),
-            topic,
-            send_id.unwrap_or_default()
-        ])?;
-    connection
-        .prepare_cached("DELETE FROM delivery WHERE number = ?")?
-        .execute([signed(delivery)])?;
-    connection
-        .prepare_cached("UPDATE message SET hot = hot - 1, cold = cold + 1 WHERE number = ?")?
-        .execute([message])?;
-    Ok(())
-}
-
-/// Drops rows of the history, given with their messages.
-fn forget(connection: &mut Connection, rows: &[(u64, u64)]) -> Result<(), Trouble> {
+/// Deletes rows of the history, given with their messages.
+fn delete(connection: &mut Connection, rows: &[(u64, u64)]) -> Result<(), StoreError> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -453,12 +420,7 @@ fn forget(connection: &mut Connection, rows: &[(u64, u64)]) -> Result<(), Troubl
     Ok(transaction.commit()?)
 }
 
-fn pages_used(connection: &Connection) -> Result<u64, Trouble> {
-    let count = |sql| one(connection, sql, |row| number(row, 0));
+fn pages_used(connection: &Connection) -> Result<u64, StoreError> {
+    let count = |sql| read_single(connection, sql, |row| number(row, 0));
     Ok(count("PRAGMA page_count")? - count("PRAGMA freelist_count")?)
-}
-
-/// A name in the form in which equal names are equal.
-pub(super) fn key(name: &str) -> String {
-    name.to_ascii_lowercase()
 }

@@ -1,49 +1,55 @@
-//! The store against its oracle, and against everything that goes wrong.
+//! Tests of the store: against its oracle, and with failing disks and damaged files.
 
 mod damage;
 mod faults;
+mod folder;
 mod history;
-mod place;
 mod world;
 
-use super::{Job, Report, row};
-use crate::record::Change;
-use place::{DAY_MS, Folder, clock, cut, keep, run};
+use super::{
+    Job, Report,
+    row::{self, Stored},
+};
+use crate::record::{
+    AgentRecord, Change, DedupRecord, NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
+};
+use folder::{DAY_MS, Folder, clock, end_group, run, write};
 use proptest::prelude::*;
 use world::World;
 
 #[test]
-fn a_new_store_is_empty_and_its_files_are_private() {
+fn new_store_is_empty_and_its_files_are_private() {
     let folder = Folder::new();
     let opened = folder.open();
     assert_eq!(opened.image, Default::default());
     assert!(opened.remarks.is_empty());
     platform::paths::check_private(&folder.path()).unwrap();
-    let reports = run(opened.store, vec![keep(World::default().some(40))]);
-    assert_eq!(reports, [Report::Kept(40)]);
+    let reports = run(opened.store, vec![write(World::default().some(40))]);
+    assert_eq!(reports, [Report::Persisted(40)]);
     assert_eq!(folder.files(""), ["relay.db"], "the log is gone once the store is closed");
 }
 
 #[test]
-fn the_clock_goes_on_though_nothing_changes() {
+fn clock_is_stored_without_changes() {
     let folder = Folder::new();
-    let tell = |ms| Job::Keep { changes: Vec::new(), clock: clock(ms) };
+    let tell = |ms| Job::Write { changes: Vec::new(), clock: clock(ms) };
     let nothing = vec![Change::SessionEnded { agent: 1 }];
     // A query ends a group.
-    let jobs = vec![keep(nothing), cut(), tell(1), cut(), tell(40 * DAY_MS), cut()];
-    let kept: Vec<_> =
-        folder.run(jobs).into_iter().filter(|it| !matches!(it, Report::Found(..))).collect();
-    assert_eq!(kept, [Report::Kept(1)]);
+    let jobs =
+        vec![write(nothing), end_group(), tell(1), end_group(), tell(40 * DAY_MS), end_group()];
+    let persisted: Vec<_> =
+        folder.run(jobs).into_iter().filter(|it| !matches!(it, Report::Answer(..))).collect();
+    assert_eq!(persisted, [Report::Persisted(1)]);
     assert_eq!(folder.image().clock, clock(40 * DAY_MS));
 }
 
 #[test]
-fn the_library_is_free_of_the_bug_that_could_reset_a_log() {
+fn sqlite_is_free_of_the_wal_reset_bug() {
     assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
 }
 
 #[test]
-fn a_store_is_open_in_one_process_only() {
+fn store_is_opened_once_at_a_time() {
     let folder = Folder::new();
     let _first = folder.open();
     let error = super::Store::open(folder.settings(), 0).unwrap_err().to_string();
@@ -60,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_was_kept_is_read_back(
+    fn persisted_changes_are_read_back(
         lives in prop::collection::vec(
             prop::collection::vec(
                 prop::collection::vec((any::<u8>(), 0..1_u64 << 40), 1..12), 0..6), 1..4)
@@ -75,17 +81,17 @@ proptest! {
                     group.into_iter().map(|(kind, pick)| world.change(kind, pick)).collect();
                 changes += group.len() as u64;
                 world.oracle.clock = clock(at as u64);
-                jobs.extend([Job::Keep { changes: group, clock: clock(at as u64) }, cut()]);
+                jobs.extend([Job::Write { changes: group, clock: clock(at as u64) }, end_group()]);
             }
             let reports = folder.run(jobs);
-            let kept = |report| if let Report::Kept(count) = report { count } else { 0 };
-            prop_assert_eq!(reports.into_iter().map(kept).sum::<u64>(), changes);
+            let persisted = |report| if let Report::Persisted(count) = report { count } else { 0 };
+            prop_assert_eq!(reports.into_iter().map(persisted).sum::<u64>(), changes);
             prop_assert_eq!(folder.image(), world.oracle.image());
         }
     }
 
     #[test]
-    fn reading_a_row_never_panics(
+    fn reading_any_row_never_panics(
         integers in prop::collection::vec(any::<i64>(), 4),
         text in ".{0,20}",
         blob in prop::collection::vec(any::<u8>(), 0..40),
@@ -102,8 +108,10 @@ proptest! {
         let mut statement = connection.prepare(&format!("SELECT {columns}")).unwrap();
         let mut rows = statement.query(rusqlite::params_from_iter((0..14).map(value))).unwrap();
         let row = rows.next().unwrap().unwrap();
-        let _ = (row::message(row).is_ok(), row::delivery(row).is_ok(), row::double(row).is_ok());
-        let _ = (row::agent(row).is_ok(), row::session(row).is_ok(), row::stream(row).is_ok());
-        let _ = (row::answer(row).is_ok(), row::question(row).is_ok());
+        let _ = (row::read_message(row).is_ok(), row::read_delivery(row).is_ok());
+        let _ = (row::read_ending(row).is_ok(), row::read_dead_letter(row).is_ok());
+        let _ = (AgentRecord::read(row).is_ok(), SessionRecord::read(row).is_ok());
+        let _ = (StreamRecord::read(row).is_ok(), DedupRecord::read(row).is_ok());
+        let _ = (NoticeRecord::read(row).is_ok(), QuestionRecord::read(row).is_ok());
     }
 }

@@ -1,8 +1,8 @@
-//! What is over: moved, found, revived and forgotten.
+//! Tests of ended deliveries: moved, found, redelivered and deleted.
 
 use super::{
     super::{Job, Report, Settings, Store},
-    place::{DAY_MS, Folder, NOW_MS, clock, found, keep, run},
+    folder::{DAY_MS, Folder, NOW_MS, answers, clock, run, write},
     world::{World, name},
 };
 use crate::protocol::{code::NackCode, name::Name};
@@ -13,7 +13,7 @@ fn any() -> Filter {
     Filter { limit: 1_000, bytes_max: 1 << 20, ..Filter::default() }
 }
 
-/// What the oracle finds.
+/// The deliveries that the oracle finds.
 fn expected(world: &World, filter: &Filter) -> Vec<u64> {
     let rows = world.oracle.rows.iter().rev();
     rows.filter(|(_, row)| is_wanted(filter, row)).map(|(number, _)| *number).collect()
@@ -35,7 +35,7 @@ fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
 
 fn ask(store: Store, queries: &[Query]) -> Vec<QueryResult> {
     let jobs = queries.iter().map(|query| Job::Query(1, query.clone()));
-    found(run(store, jobs.collect()))
+    answers(run(store, jobs.collect()))
 }
 
 fn numbers(found: &QueryResult) -> Vec<u64> {
@@ -52,7 +52,7 @@ fn filters() -> impl Strategy<Value = Filter> {
     let before = prop::option::of(1..30_u64);
     (agent(), agent(), topic, search, any_bool(), before).prop_map(
         |(of, with, topic, search, dead, before)| Filter {
-            // Two sides of one agent would be its messages to itself.
+            // The same agent on both sides would mean its messages to itself.
             with: with.filter(|with| of.as_ref() != Some(with)),
             of,
             topic,
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn queries_find_the_same_before_and_after_the_sweep(
+    fn queries_find_the_same_before_and_after_a_sweep(
         kinds in prop::collection::vec((0..9_u8, 0..1_u64 << 40), 1..60),
         later in prop::collection::vec((3..9_u8, 0..1_u64 << 40), 0..20),
         filters in prop::collection::vec(filters(), 6),
@@ -81,7 +81,7 @@ proptest! {
         let mut world = World::default();
         world.oracle.clock = clock(0);
         let changes = |kinds: Vec<(u8, u64)>, world: &mut World| {
-            vec![keep(kinds.into_iter().map(|(kind, pick)| world.change(kind, pick)).collect())]
+            vec![write(kinds.into_iter().map(|(kind, pick)| world.change(kind, pick)).collect())]
         };
         folder.run(changes(kinds, &mut world));
         let queries: Vec<_> = filters.iter().cloned().map(Query::List).collect();
@@ -99,11 +99,11 @@ proptest! {
         folder.open().store.0.sweep_all(NOW_MS);
         check(&world)?;
         folder.check_counts();
-        // Dead letters are revived out of the history, or acknowledged in it.
+        // Dead letters in the history are redelivered or acknowledged.
         folder.run(changes(later, &mut world));
         check(&world)?;
         folder.check_counts();
-        // What ended is forgotten, and what is open stays.
+        // Ended deliveries are deleted, open ones stay.
         folder.open().store.0.sweep_all(u64::MAX / 2);
         let mut image = world.oracle.image();
         image.dead_letters.clear();
@@ -112,12 +112,12 @@ proptest! {
     }
 }
 
-/// Some messages from Ann to Bob, all over.
-fn told(folder: &Folder, bodies: &[&str]) -> World {
+/// Stores ended messages from Ann to Bob.
+fn fill(folder: &Folder, bodies: &[&str]) -> World {
     let mut world = World::default();
     let mut changes = Vec::new();
     for (at, body) in bodies.iter().enumerate() {
-        changes.push(Change::Accepted(Box::new(world.taken(1, &[2], None, body))));
+        changes.push(Change::Accepted(Box::new(world.accepted(1, &[2], None, body))));
         let ending = if at % 2 == 0 {
             Ending::Acknowledged
         } else {
@@ -126,14 +126,14 @@ fn told(folder: &Folder, bodies: &[&str]) -> World {
         changes.push(Change::Ended { delivery: at as u64 + 1, ending, unix_ms: NOW_MS });
     }
     changes.iter().for_each(|change| world.oracle.apply(change));
-    folder.run(vec![keep(changes)]);
+    folder.run(vec![write(changes)]);
     world
 }
 
 #[test]
-fn words_are_found_whatever_signs_are_among_them() {
+fn search_ignores_punctuation_and_query_syntax() {
     let folder = Folder::new();
-    told(&folder, &["Der Käse ist alle", "foo-bar baz", "say OR NOT", "1234 \\\"quoted\\\""]);
+    fill(&folder, &["Der Käse ist alle", "foo-bar baz", "say OR NOT", "1234 \\\"quoted\\\""]);
     folder.open().store.0.sweep_all(NOW_MS);
     for (words, numbers_found) in [
         ("kase ALLE", &[1][..]),
@@ -154,9 +154,9 @@ fn words_are_found_whatever_signs_are_among_them() {
 }
 
 #[test]
-fn pages_follow_each_other_within_their_bounds() {
+fn pages_are_consecutive_and_within_their_limits() {
     let folder = Folder::new();
-    told(&folder, &["page"; 25]);
+    fill(&folder, &["page"; 25]);
     let mut seen = Vec::new();
     let mut filter = Filter { limit: 4, ..any() };
     loop {
@@ -174,19 +174,19 @@ fn pages_follow_each_other_within_their_bounds() {
     assert_eq!(seen, (1..=25).rev().collect::<Vec<_>>());
     let small = Filter { bytes_max: 1, ..any() };
     let found = ask(folder.open().store, &[Query::List(small)]).remove(0);
-    assert_eq!((numbers(&found), found.more), (vec![25], true), "one at least");
+    assert_eq!((numbers(&found), found.more), (vec![25], true), "at least one row");
 }
 
 #[test]
-fn an_id_is_a_delivers_or_a_sends() {
+fn query_by_id_finds_a_deliver_or_all_of_a_send() {
     let folder = Folder::new();
     let mut world = World::default();
-    let taken = Change::Accepted(Box::new(world.taken(1, &[2, 3], None, "to two")));
+    let accepted = Change::Accepted(Box::new(world.accepted(1, &[2, 3], None, "to two")));
     let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
-    folder.run(vec![keep(vec![taken, ended])]);
+    folder.run(vec![write(vec![accepted, ended])]);
     let deliver = folder.image().deliveries[&2].id.to_string();
     let queries = [deliver, "m-1".to_owned(), "m-2".to_owned()].map(Query::Id);
-    for _ in ["as it is", "swept"] {
+    for _ in ["before", "after the sweep"] {
         let found = ask(folder.open().store, &queries);
         assert_eq!(found.iter().map(numbers).collect::<Vec<_>>(), [vec![2], vec![2, 1], vec![]]);
         folder.open().store.0.sweep_all(NOW_MS);
@@ -194,9 +194,9 @@ fn an_id_is_a_delivers_or_a_sends() {
 }
 
 #[test]
-fn history_is_forgotten_after_its_days_with_all_that_only_it_needed() {
+fn old_history_is_deleted_with_its_messages_and_words() {
     let folder = Folder::new();
-    told(&folder, &["old"; 300]);
+    fill(&folder, &["old"; 300]);
     folder.open().store.0.sweep_all(NOW_MS + 7 * DAY_MS);
     assert_eq!(ask(folder.open().store, &[Query::List(any())])[0].rows.len(), 300);
     folder.open().store.0.sweep_all(NOW_MS + 7 * DAY_MS + 1);
@@ -211,23 +211,23 @@ fn history_is_forgotten_after_its_days_with_all_that_only_it_needed() {
 }
 
 #[test]
-fn the_last_doubles_of_a_name_are_remembered_and_those_of_open_messages() {
+fn latest_dedup_records_and_those_of_open_messages_are_kept() {
     let folder = Folder::new();
-    let settings = || Settings { doubles_max: 10, ..folder.settings() };
+    let settings = || Settings { dedup_max: 10, ..folder.settings() };
     let mut world = World::default();
     let mut changes = Vec::new();
     for delivery in 1..=800 {
-        changes.push(Change::Accepted(Box::new(world.taken(1, &[2], None, "again"))));
+        changes.push(Change::Accepted(Box::new(world.accepted(1, &[2], None, "repeated"))));
         if delivery > 3 {
             let ending = Ending::Acknowledged;
             changes.push(Change::Ended { delivery, ending, unix_ms: NOW_MS });
         }
     }
-    changes.push(Change::Accepted(Box::new(world.taken(3, &[2], None, "another's"))));
-    let kept = changes.len() as u64;
+    changes.push(Change::Accepted(Box::new(world.accepted(3, &[2], None, "another's"))));
+    let count = changes.len() as u64;
     let store = Store::open(settings(), NOW_MS).unwrap().store;
-    assert_eq!(run(store, vec![keep(changes)]), [Report::Kept(kept)]);
+    assert_eq!(run(store, vec![write(changes)]), [Report::Persisted(count)]);
     Store::open(settings(), NOW_MS).unwrap().store.0.sweep_all(NOW_MS);
-    let doubles: Vec<u64> = folder.image().dedup.into_keys().collect();
-    assert_eq!(doubles, [1, 2, 3].into_iter().chain(791..=801).collect::<Vec<_>>());
+    let dedup: Vec<u64> = folder.image().dedup.into_keys().collect();
+    assert_eq!(dedup, [1, 2, 3].into_iter().chain(791..=801).collect::<Vec<_>>());
 }

@@ -1,6 +1,6 @@
-//! Changes that a daemon could say: made one after another from numbers, with the oracle beside.
+//! A generator of changes that a daemon could make, with the oracle that applies them.
 
-use super::place::NOW_MS;
+use super::folder::NOW_MS;
 use crate::protocol::{
     Moment,
     code::NackCode,
@@ -17,28 +17,28 @@ use uuid::Uuid;
 
 const NAMES: [&str; 5] = ["Ann", "bob", "Cy-7", "d.o.t", "@guest-1a2b3c4d"];
 
-/// What there is, as far as changes are to be right.
+/// The state from which valid changes are generated.
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) oracle: Oracle,
     message: u64,
     delivery: u64,
     stream: u64,
-    answer: u64,
-    /// These never come back: a number is used once.
+    notice: u64,
+    /// Agents that were removed; their numbers are not used again.
     forgotten: BTreeSet<u64>,
 }
 
 impl World {
-    /// The change that `kind` and `pick` stand for, applied.
+    /// Generates the change that `kind` and `pick` stand for, and applies it.
     pub(super) fn change(&mut self, kind: u8, pick: u64) -> Change {
         let change = self.make(kind, pick);
         self.oracle.apply(&change);
         change
     }
 
-    /// A message from one to some, with a body; not yet applied.
-    pub(super) fn taken(
+    /// Generates a message from one agent to others; it is not applied.
+    pub(super) fn accepted(
         &mut self,
         from: u64,
         to: &[u64],
@@ -59,10 +59,10 @@ impl World {
             unix_ms: NOW_MS + self.message,
             shared: shared.into(),
         };
-        self.taken_again(message, to)
+        self.accepted_again(message, to)
     }
 
-    fn taken_again(&mut self, message: MessageRecord, to: &[u64]) -> AcceptedSend {
+    fn accepted_again(&mut self, message: MessageRecord, to: &[u64]) -> AcceptedSend {
         let deliveries = to.iter().map(|to| {
             self.delivery += 1;
             DeliveryRecord {
@@ -96,14 +96,14 @@ impl World {
         match kind % 15 {
             0..=2 => {
                 let to: Vec<u64> = (0..pick % 4).map(|n| 1 + (agent + n) % 5).collect();
-                Change::Accepted(Box::new(self.taken(
+                Change::Accepted(Box::new(self.accepted(
                     agent,
                     &to,
                     Some("build.done"),
                     "all is well",
                 )))
             }
-            3 => self.some_taken_again(pick),
+            3 => self.some_accepted_again(pick),
             4 => Change::Attempted {
                 delivery: self.some_delivery(pick),
                 attempts: 2 + pick as u32 % 9,
@@ -131,9 +131,9 @@ impl World {
             9 => self.agent(pick),
             10 if self.forgotten.contains(&agent) => Change::SessionEnded { agent },
             10 => Change::Session(Box::new(session(agent, pick))),
-            11 => self.answer(agent, pick),
+            11 => self.notice(agent, pick),
             12 => self.question(agent, pick),
-            13 => self.some_said_again(pick),
+            13 => self.some_resent(pick),
             _ => self.stream(agent, pick),
         }
     }
@@ -142,29 +142,29 @@ impl World {
         1 + pick % (self.delivery + 2)
     }
 
-    /// Those who had no room have it now.
-    fn some_taken_again(&mut self, pick: u64) -> Change {
+    /// Adds a delivery to a stored message, as for a recipient that has room again.
+    fn some_accepted_again(&mut self, pick: u64) -> Change {
         let rows = &self.oracle.rows;
         let Some(row) = rows.values().nth(pick as usize % rows.len().max(1)) else {
             return Change::SessionEnded { agent: 1 };
         };
         let message = row.message.clone();
-        Change::Accepted(Box::new(self.taken_again(message, &[1 + pick % 5])))
+        Change::Accepted(Box::new(self.accepted_again(message, &[1 + pick % 5])))
     }
 
-    /// A message of which nothing is over, nor its sender forgotten.
-    fn some_said_again(&self, pick: u64) -> Change {
+    /// Stores a message again of which no delivery ended and whose sender is known.
+    fn some_resent(&self, pick: u64) -> Change {
         let rows = &self.oracle.rows;
         let message = match rows.values().nth(pick as usize % rows.len().max(1)) {
             Some(row) => row.message.clone(),
             None => return Change::SessionEnded { agent: 1 },
         };
-        let of_it = || rows.values().filter(|row| row.message.number == message.number);
-        let is_over = of_it().any(|row| row.ended.is_some());
-        if is_over || self.forgotten.contains(&message.sender) {
+        let deliveries = || rows.values().filter(|row| row.message.number == message.number);
+        let has_ended = deliveries().any(|row| row.ended.is_some());
+        if has_ended || self.forgotten.contains(&message.sender) {
             return Change::SessionEnded { agent: 1 };
         }
-        let deliveries: Vec<_> = of_it().map(|row| row.delivery.clone()).collect();
+        let deliveries: Vec<_> = deliveries().map(|row| row.delivery.clone()).collect();
         let dedup = DedupRecord {
             message: message.number,
             sender: message.sender,
@@ -193,13 +193,13 @@ impl World {
         }))
     }
 
-    fn answer(&mut self, agent: u64, pick: u64) -> Change {
+    fn notice(&mut self, agent: u64, pick: u64) -> Change {
         if pick.is_multiple_of(3) {
-            return Change::NoticeEnded(1 + pick % (self.answer + 1));
+            return Change::NoticeEnded(1 + pick % (self.notice + 1));
         }
-        self.answer += 1;
+        self.notice += 1;
         let frame = vec![pick as u8; pick as usize % 700];
-        Change::Notice(Box::new(NoticeRecord { number: self.answer, agent, frame: frame.into() }))
+        Change::Notice(Box::new(NoticeRecord { number: self.notice, agent, frame: frame.into() }))
     }
 
     fn question(&self, from: u64, pick: u64) -> Change {

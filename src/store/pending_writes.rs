@@ -1,6 +1,6 @@
-//! Changes that could not be written and can't be refused: the last word on each thing, until it can.
+//! Changes that could not be written and cannot be refused, kept until the disk works again.
 
-use super::commit::{bytes_of, bytes_of_answer};
+use super::row::{notice_bytes, send_bytes};
 use crate::protocol::Moment;
 use crate::record::{
     AcceptedSend, AgentRecord, Change, Ending, NoticeRecord, QuestionRecord, SessionRecord,
@@ -9,41 +9,42 @@ use crate::record::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// What is owed to the disk. There is no more of it than there are things.
+/// The changes to be written, at most one per record: a later change replaces an earlier one.
+///
+/// `None` stands for a record that is to be removed.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
-    /// Accepted messages that a new file has not got, by their numbers: those that were open when it was
-    /// begun. Their bytes are the daemon's own, as long as they are open.
-    taken: BTreeMap<u64, Box<AcceptedSend>>,
-    deliveries: BTreeMap<u64, DeliveryOwed>,
-    /// Nothing: it is over.
+pub(super) struct PendingWrites {
+    /// Open accepted messages that a newly begun file lacks. Their bytes are shared with the
+    /// daemon's memory while they are open.
+    accepted: BTreeMap<u64, Box<AcceptedSend>>,
+    deliveries: BTreeMap<u64, PendingDelivery>,
     agents: BTreeMap<u64, Option<Box<AgentRecord>>>,
     sessions: BTreeMap<u64, Option<Box<SessionRecord>>>,
     streams: BTreeMap<u64, Option<Box<StreamRecord>>>,
-    /// Of deliveries that were taken before the disk failed: so there are no more of these than of those.
-    answers: BTreeMap<u64, Option<Box<NoticeRecord>>>,
+    /// Only deliveries accepted before the disk failed cause these, which bounds their number.
+    notices: BTreeMap<u64, Option<Box<NoticeRecord>>>,
     questions: BTreeMap<Uuid, Option<Box<QuestionRecord>>>,
 }
 
-/// Each overrules what stands before it.
+/// The changes to a delivery, in the order in which they apply.
 #[derive(Debug, Default)]
-struct DeliveryOwed {
-    revived: Option<Moment>,
+struct PendingDelivery {
+    redelivered: Option<Moment>,
     attempted: Option<(u32, u32)>,
     ended: Option<(Ending, u64)>,
 }
 
-impl Owed {
-    /// Takes a change over. A SEND isn't owed, its sender was refused.
+impl PendingWrites {
+    /// Adds a change. An accepted SEND is left out, since its sender is told that it is refused.
     pub(super) fn push(&mut self, change: Change) {
         match change {
             Change::Accepted(_) => {}
-            Change::AcceptedAgain(taken) => {
-                // It says how its deliveries stand now.
-                for delivery in &taken.deliveries {
+            Change::AcceptedAgain(accepted) => {
+                // It contains the present state of its deliveries.
+                for delivery in &accepted.deliveries {
                     self.deliveries.remove(&delivery.number);
                 }
-                self.taken.insert(taken.message.number, taken);
+                self.accepted.insert(accepted.message.number, accepted);
             }
             Change::Attempted { delivery, attempts, failures } => {
                 self.delivery(delivery).attempted = Some((attempts, failures));
@@ -52,8 +53,9 @@ impl Owed {
                 self.delivery(delivery).ended = Some((ending, unix_ms));
             }
             Change::Redelivered { delivery, expires } => {
-                let revived = Some(expires);
-                *self.delivery(delivery) = DeliveryOwed { revived, ..DeliveryOwed::default() };
+                let redelivered = Some(expires);
+                *self.delivery(delivery) =
+                    PendingDelivery { redelivered, ..PendingDelivery::default() };
             }
             Change::Agent(agent) => {
                 self.agents.insert(agent.number, Some(agent));
@@ -74,11 +76,11 @@ impl Owed {
             Change::StreamEnded(stream) => {
                 self.streams.insert(stream, None);
             }
-            Change::Notice(answer) => {
-                self.answers.insert(answer.number, Some(answer));
+            Change::Notice(notice) => {
+                self.notices.insert(notice.number, Some(notice));
             }
-            Change::NoticeEnded(answer) => {
-                self.answers.insert(answer, None);
+            Change::NoticeEnded(notice) => {
+                self.notices.insert(notice, None);
             }
             Change::Question(question) => {
                 self.questions.insert(question.delivery, Some(question));
@@ -89,7 +91,7 @@ impl Owed {
         }
     }
 
-    /// What is to be written, in an order that is right.
+    /// The changes, in an order in which they can be applied.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> + '_ {
         let agents = self.agents.iter().map(|(number, agent)| {
             agent.clone().map_or(Change::AgentForgotten(*number), Change::Agent)
@@ -100,42 +102,44 @@ impl Owed {
         let streams = self.streams.iter().map(|(number, stream)| {
             stream.clone().map_or(Change::StreamEnded(*number), Change::Stream)
         });
-        let deliveries = self.deliveries.iter().flat_map(|(number, owed)| owed.changes(*number));
-        let answers = self.answers.iter().map(|(number, answer)| {
-            answer.clone().map_or(Change::NoticeEnded(*number), Change::Notice)
+        let deliveries =
+            self.deliveries.iter().flat_map(|(number, pending)| pending.changes(*number));
+        let notices = self.notices.iter().map(|(number, notice)| {
+            notice.clone().map_or(Change::NoticeEnded(*number), Change::Notice)
         });
         let questions = self.questions.iter().map(|(delivery, question)| {
             question.clone().map_or(Change::QuestionEnded(*delivery), Change::Question)
         });
-        let about_messages = deliveries.chain(answers).chain(questions);
-        // Who is forgotten takes the doubles of these with him.
-        let taken = self.taken.values().map(|taken| Change::AcceptedAgain(taken.clone()));
-        taken.chain(agents).chain(sessions).chain(streams).chain(about_messages)
+        let about_messages = deliveries.chain(notices).chain(questions);
+        // Before the agents: removing one also removes the dedup records that these write.
+        let accepted =
+            self.accepted.values().map(|accepted| Change::AcceptedAgain(accepted.clone()));
+        accepted.chain(agents).chain(sessions).chain(streams).chain(about_messages)
     }
 
-    /// Room that the messages of it take.
-    pub(super) fn taken_bytes(&self) -> usize {
-        self.taken.values().map(|taken| bytes_of(taken)).sum()
+    /// The disk space that the messages need.
+    pub(super) fn message_bytes(&self) -> usize {
+        self.accepted.values().map(|accepted| send_bytes(accepted)).sum()
     }
 
-    /// Room that the answers of it take.
-    pub(super) fn answer_bytes(&self) -> usize {
-        self.answers.values().flatten().map(|answer| bytes_of_answer(answer)).sum()
+    /// The disk space that the notices need.
+    pub(super) fn notice_bytes(&self) -> usize {
+        self.notices.values().flatten().map(|notice| notice_bytes(notice)).sum()
     }
 
-    /// There is no room for them.
-    pub(super) fn refuse_answers(&mut self) {
-        self.answers.retain(|_, answer| answer.is_none());
+    /// Drops the notices, for which there is no space.
+    pub(super) fn drop_notices(&mut self) {
+        self.notices.retain(|_, notice| notice.is_none());
     }
 
-    fn delivery(&mut self, number: u64) -> &mut DeliveryOwed {
+    fn delivery(&mut self, number: u64) -> &mut PendingDelivery {
         self.deliveries.entry(number).or_default()
     }
 }
 
-impl DeliveryOwed {
+impl PendingDelivery {
     fn changes(&self, delivery: u64) -> impl Iterator<Item = Change> + use<> {
-        let revived = self.revived.map(|expires| Change::Redelivered { delivery, expires });
+        let redelivered = self.redelivered.map(|expires| Change::Redelivered { delivery, expires });
         let attempted = self.attempted.map(|(attempts, failures)| Change::Attempted {
             delivery,
             attempts,
@@ -143,6 +147,6 @@ impl DeliveryOwed {
         });
         let ended = self.ended.clone();
         let ended = ended.map(|(ending, unix_ms)| Change::Ended { delivery, ending, unix_ms });
-        [revived, attempted, ended].into_iter().flatten()
+        [redelivered, attempted, ended].into_iter().flatten()
     }
 }

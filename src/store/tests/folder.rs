@@ -1,6 +1,7 @@
-//! A folder for a store, gone at the end; and a store in it that is run step by step.
+//! A temporary folder for a store, and a store in it that runs on a thread of its own.
 
-use super::super::{Durability, Job, Opened, Report, Settings, Store, fault::Faults};
+use super::super::{Job, Opened, Report, Settings, Store, fault::Faults};
+use crate::protocol::payload::Durability;
 use crate::protocol::{Moment, Now};
 use crate::record::{Change, Clock, Image, Query, QueryResult};
 use crossbeam_channel::{Receiver, Sender};
@@ -24,7 +25,7 @@ impl Folder {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("agent-relay-store-{}-{count}", process::id()));
-        // What an earlier process of that id left behind.
+        // An earlier process with this id may have left one behind.
         let _ = fs::remove_dir_all(&path);
         platform::paths::make_private_dir(&path).unwrap();
         Self(path)
@@ -40,8 +41,8 @@ impl Folder {
             durability: Durability::Process,
             history_ms: 7 * DAY_MS,
             bytes_max: 1 << 30,
-            doubles_max: 4_096,
-            dead_max: 65_536,
+            dedup_max: 4_096,
+            dead_letters_max: 65_536,
         }
     }
 
@@ -53,28 +54,28 @@ impl Folder {
         self.open().image
     }
 
-    /// Runs a store until all jobs are done.
+    /// Opens a store and runs it until all jobs are done.
     pub(super) fn run(&self, jobs: Vec<Job>) -> Vec<Report> {
         run(self.open().store, jobs)
     }
 
-    /// Sees that each message is there as long as something needs it, and no longer.
+    /// Asserts that a message is stored exactly as long as a delivery refers to it.
     pub(super) fn check_counts(&self) {
         let database = rusqlite::Connection::open(self.path()).unwrap();
-        let wrong = "SELECT count(*) FROM message WHERE hot + cold = 0
+        let miscounted = "SELECT count(*) FROM message WHERE hot + cold = 0
             OR hot <> (SELECT count(*) FROM delivery WHERE delivery.message = message.number)
             OR cold <> (SELECT count(*) FROM history WHERE history.message = message.number)";
-        let alone =
+        let orphaned =
             "SELECT count(*) FROM (SELECT message FROM delivery UNION SELECT message FROM history)
             WHERE message NOT IN (SELECT number FROM message)";
         let words = "SELECT count(*) FROM words WHERE rowid NOT IN (SELECT number FROM message)";
-        for sql in [wrong, alone, words] {
+        for sql in [miscounted, orphaned, words] {
             let count: u32 = database.query_row(sql, [], |row| row.get(0)).unwrap();
             assert_eq!(count, 0, "{sql}");
         }
     }
 
-    /// Files whose name begins so, in order.
+    /// The names of files with this prefix, sorted.
     pub(super) fn files(&self, prefix: &str) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -83,7 +84,7 @@ impl Folder {
         names
     }
 
-    /// Copies the database and its log as they are.
+    /// Copies the database and its log.
     pub(super) fn copy_to(&self, other: &Self) {
         for name in self.files("relay.db") {
             fs::copy(self.0.join(&name), other.0.join(&name)).unwrap();
@@ -117,58 +118,60 @@ pub(super) const fn clock(ms: u64) -> Clock {
     Clock(Now { monotonic: Moment(1_000_000 + ms), unix_ms: NOW_MS + ms })
 }
 
-pub(super) const fn keep(changes: Vec<Change>) -> Job {
-    Job::Keep { changes, clock: clock(0) }
+pub(super) const fn write(changes: Vec<Change>) -> Job {
+    Job::Write { changes, clock: clock(0) }
 }
 
-/// A query ends a group, whatever it asks.
-pub(super) fn cut() -> Job {
+/// A query that finds nothing, which ends a group of changes.
+pub(super) fn end_group() -> Job {
     Job::Query(0, Query::Id(String::new()))
 }
 
-/// The answers among reports.
-pub(super) fn found(reports: Vec<Report>) -> Vec<QueryResult> {
-    let found = reports.into_iter().filter_map(|report| match report {
-        Report::Found(_, found) => Some(found.unwrap()),
+/// The answers to queries among reports.
+pub(super) fn answers(reports: Vec<Report>) -> Vec<QueryResult> {
+    let answers = reports.into_iter().filter_map(|report| match report {
+        Report::Answer(_, answer) => Some(answer.unwrap()),
         _ => None,
     });
-    found.collect()
+    answers.collect()
 }
 
-/// A store on a thread of its own, to talk with.
-pub(super) struct Live {
+/// A store on a thread of its own.
+pub(super) struct RunningStore {
     jobs: Sender<Job>,
     reports: Receiver<Report>,
     thread: thread::JoinHandle<()>,
     pub(super) faults: Faults,
 }
 
-impl Live {
+impl RunningStore {
     pub(super) fn start(store: Store) -> Self {
         let faults = store.0.faults.clone();
-        let (jobs, to_do) = crossbeam_channel::bounded(1);
+        let (jobs, job_receiver) = crossbeam_channel::bounded(1);
         let (sender, reports) = crossbeam_channel::bounded(1_000);
-        let run = move || store.run(&to_do, |report| sender.send(report).unwrap());
+        let run = move || store.run(&job_receiver, |report| sender.send(report).unwrap());
         Self { jobs, reports, thread: thread::spawn(run), faults }
     }
 
-    /// Has changes kept; says what came of it, and what was told before.
-    pub(super) fn keep(&self, changes: Vec<Change>) -> (Report, Vec<Report>) {
-        self.jobs.send(keep(changes)).unwrap();
+    /// Writes changes. Returns the report about them, and the reports before it.
+    pub(super) fn write(&self, changes: Vec<Change>) -> (Report, Vec<Report>) {
+        self.jobs.send(write(changes)).unwrap();
         let mut before = Vec::new();
         loop {
             match self.next() {
-                report @ (Report::Kept(_) | Report::NotKept { .. }) => return (report, before),
+                report @ (Report::Persisted(_) | Report::Refused { .. }) => {
+                    return (report, before);
+                }
                 report => before.push(report),
             }
         }
     }
 
     pub(super) fn next(&self) -> Report {
-        self.reports.recv_timeout(Duration::from_secs(30)).expect("the store says something")
+        self.reports.recv_timeout(Duration::from_secs(30)).expect("the store reports")
     }
 
-    /// Ends the store; says what it told until then.
+    /// Ends the store. Returns the reports that were not read yet.
     pub(super) fn end(self) -> Vec<Report> {
         drop(self.jobs);
         self.thread.join().unwrap();

@@ -1,29 +1,41 @@
-//! What can go wrong with the file, and how it is told.
+//! Errors of the store: inside it as values, outside it as sentences.
 
 use rusqlite::{Error as SqlError, ErrorCode};
 use std::{fmt, io};
 
-/// A step that did not work.
+/// A store that cannot be opened, as a sentence.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    /// What SQLite says.
+pub struct OpenError(pub(super) String);
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A step on the file that failed.
+#[derive(Debug)]
+pub(super) enum StoreError {
+    /// An error of SQLite's.
     Sql(SqlError),
-    /// What the system says.
+    /// An error of the system's.
     Io(io::Error),
-    /// What is in the file can't be, and why.
+    /// Impossible content of the file, in words.
     Damaged(String),
-    /// The file's schema is younger than this program.
+    /// A schema that is newer than this program.
     Newer { found: u32, known: u32 },
 }
 
-impl Trouble {
-    /// Whether the file is no good any more. Anything else may pass.
+impl StoreError {
+    /// Whether the file is unusable for good. Any other error may pass.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
             Self::Io(_) | Self::Newer { .. } => false,
             Self::Sql(error) => match error {
-                // A table or a column that is not what the schema says.
+                // A table or a column differs from the schema.
                 SqlError::SqlInputError { .. }
                 | SqlError::FromSqlConversionFailure(..)
                 | SqlError::IntegralValueOutOfRange(..)
@@ -37,39 +49,39 @@ impl Trouble {
         }
     }
 
-    /// What a person can do about it.
+    /// The remedy for a person.
     pub(super) fn advice(&self) -> &'static str {
         match self {
             Self::Newer { .. } => "run that version, or move the file away",
             Self::Damaged(_) => "move the file away",
-            Self::Io(_) => "see that the directory is there and yours",
+            Self::Io(_) => "check that the directory exists and belongs to you",
             Self::Sql(error) => match error.sqlite_error_code() {
-                Some(ErrorCode::DiskFull) => "make room on its disk, or raise `store_max_bytes`",
+                Some(ErrorCode::DiskFull) => "free some disk space, or raise `store_max_bytes`",
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                     "end the other program that has it open"
                 }
                 Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                    "see that the file and its directory are there and yours"
+                    "check that the file and its directory exist and belong to you"
                 }
-                _ => "look after the disk",
+                _ => "check the disk",
             },
         }
     }
 }
 
-impl From<SqlError> for Trouble {
+impl From<SqlError> for StoreError {
     fn from(error: SqlError) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sql(error) => error.fmt(f),
@@ -77,7 +89,8 @@ impl fmt::Display for Trouble {
             Self::Damaged(why) => f.write_str(why),
             Self::Newer { found, known } => write!(
                 f,
-                "it was written by a newer version of Agent Relay (schema {found}, this one knows {known})"
+                "it was written by a newer version of Agent Relay (schema {found}, this one knows \
+                 {known})"
             ),
         }
     }

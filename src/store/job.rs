@@ -1,0 +1,57 @@
+//! The store's settings, the jobs it is given and the reports it gives back.
+
+use crate::protocol::payload::Durability;
+use crate::record::{Change, Clock, Query, QueryResult};
+use std::path::PathBuf;
+
+/// Settings of a store.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The database, in a directory that only this user can read.
+    pub path: PathBuf,
+    /// The worst event that a persisted message survives.
+    pub durability: Durability,
+    /// The time for which ended deliveries are kept, in milliseconds.
+    pub history_ms: u64,
+    /// The size limit of the database; its log of some tens of megabytes comes on top.
+    pub bytes_max: u64,
+    /// The length of a sender's dedup window, not counting SENDs that are not acknowledged yet.
+    pub dedup_max: usize,
+    /// The number of dead letters in an [`Image`](crate::record::Image).
+    pub dead_letters_max: usize,
+}
+
+/// A job for the store.
+#[derive(Debug)]
+pub enum Job {
+    /// Writes changes. Without any, it only tells the time, which is stored once an hour.
+    Write {
+        /// The changes, in the order in which they apply.
+        changes: Vec<Change>,
+        /// The daemon's clock after them.
+        clock: Clock,
+    },
+    /// Answers a query; the number identifies the answer.
+    Query(u64, Query),
+}
+
+/// A report of the store.
+#[derive(Debug, PartialEq)]
+pub enum Report {
+    /// This many more changes are persisted.
+    Persisted(u64),
+    /// This many more changes are done with, but the messages accepted with them are refused.
+    Refused {
+        /// The number of changes.
+        count: u64,
+        /// The reason, as a sentence.
+        why: String,
+    },
+    /// The answer to the query with this number.
+    Answer(u64, Result<QueryResult, String>),
+    /// The store starts to fail, for this reason, or works again.
+    Health(Result<(), String>),
+    /// The file was damaged and is set aside, as this sentence says: its whole content has to be
+    /// written again.
+    Lost(String),
+}
