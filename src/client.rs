@@ -65,10 +65,11 @@ pub struct Settings {
     pub companion_key: Option<Secret>,
     /// Tries before [`Client::join`] fails.
     pub first_attempts: u32,
-    /// After section 10's ten attempts, begin anew after this time rather than end.
+    /// After ten failed attempts (docs/PROTOCOL.md, section 15), begin anew after this time
+    /// rather than end.
     pub again_after_ms: Option<u64>,
     /// For a daemon on this machine: once joined, reconnect at least once a second without an end.
-    /// What the daemon answers with an ERROR still waits as section 15 says.
+    /// Waits after an ERROR of the daemon stay as in docs/PROTOCOL.md, section 15.
     pub local: bool,
     /// Called after each attempt to come back that finds nobody listening.
     pub when_absent: Option<WhenAbsent>,
@@ -98,7 +99,7 @@ pub enum Mode {
 }
 
 impl Settings {
-    /// An agent that tries once, and once joined comes back by section 10.
+    /// An agent that tries once, and once joined reconnects as in docs/PROTOCOL.md, section 15.
     #[must_use]
     pub fn agent(endpoint: impl Into<String>, name: impl Into<String>) -> Self {
         let capabilities = Capabilities { resume: true, ..Capabilities::default() };

@@ -269,7 +269,7 @@ pub enum Event {
     Ended(Ended),
 }
 
-/// Section 10's states.
+/// A client's state, as in docs/PROTOCOL.md, section 15.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing is tried.

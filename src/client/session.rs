@@ -1,7 +1,8 @@
 //! A client's side of the protocol: the pure machine behind [`Client`](super::Client).
 //!
-//! It knows section 10's life cycle, holds messages until the daemon has them, backs off when a
-//! recipient is busy, comes back to its session, drops doubles, and answers what needs no application.
+//! It follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has them, backs off
+//! when a recipient is busy, resumes its session, drops duplicates, and answers what needs no
+//! application.
 //! A driver does what each [`Output`] says, in order, and calls again with whatever happens next.
 
 mod answers;

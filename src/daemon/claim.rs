@@ -77,7 +77,7 @@ impl Claim {
     }
 }
 
-/// The specification's, or, where that is another user's, the one with this user's name in it.
+/// The default endpoint, or, where another user has that one, the one with this user's name in it.
 fn default_endpoint() -> io::Result<Endpoint> {
     let shared = Endpoint::shared();
     if shared.is_foreign()? { Endpoint::per_user() } else { Ok(shared) }

@@ -1,4 +1,4 @@
-//! Frames: a 4-byte big-endian length, then that many bytes of JSON (section 2 of the specification).
+//! Frames: a 4-byte big-endian length, then that many bytes of JSON (docs/PROTOCOL.md, section 3).
 
 use super::code::{ErrorCode, Violation};
 

@@ -1,6 +1,6 @@
-//! The gaps that the specification's appendix A names, each closed: a test for every point.
+//! The ten gaps that version 1.0 of the protocol lists, each closed: one test for each.
 //!
-//! Section 18 of docs/PROTOCOL.md says which section closes each; the details have tests of their own.
+//! Section 18 of docs/PROTOCOL.md names the section that closes it. Details have their own tests.
 
 use crate::{
     raw::Raw,
