@@ -11,7 +11,8 @@ pub mod brief;
 pub mod dialog;
 mod escape;
 pub mod extract;
-pub mod inject;
+mod failure;
+pub mod frame;
 mod injector;
 mod input;
 pub mod keyboard;
@@ -21,16 +22,15 @@ pub mod obstacle;
 mod outgoing;
 mod output;
 pub mod recipe;
-mod refusal;
 pub mod screen;
 mod settings;
 mod source;
 pub mod transcript;
 
+pub use failure::{DeliveryFailure, FailureCause};
 pub use input::{File, IncomingMessage, Input};
 pub use outgoing::OutgoingMessage;
 pub use output::{Output, Progress, SendHandle, State};
-pub use refusal::{Cause, Refusal};
 pub use settings::Settings;
 pub use source::Heard;
 
@@ -89,8 +89,8 @@ impl Bridge {
                     self.injector.notify(sentence);
                 }
             }
-            Input::Refused(refusal) => {
-                if let Some(notice) = self.listener.refused(now, &refusal) {
+            Input::Undelivered(failure) => {
+                if let Some(notice) = self.listener.failed(now, &failure) {
                     out.push(Output::Log(notice.log));
                     self.injector.notify(notice.line);
                 }

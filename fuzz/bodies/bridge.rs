@@ -3,8 +3,9 @@
 //! given back, or waits.
 
 use agent_relay::bridge::{
-    Bridge, Cause, File, IncomingMessage, Input, Output, Progress, Refusal, SendHandle, Settings,
-    inject::{PASTE_BEGINS, PASTE_ENDS},
+    Bridge, DeliveryFailure, FailureCause, File, IncomingMessage, Input, Output, Progress,
+    SendHandle, Settings,
+    frame::{PASTE_BEGINS, PASTE_ENDS},
     keyboard::Reader,
     obstacle::Obstacle,
     recipe::{Book, Known, Reads, Recipe, Spot},
@@ -372,11 +373,15 @@ impl World {
             2 => Input::Rejected { why: "it is full".to_owned(), is_permanent: false },
             3 => Input::Rejected { why: "it said BYE".to_owned(), is_permanent: true },
             4 => Input::Accepted { handle, away: true },
-            cause => Input::Refused(Refusal {
+            cause => Input::Undelivered(DeliveryFailure {
                 handle: Some(handle),
                 id: Some(format!("s-{}", handle.0)),
                 to: (cause == 5).then(|| "Bob".to_owned()),
-                cause: if cause == 7 { Cause::Unsent } else { Cause::Nack(NackCode::Expired) },
+                cause: if cause == 7 {
+                    FailureCause::Unsent
+                } else {
+                    FailureCause::Nack(NackCode::Expired)
+                },
                 why: operations.text(),
             }),
         };

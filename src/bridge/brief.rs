@@ -1,9 +1,9 @@
-//! What an agent has to know to talk to others: the text, and its place in a file that agents read.
+//! The brief: the text that teaches an agent to talk to others, and its block in a file that agents read.
 //!
-//! The text is Markdown for any agent. Whoever prints it sends nothing: its example stands in a fence,
-//! and no other line of it begins like a message or a frame.
+//! The text is Markdown for any agent. An agent that prints it sends nothing: the example stands in a
+//! code fence, and no other line begins like a message or a frame.
 
-/// The text. Without a name the agent is told where its name stands.
+/// Returns the brief for the agent `name`, or one that says where an agent finds its name.
 #[must_use]
 pub fn text(name: Option<&str>) -> String {
     let name = name.map_or_else(
@@ -16,7 +16,7 @@ pub fn text(name: Option<&str>) -> String {
     TEXT.replace("{name}", &name)
 }
 
-/// The same as the first thing that an agent is told, which it need not act upon.
+/// Returns the brief as an agent's first prompt, with a request to do nothing yet.
 #[must_use]
 pub fn first_words(name: &str) -> String {
     format!("{}\nThis is for later: just say that you have read it.", text(Some(name)))
@@ -53,38 +53,39 @@ These are its last words>>>
   these, printing still works.
 ";
 
-/// How our block in a file begins and ends, each a line of its own.
+/// The start of the line before the brief in a file.
 const BEGINS: &str = "<!-- agent-relay: begin";
+/// The start of the line after it.
 const ENDS: &str = "<!-- agent-relay: end";
 
-/// The text between its markers.
+/// Returns the brief between its marker lines.
 fn block() -> String {
     let text = text(None);
     format!("{BEGINS} (`agent-relay brief --remove` takes this out) -->\n{text}{ENDS} -->\n")
 }
 
-/// A file's text, taken apart: what we put into it, and the rest.
+/// A file's text, split at the block of the brief.
 #[derive(Debug)]
 pub struct Page<'a> {
     before: &'a str,
-    /// Our block, if it is there.
+    /// The first block, if there is one.
     block: Option<&'a str>,
-    /// What follows it, without further blocks of ours.
+    /// The text after it, without further blocks.
     after: String,
 }
 
-/// A marker without its other.
+/// A marker line without its counterpart.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unpaired {
-    /// The line's number, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
 }
 
 impl<'a> Page<'a> {
-    /// Looks for our block.
+    /// Splits a text at its block.
     ///
     /// # Errors
-    /// A marker that has no other.
+    /// If a marker line has no counterpart.
     pub fn read(text: &'a str) -> Result<Self, Unpaired> {
         let mut page = Self { before: text, block: None, after: String::new() };
         let (mut open, mut foreign, mut at) = (None, 0, 0);
@@ -118,35 +119,35 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whether our block is there.
+    /// Whether the text has a block.
     #[must_use]
     pub fn has_block(&self) -> bool {
         self.block.is_some()
     }
 
-    /// The text with the block as it is now: where it was, or at the end.
+    /// Returns the text with a current block, in place of the old one or at the end.
     #[must_use]
     pub fn with_block(&self) -> String {
         let Self { before, block: old, after } = self;
         let all = [before, old.unwrap_or_default(), after].concat();
-        let line_end = if ends_lines_with_return(&all) { "\r\n" } else { "\n" };
+        let line_end = if has_crlf(&all) { "\r\n" } else { "\n" };
         let block = block().replace('\n', line_end);
         let bare = block.trim_end();
         match old {
             Some(old) if old.ends_with('\n') => [before, &*block, after].concat(),
             Some(_) => [before, bare].concat(),
-            // A file whose last line has no end stays such a file, so that the way back is exact.
-            None if is_cut(before) => [before, line_end, bare].concat(),
+            // A file without a final line end keeps it that way, so that removal restores it exactly.
+            None if lacks_line_end(before) => [before, line_end, bare].concat(),
             None => [before, &*block].concat(),
         }
     }
 
-    /// The text without it.
+    /// Returns the text without its blocks.
     #[must_use]
     pub fn without_block(&self) -> String {
         let Self { before, block, after } = self;
         let before = match block {
-            Some(block) if is_cut(block) => {
+            Some(block) if lacks_line_end(block) => {
                 let line = before.strip_suffix('\n').unwrap_or(before);
                 line.strip_suffix('\r').unwrap_or(line)
             }
@@ -156,13 +157,13 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Whether the last line has no end.
-fn is_cut(text: &str) -> bool {
+/// Whether the last line is not terminated.
+fn lacks_line_end(text: &str) -> bool {
     !text.is_empty() && !text.ends_with('\n')
 }
 
-/// Whether the first line ends as on Windows.
-fn ends_lines_with_return(text: &str) -> bool {
+/// Whether the first line ends in CR LF.
+fn has_crlf(text: &str) -> bool {
     text.split_once('\n').is_some_and(|(line, _)| line.ends_with('\r'))
 }
 
@@ -178,9 +179,9 @@ mod tests {
         [text(None), text(Some("Ann")), first_words("Ann")]
     }
 
-    /// A token has at least three characters and a half in such a text, so these are under 700.
+    /// A token of such a text has at least 3.5 characters, so 2,400 characters are under 700 tokens.
     #[test]
-    fn it_is_short() {
+    fn brief_is_short() {
         for text in texts() {
             assert!(text.chars().count() <= 2400, "{}", text.chars().count());
             assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
@@ -189,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn it_says_the_name() {
+    fn brief_states_the_name() {
         assert!(text(Some("Ann")).contains("Your name is Ann.\n"));
         assert!(text(None).contains("`$AGENT_RELAY_AGENT`"));
-        assert!(texts().iter().all(|text| !text.contains('{')), "no place is left open");
+        assert!(texts().iter().all(|text| !text.contains('{')), "a placeholder is left");
     }
 
     #[test]
-    fn who_prints_it_sends_nothing() {
+    fn printed_brief_sends_nothing() {
         for text in texts().into_iter().chain([block()]) {
             let mut found = Vec::new();
             Prose::new(true).read(&text, &mut found);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_of_it_begins_like_a_command_or_a_frame() {
+    fn lines_begin_like_no_command_or_frame() {
         for text in texts() {
             let mut lines = text.lines();
             assert!(
@@ -225,9 +226,8 @@ mod tests {
         }
     }
 
-    /// What it teaches is what counts.
     #[test]
-    fn its_example_is_a_message_where_it_stands_in_no_fence() {
+    fn example_is_a_message_outside_a_code_fence() {
         let mut found = Vec::new();
         Prose::new(false).read(&text(None).replace("```", ""), &mut found);
         let words = "The text, in as many lines as you like.\nThese are its last words";
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_it_and_loses_it_without_a_trace() {
+    fn removal_restores_the_file() {
         for file in [
             "",
             "\n",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_block_is_replaced_where_it_stands_and_further_ones_go() {
+    fn old_block_is_replaced_and_further_ones_removed() {
         let old = "<!-- agent-relay: begin -->\nold\n<!-- agent-relay: end -->\n";
         let file = format!("one\n{old}two \n\n  {old}three");
         let page = Page::read(&file).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_without_its_other_is_named_by_its_line() {
+    fn unpaired_marker_is_named_by_its_line() {
         let (begin, end) = ("<!-- agent-relay: begin -->", "<!-- agent-relay: end -->");
         for (file, line) in [
             (format!("a\n{begin}\nb"), 2),

@@ -1,13 +1,15 @@
-//! Whether a program asks its person something: an Enter would answer.
+//! Recognises questions on the screen that an Enter would answer.
 
-/// Rows at the screen's end that are looked at, blank ones not counted.
-const ROWS_LOOKED_AT: usize = 20;
+/// Rows at the end of the screen that are searched, without blank ones.
+const ROWS_SEARCHED: usize = 20;
 
-/// What programs draw in front of the entry that Enter would take.
+/// Characters that programs draw before the entry that Enter selects.
 const POINTERS: [char; 6] = ['❯', '›', '▶', '➤', '→', '>'];
 
-/// Whether the rows show a menu with numbered entries, one of them pointed at, and no line to type into
-/// below it; or whether the line up to the cursor ends in a question of yes or no.
+/// Whether the program asks something.
+///
+/// Either the rows show a menu of numbered entries with a pointer at one of them and no input line
+/// below, or the text before the cursor ends in a yes-or-no question.
 #[must_use]
 pub fn is_asking(rows: &[String], before: &str) -> bool {
     is_yes_or_no(before) || is_menu(rows)
@@ -23,7 +25,7 @@ fn is_yes_or_no(before: &str) -> bool {
 fn is_menu(rows: &[String]) -> bool {
     let rows: Vec<&str> =
         rows.iter().map(|row| inside(row)).filter(|row| !row.is_empty()).collect();
-    let rows = &rows[rows.len().saturating_sub(ROWS_LOOKED_AT)..];
+    let rows = &rows[rows.len().saturating_sub(ROWS_SEARCHED)..];
     let Some(at) = rows.iter().rposition(|row| pointed_at(row).is_some()) else { return false };
     let Some(chosen) = pointed_at(rows[at]).and_then(number) else { return false };
     let next = rows.get(at + 1).and_then(|row| number(row)) == Some(chosen + 1);
@@ -31,7 +33,7 @@ fn is_menu(rows: &[String]) -> bool {
     next || last.is_some_and(|last| last + 1 == chosen)
 }
 
-/// A row without the frame that a program may have drawn around it.
+/// Returns a row without the border around it.
 fn inside(row: &str) -> &str {
     row.trim_matches(|c: char| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
 }
@@ -40,7 +42,7 @@ fn pointed_at(row: &str) -> Option<&str> {
     row.strip_prefix(POINTERS).map(str::trim_start)
 }
 
-/// The number of a menu's entry.
+/// Returns the number of a menu entry.
 fn number(row: &str) -> Option<u32> {
     let digits = row.split_once(['.', ')'])?.0;
     digits.parse().ok().filter(|&number| number < 100)
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_menu_with_an_entry_pointed_at_asks() {
+    fn menu_with_a_pointer_asks() {
         assert!(asks(
             "Do you trust this folder?\n\n ❯ 1. Yes, proceed\n   2. No, exit\n\n Enter",
             ""
@@ -69,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_above_a_line_to_type_into_does_not() {
+    fn list_above_an_input_line_does_not_ask() {
         assert!(!asks("❯ 1. do this\n  2. do that\n● Done.\n╭───╮\n│ ❯ │\n╰───╯", ""));
         assert!(!asks("1. one\n2. two\n> ", ""));
         assert!(!asks("> 1. one thing only\nthat is all", ""));
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_yes_or_no_asks() {
+    fn yes_or_no_question_asks() {
         for question in ["Overwrite? [y/N] ", "Sure (yes/no)? ", "Go on (Y/n): "] {
             assert!(asks("", question), "{question}");
         }

@@ -1,7 +1,8 @@
 //! The bridge's inputs: everything that can happen around an agent.
 
 use super::{
-    keyboard::Reader, output::SendHandle, recipe::Recipe, refusal::Refusal, transcript::Record,
+    failure::DeliveryFailure, keyboard::Reader, output::SendHandle, recipe::Recipe,
+    transcript::Record,
 };
 use crate::protocol::{Moment, deliver::Proof};
 
@@ -52,7 +53,7 @@ pub enum Input<'a> {
         away: bool,
     },
     /// A message of the agent's was not delivered, now or after an earlier acceptance.
-    Refused(Refusal),
+    Undelivered(DeliveryFailure),
     /// The connection to the relay was made (`true`) or lost.
     Connected(bool),
     /// The relay rejected the agent.

@@ -1,9 +1,10 @@
-//! Which program reads what is typed into the terminal, and so what may be typed.
+//! Identifies the program that reads the keyboard, which decides what may be typed.
 //!
-//! A program is judged by its executable, and an interpreter by the script that it runs: never by
-//! the name that a command line gives it, a title, or what the screen shows. The driver says which
-//! processes are in the terminal's foreground; where that is in doubt, nothing is typed.
+//! A program is identified by its executable, and an interpreter by its script; never by the name in
+//! a command line, a title, or the screen. The driver says which processes are in the terminal's
+//! foreground. If the reader is in doubt, nothing is typed.
 
+mod names;
 mod programs;
 
 pub use programs::{Operand, is_dangerous, is_launcher, name_of, operand};
@@ -11,65 +12,65 @@ pub use programs::{Operand, is_dangerous, is_launcher, name_of, operand};
 use super::obstacle::Obstacle;
 use programs::Kind;
 
-/// A process of the terminal's foreground.
+/// A process in the terminal's foreground.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// The process that started it.
+    /// The parent's process id.
     pub parent: Option<u32>,
-    /// What it runs; `None` where the system does not say.
+    /// What it runs, if the system says.
     pub program: Option<Program>,
-    /// Suspended by job control.
+    /// Whether job control has suspended it.
     pub is_stopped: bool,
-    /// Whether the terminal is its input, where the system says.
+    /// Whether the terminal is its input, if the system says.
     pub reads_terminal: Option<bool>,
 }
 
-/// What a process runs.
+/// A program, as a process runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The executable's path.
     pub path: String,
-    /// The shell or interpreter that the executable is a copy of, whatever its name.
+    /// The shell or interpreter of which the executable is a renamed copy.
     pub copy_of: Option<String>,
-    /// The command line, where the system says.
+    /// The command line, if the system says.
     pub arguments: Option<Vec<String>>,
-    /// An interpreter's script, with all links followed.
+    /// An interpreter's script, with all symbolic links resolved.
     pub script: Option<String>,
-    /// It is Agent Relay itself.
+    /// Whether it is Agent Relay itself.
     pub is_relay: bool,
-    /// It is the file that was wrapped.
+    /// Whether it is the file that was wrapped.
     pub is_wrapped: bool,
 }
 
-/// What is known of an agent CLI or a shell by its name or path.
+/// An agent CLI or a shell, recognised by name or path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// An agent CLI whose composer is known; its recipe's name.
+    /// An agent CLI whose input line is known, with its recipe's name.
     Agent(String),
-    /// A shell for whose input there is a harmless form.
+    /// A shell for which text can be made harmless.
     Shell,
 }
 
 /// The program that reads the terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
-    /// An agent CLI; its recipe's name.
+    /// An agent CLI, with its recipe's name.
     Agent(String),
-    /// A shell that was wrapped itself, for whose input there is a harmless form.
+    /// A shell that was wrapped itself, and for which text can be made harmless.
     Shell,
-    /// A program that is said to read text.
+    /// A program that was declared to read text.
     Accepted,
-    /// A program into which nothing is typed, for this reason; its name, where it has one.
+    /// A program that gets no text, for this reason, with its name if it is known.
     Barred(Obstacle, Option<String>),
-    /// Not looked at so far.
+    /// Not determined yet.
     #[default]
     Unseen,
 }
 
 impl Reader {
-    /// The program's name, where it may be the reason why nothing is typed.
+    /// Returns the program's name, for a message that says why nothing is typed.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -79,42 +80,42 @@ impl Reader {
         }
     }
 
-    /// Another wrapper has the terminal, and reads what is printed.
+    /// Whether another wrapper has the terminal, and reads what is printed.
     #[must_use]
     pub fn is_relay(&self) -> bool {
         matches!(self, Self::Barred(Obstacle::Nested, _))
     }
 }
 
-/// By what a terminal's foreground is judged.
+/// Determines the reader among the processes of a terminal's foreground.
 pub struct Judge<'a> {
-    /// The wrapped process.
+    /// The wrapped process's id.
     pub command: u32,
-    /// The file that was wrapped is said to read text: see `--accepts-text`.
+    /// Whether the wrapped file was declared to read text, with `--accepts-text`.
     pub accepts: bool,
-    /// What an executable or a script is known as.
+    /// Recognises an executable or a script by its path.
     pub recognise: &'a dyn Fn(&str) -> Option<Recognised>,
 }
 
 impl Judge<'_> {
-    /// The program that reads the terminal.
+    /// Returns the program that reads the terminal. Of several, the one that forbids most counts.
     #[must_use]
     pub fn reader(&self, members: &[Member]) -> Reader {
-        let scene = Scene { judge: self, members };
-        let readers = members.iter().filter(|member| scene.is_reader(member));
-        let worst = readers.map(|member| scene.verdict(member)).reduce(worse);
-        worst.unwrap_or(Reader::Barred(Obstacle::Unidentified, None))
+        let foreground = Foreground { judge: self, members };
+        let readers = members.iter().filter(|member| foreground.is_reader(member));
+        let strictest = readers.map(|member| foreground.verdict(member)).reduce(stricter);
+        strictest.unwrap_or(Reader::Barred(Obstacle::Unidentified, None))
     }
 }
 
-struct Scene<'a> {
+struct Foreground<'a> {
     judge: &'a Judge<'a>,
     members: &'a [Member],
 }
 
-impl Scene<'_> {
-    /// Whether what is typed may go to this process. One that has launched another reader counts as
-    /// that.
+impl Foreground<'_> {
+    /// Whether this process may read what is typed. A launcher does not, if a program that it started
+    /// may.
     fn is_reader(&self, member: &Member) -> bool {
         member.reads_terminal != Some(false)
             && !(self.may_launch(member)
@@ -126,8 +127,9 @@ impl Scene<'_> {
         other.reads_terminal != Some(false) && self.descends(other, |it| it.pid == launcher.pid)
     }
 
-    /// Scripts, package managers and shims start a program and wait for it. Where the system does
-    /// not say who reads, only the wrapped command may be one of which nothing is known.
+    /// Whether a process may be a launcher: scripts, package managers and shims start a program and
+    /// wait for it. If the system does not say who reads, an unknown program may be one only if it is
+    /// the wrapped command.
     fn may_launch(&self, member: &Member) -> bool {
         let kind = member.program.as_ref().map(Kind::of);
         let is_known = matches!(kind, Some(Kind::ShellScript(_) | Kind::Launcher));
@@ -141,15 +143,14 @@ impl Scene<'_> {
                 ))
     }
 
-    /// It is the file that was wrapped, or the program of a batch file that was.
+    /// Whether the program is the wrapped file, or was started by a wrapped batch file.
     fn is_wrapped(&self, member: &Member, program: &Program) -> bool {
         let is_batch_file = |it: &Program| it.is_wrapped && Kind::of(it).runs_batch_file(it);
         let starter = self.members.iter().find(|it| Some(it.pid) == member.parent);
         program.is_wrapped || starter.and_then(|it| it.program.as_ref()).is_some_and(is_batch_file)
     }
 
-    /// Where the system does not say who reads, an agent's tool servers are no readers of their
-    /// own.
+    /// Whether the process is a tool server of an agent's, where the system does not say who reads.
     fn belongs_to_agent(&self, member: &Member) -> bool {
         member.reads_terminal.is_none()
             && matches!(self.verdict(member), Reader::Barred(Obstacle::OtherProgram, _))
@@ -158,7 +159,7 @@ impl Scene<'_> {
 
     fn descends(&self, member: &Member, from: impl Fn(&Member) -> bool) -> bool {
         let mut at = member;
-        // Process ids are reused, so that parents may form a circle.
+        // Process ids are reused, so parents may form a cycle.
         for _ in 0..self.members.len() {
             let parent = self.members.iter().find(|it| Some(it.pid) == at.parent);
             match parent {
@@ -211,8 +212,8 @@ impl Scene<'_> {
     }
 }
 
-/// Of two programs that may both read, the one that forbids more.
-fn worse(one: Reader, other: Reader) -> Reader {
+/// Returns the stricter of two programs that may both read.
+fn stricter(first: Reader, second: Reader) -> Reader {
     let rank = |reader: &Reader| match reader {
         Reader::Barred(Obstacle::Nested, _) => 0,
         Reader::Barred(Obstacle::Session | Obstacle::Interpreter, _) => 1,
@@ -223,16 +224,16 @@ fn worse(one: Reader, other: Reader) -> Reader {
         Reader::Accepted => 6,
         Reader::Agent(_) => 7,
     };
-    match (&one, &other) {
-        // Two agents, or an agent and a shell: nobody knows which of them reads.
-        (Reader::Agent(first), Reader::Agent(second)) if first == second => one,
+    match (&first, &second) {
+        // Of two agents, or an agent and a shell, either may read.
+        (Reader::Agent(name), Reader::Agent(other)) if name == other => first,
         (Reader::Accepted, Reader::Accepted)
         | (Reader::Barred(..), _)
         | (_, Reader::Barred(..)) => {
-            if rank(&other) < rank(&one) {
-                other
+            if rank(&second) < rank(&first) {
+                second
             } else {
-                one
+                first
             }
         }
         _ => Reader::Barred(Obstacle::Unidentified, None),

@@ -1,18 +1,21 @@
 //! The listener: what the agent says, read off its screen or in its transcript, and what became of
 //! each message.
 
+mod sent;
+
 use super::{
     extract::{Extracted, Extractor},
+    failure::DeliveryFailure,
     input::File,
     outgoing::OutgoingMessage,
     output::SendHandle,
-    refusal::{Notice, Refusal, Sent},
     screen::Screen,
     settings::Settings,
     source::{Heard, Source},
     transcript::Record,
 };
 use crate::protocol::Moment;
+use sent::{FailureNotice, SentMessages};
 
 /// A fact that the listener has read, in the order in which the agent produced them.
 pub(super) enum Event {
@@ -32,7 +35,7 @@ pub(super) enum Event {
 pub(super) struct Listener {
     extractor: Extractor,
     source: Source,
-    sent: Sent,
+    sent: SentMessages,
     next_handle: u64,
     /// Another wrapper has the terminal and reads what is printed.
     is_nested: bool,
@@ -48,7 +51,7 @@ impl Listener {
         Self {
             extractor,
             source: Source::new(settings),
-            sent: Sent::default(),
+            sent: SentMessages::default(),
             next_handle: 0,
             is_nested: false,
         }
@@ -211,8 +214,12 @@ impl Listener {
     }
 
     /// A message was not delivered. Returns what to say of it, unless that was said before.
-    pub(super) fn refused(&mut self, now: Moment, refusal: &Refusal) -> Option<Notice> {
-        self.sent.tell(now, refusal)
+    pub(super) fn failed(
+        &mut self,
+        now: Moment,
+        failure: &DeliveryFailure,
+    ) -> Option<FailureNotice> {
+        self.sent.fail(now, failure)
     }
 
     /// Handles what the screen shows. The words of a message that a transcript has too are the

@@ -10,8 +10,8 @@ const SEARCH_MS: u64 = 250;
 /// Plays a script and says what came of it.
 ///
 /// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a
-/// blank) for those keys: `prints`, `keys`, `mail FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize
-/// COLUMNSxROWS`, `accepted N`, `refused N CODE WHY`, `foreground self|shell|relay|suspended|NAME`,
+/// blank) for those keys: `prints`, `keys`, `message FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize
+/// COLUMNSxROWS`, `accepted N`, `undelivered N CODE WHY`, `foreground self|shell|relay|suspended|NAME`,
 /// `stalls` (the terminal takes nothing), `takes` (it takes everything again), `holds`, `releases`,
 /// `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on reports are shown),
 /// `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
@@ -123,7 +123,7 @@ impl Stage {
         match verb {
             "prints" => self.input(Input::Printed(rest.as_bytes())),
             "keys" => self.input(Input::Keys(rest.as_bytes())),
-            "mail" => self.input(Input::Delivered(message(&rest))),
+            "message" => self.input(Input::Delivered(message(&rest))),
             "resize" => {
                 let (columns, rows) = rest.split_once('x').expect("80x24");
                 let (columns, rows) = (columns.parse().unwrap(), rows.parse().unwrap());
@@ -134,8 +134,8 @@ impl Stage {
                 let handle = SendHandle(number.parse().unwrap());
                 self.input(Input::Accepted { handle, away: away == "away" });
             }
-            "refused" => {
-                self.input(Input::Refused(refusal(&rest)));
+            "undelivered" => {
+                self.input(Input::Undelivered(failure(&rest)));
             }
             "foreground" => {
                 let barred = |why, name: &str| Reader::Barred(why, Some(name.to_owned()));
@@ -206,7 +206,7 @@ impl Stage {
                         self.note(&format!("reports {id} {progress:?}"));
                     }
                 }
-                Output::Return(id) => self.note(&format!("gives back {id}")),
+                Output::Return(id) => self.note(&format!("returns {id}")),
                 Output::Log(line) => self.note(&format!("logs {line}")),
             }
         }
@@ -235,14 +235,14 @@ fn message(line: &str) -> IncomingMessage {
     }
 }
 
-fn refusal(line: &str) -> Refusal {
+fn failure(line: &str) -> DeliveryFailure {
     let mut words = line.splitn(3, ' ');
     let mut word = || words.next().expect("a number, a code and a sentence").to_owned();
-    Refusal {
+    DeliveryFailure {
         handle: Some(SendHandle(word().parse().expect("a number"))),
         id: Some("s-1".to_owned()),
         to: None,
-        cause: NackCode::parse(&word()).map_or(Cause::Unsent, Cause::Nack),
+        cause: NackCode::parse(&word()).map_or(FailureCause::Unsent, FailureCause::Nack),
         why: word(),
     }
 }

@@ -1,7 +1,8 @@
 //! The machine's transcripts, and what must hold whatever happens.
 
 use super::{
-    Bridge, Cause, IncomingMessage, Input, Output, Refusal, SendHandle, Settings, inject,
+    Bridge, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle, Settings,
+    frame,
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
@@ -23,7 +24,7 @@ fn a_message_is_typed_submitted_and_then_acknowledged() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        5000 mail Ann: Your turn\nto play
+        5000 message Ann: Your turn\nto play
         9000 ends
         ",
         expect![[r#"
@@ -47,7 +48,7 @@ fn no_enter_is_pressed_for_what_the_program_has_got_already() {
         0 prints \e[?2004h>\s
         0 owned 1
         0 reports
-        5000 mail Ann: Your turn\nto play
+        5000 message Ann: Your turn\nto play
         5050 records 1 prompt [relay 789200 from Ann, id 11111111]
         5100 records 1 prompt [relay 789200 from Ann, id 11111111]\nYour turn\nto play\n[/relay 789200]
         9000 ends
@@ -61,7 +62,7 @@ fn shell_gets_a_here_document_at_its_prompt() {
         "bash",
         r"
         0 prints \e[?2004h$\s
-        10 mail Ann: hello
+        10 message Ann: hello
         2000 ends
         ",
         expect![[r#"
@@ -85,7 +86,7 @@ fn an_agent_is_told_first_and_once_how_to_speak() {
         "agent",
         r"
         0 prints Do you trust this folder?\r\n ❯ 1. Yes\r\n   2. No\r\n
-        100 mail Ann: hello
+        100 message Ann: hello
         5000 prints \e[2J\e[H\e[?2004h>\s
         5100 why
         5200 connected
@@ -118,7 +119,7 @@ fn nobody_is_interrupted_at_typing() {
         0 prints \e[?2004h>\s
         3000 keys h
         3001 prints h
-        3050 mail Ann: hello
+        3050 message Ann: hello
         3100 keys i
         3101 prints i
         5000 why
@@ -147,16 +148,16 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
         r"
         0 reports
         0 prints \e[?2004h>\s
-        5000 mail Ann: one
+        5000 message Ann: one
         5010 holds
-        5020 mail Ann 22222222: two
+        5020 message Ann 22222222: two
         5020 holds
         90000 why
         90000 releases
         95000 why
         95000 holds
         95000 why
-        96000 mail Ann 33333333: three
+        96000 message Ann 33333333: three
         96000 gone
         ",
         expect![[r#"
@@ -174,7 +175,7 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
             95000 0 waiting, 2 typed: nothing in the way
             95000 0 waiting, 2 typed: nothing in the way
             96000 reports 33333333 Waiting(Held)
-            96000 gives back 33333333
+            96000 returns 33333333
         "#]],
     );
 }
@@ -187,7 +188,7 @@ fn a_line_taken_back_holds_nothing_up() {
         0 prints \e[?2004h$\s
         3000 keys h
         3001 prints h
-        3050 mail Ann: hello
+        3050 message Ann: hello
         5000 why
         6000 keys \x7f
         6001 prints \x08\s\x08
@@ -210,7 +211,7 @@ fn the_screen_has_stood_still_before_anything_is_typed() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        100 mail Ann: hello
+        100 message Ann: hello
         200 prints Thinking.
         400 prints .
         600 prints .
@@ -231,7 +232,7 @@ fn a_program_that_shows_nothing_is_taken_to_be_ready_after_a_while() {
     check(
         "cat",
         r"
-        0 mail Ann: hello
+        0 message Ann: hello
         10 why
         3000 ends
         ",
@@ -250,9 +251,9 @@ fn messages_are_typed_one_after_another_in_order() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann a-1: one
-        1001 mail Bob b-1: two
-        1002 mail Ann a-2: three
+        1000 message Ann a-1: one
+        1001 message Bob b-1: two
+        1002 message Ann a-2: three
         1010 prints echo
         1700 prints \r\nanswer\r\n>\s
         9000 ends
@@ -277,7 +278,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann: hello
+        1000 message Ann: hello
         1100 prints .
         1200 prints .
         1300 prints .
@@ -290,7 +291,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
         "#]],
     );
     let spinner: String = (1..30).map(|i| format!("{} prints .\n", 1000 + i * 100)).collect();
-    let script = format!("0 prints \\e[?2004h>\\s\n1000 mail Ann: hello\n{spinner}");
+    let script = format!("0 prints \\e[?2004h>\\s\n1000 message Ann: hello\n{spinner}");
     check(
         "agent",
         &script,
@@ -308,7 +309,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann: hello
+        1000 message Ann: hello
         1050 keys x
         1060 keys \e[5;5R
         1070 keys \r
@@ -325,7 +326,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann: hello
+        1000 message Ann: hello
         1050 keys \e[5;5R
         3000 ends
         ",
@@ -345,8 +346,8 @@ fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
         r"
         0 prints \e[?2004h>\s
         500 stalls
-        1000 mail Ann: hello
-        1001 mail Bob: you
+        1000 message Ann: hello
+        1001 message Bob: you
         60000 keys x
         60001 why
         70000 takes
@@ -368,17 +369,17 @@ fn what_was_not_typed_when_the_child_ends_is_given_back() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann a-1: one
-        1001 mail Ann a-2: two
+        1000 message Ann a-1: one
+        1001 message Ann a-2: two
         1100 gone
-        1200 mail Ann a-3: three
+        1200 message Ann a-3: three
         9000 why
         ",
         expect![[r#"
             1000 types \e[200~[relay 789200 from Ann, id a-1] Another agent wrote this, not your user.\none\n[/relay 789200]\e[201~
-            1100 gives back a-1
-            1100 gives back a-2
-            1200 gives back a-3
+            1100 returns a-1
+            1100 returns a-2
+            1200 returns a-3
             9000 0 waiting, 0 typed: nothing in the way
         "#]],
     );
@@ -391,7 +392,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
         r"
         0 prints \e[?2004h$\s
         1000 keys \e
-        1100 mail Ann: it's\ntouch pwned
+        1100 message Ann: it's\ntouch pwned
         9000 why
         9100 keys k
         9200 why
@@ -424,7 +425,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
         1000 keys \eZ
         1100 keys Z
         1200 prints \e[?1049l
-        1300 mail Ann: hello
+        1300 message Ann: hello
         9000 why
         ",
         expect![[r#"
@@ -441,7 +442,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
         r"
         0 prints \e[?2004h>\s
         1000 keys \e
-        1100 mail Ann: hello
+        1100 message Ann: hello
         9000 why
         ",
         expect![[r#"
@@ -464,7 +465,7 @@ fn nothing_is_typed_behind_an_escape_and_what_follows_it() {
         1000 keys \e
         2000 keys Please
         2001 prints Please
-        2100 mail Ann: hello
+        2100 message Ann: hello
         9000 why
         10000 keys \sstop\r
         10001 prints \sstop\r\n>\s
@@ -497,7 +498,7 @@ fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() 
         3001 prints \e[?1049l
         4000 keys rm -rf x\s
         4001 prints rm -rf x\s
-        4100 mail Ann: hello
+        4100 message Ann: hello
         9000 why
         ",
         expect![[r#"
@@ -516,7 +517,7 @@ fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() 
         0 prints \e[?2004h$\s
         1000 keys \e_
         1001 prints file
-        1100 mail Ann: hello
+        1100 message Ann: hello
         9000 why
         10000 keys \r
         10001 prints \e[?2004h\r\n$\s
@@ -541,7 +542,7 @@ fn keys_behind_an_escape_wait_while_a_message_is_typed() {
         r"
         0 prints \e[?2004h>\s
         500 keys \e
-        1000 mail Ann: hello
+        1000 message Ann: hello
         1550 keys Please
         1560 keys \e_
         3000 ends
@@ -591,7 +592,7 @@ fn a_line_feed_sends_nothing_off_from_an_editor_of_several_rows() {
                 1001 prints fix this:
                 2000 keys {key}
                 2001 prints \r\n\s\s┃\s\s
-                2100 mail Ann: hello
+                2100 message Ann: hello
                 30000 why
                 31000 keys the tests\r
                 31001 prints the tests\r\n\s\s┃\s\s
@@ -617,7 +618,7 @@ fn a_line_feed_sends_off_what_is_one_line() {
                 0 prints {modes}{prompt}
                 1000 keys one\n
                 1001 prints one\r\n{prompt}
-                2100 mail Ann: hello
+                2100 message Ann: hello
                 9000 why"
             ),
         );
@@ -669,11 +670,11 @@ fn doubles_are_typed_once() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann a-1: one
-        1001 mail Ann a-1 s-1 2: one
-        1002 mail Ann a-2: two
-        1003 mail Ann a-2 s-1 2: two
-        5000 mail Ann a-1 s-1 3: one
+        1000 message Ann a-1: one
+        1001 message Ann a-1 s-1 2: one
+        1002 message Ann a-2: two
+        1003 message Ann a-2 s-1 2: two
+        5000 message Ann a-1 s-1 3: one
         9000 why
         ",
         expect![[r#"
@@ -695,10 +696,10 @@ fn the_frame_says_what_is_unusual_about_the_sender() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann a-1 s-1: usual
-        2000 mail Ann a-2 s-1 2: it comes again
-        3000 mail ann a-3 s-9: the name was taken anew
-        4000 mail Ann a-4 s-9: which is usual now
+        1000 message Ann a-1 s-1: usual
+        2000 message Ann a-2 s-1 2: it comes again
+        3000 message ann a-3 s-9: the name was taken anew
+        4000 message Ann a-4 s-9: which is usual now
         9000 ends
         ",
         expect![[r#"
@@ -726,7 +727,7 @@ fn nothing_is_typed_into_another_program() {
         0 prints \e[?2004h$\s
         1000 keys vim\r
         1100 prints vim\r\n\e[?2004l\e[?1049h\e[?2004hfile
-        1200 mail Ann: hello
+        1200 message Ann: hello
         60000 why
         61000 prints \e[?1049l\e[?2004h$\s
         70000 ends
@@ -744,7 +745,7 @@ fn nothing_is_typed_into_another_program() {
         r"
         0 prints >\s
         1000 foreground vim
-        1001 mail Ann: hello
+        1001 message Ann: hello
         60000 why
         60500 foreground self
         70000 ends
@@ -766,7 +767,7 @@ fn a_key_that_ended_a_program_is_no_line_begun() {
         0 prints \e[?2004h$\s
         5000 keys less x\r
         5001 prints less x\r\n\e[?1049hfirst line\r\n:
-        6000 mail Ann: hello
+        6000 message Ann: hello
         7000 why
         8000 keys q
         8001 prints \e[?1049l$\s
@@ -806,7 +807,7 @@ fn a_reply_names_the_delivery_that_it_answers() {
         "agent",
         r"
         0 prints >\s
-        1000 mail Ann abcdef01-2345: what?
+        1000 message Ann abcdef01-2345: what?
         3000 prints \r\n->relay:Ann [reply:abcdef01] <<<\r\nthat>>>\r\n->relay:Ann [reply:ffffffff] <<<\r\nthis>>>\r\n>\s
         9000 ends
         ",
@@ -829,7 +830,7 @@ fn a_command_line_that_asks_nothing_is_told_of_in_one_line() {
         r"
         0 prints >\s
         1000 prints \r\n->relay:user [reply:ffffffff] <<<\r\n8080>>>\r\n>\s
-        2000 refused 0 UNSENT that is your user's command line, which hears no messages
+        2000 undelivered 0 UNSENT that is your user's command line, which hears no messages
         9000 ends
         ",
         expect![[r#"
@@ -866,7 +867,7 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         r"
         0 prints \e[?2004h$\s
         1000 prints say\r\n->relay:Bobb <<<\r\nhello>>>\r\n$\s
-        1700 refused 0 UNKNOWN_AGENT nobody of that name was ever here; Ann and Bob are.
+        1700 undelivered 0 UNKNOWN_AGENT nobody of that name was ever here; Ann and Bob are.
         9000 prints x\r\n->relay:Bob <<<\r\nnever closed\r\n$\s
         20000 ends
         ",
@@ -885,12 +886,12 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
         r"
         0 prints >\s
         1000 prints \r\n->relay:Bobb <<<\r\nhello>>>\r\nDone.\r\n>\s
-        2000 refused 0 UNKNOWN_AGENT nobody of that name\nwas ever here.
-        3000 refused 0 LIMIT one
-        3001 refused 0 LIMIT two
-        3002 refused 0 LIMIT three
-        3003 refused 0 LIMIT four
-        3004 refused 0 LIMIT five
+        2000 undelivered 0 UNKNOWN_AGENT nobody of that name\nwas ever here.
+        3000 undelivered 0 LIMIT one
+        3001 undelivered 0 LIMIT two
+        3002 undelivered 0 LIMIT three
+        3003 undelivered 0 LIMIT four
+        3004 undelivered 0 LIMIT five
         70000 ends
         ",
         expect![[r#"
@@ -921,9 +922,9 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
         2000 accepted 0
         3000 keys h
         3001 prints h
-        40000 refused 0 EXPIRED its time to live ran out
+        40000 undelivered 0 EXPIRED its time to live ran out
         41000 connected
-        41001 refused 0 EXPIRED its time to live ran out
+        41001 undelivered 0 EXPIRED its time to live ran out
         50000 keys \x7f
         50001 prints \x08\s\x08
         120000 ends
@@ -945,7 +946,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
         1000 prints \r\n->relay:Bob <<<\r\nhello>>>\r\nDone.\r\n>\s
         2000 accepted 0
         3000 prints \e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
-        4000 refused 0 SYNC_TIMEOUT Bob did not answer within 800 ms.
+        4000 undelivered 0 SYNC_TIMEOUT Bob did not answer within 800 ms.
         61000 keys \e[B\r
         61001 prints \e[2J\e[H\e[?25h>\s
         70000 ends
@@ -966,8 +967,8 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
         "cat",
         r"
         0 prints ->relay:Bob <<<\r\none>>>\r\n->relay:Bob <<<\r\ntwo>>>\r\nDone.\r\n
-        70000 refused 0 GAVE_UP 10 attempts to deliver it failed
-        150000 refused 1 REFUSED Bob refused it: no
+        70000 undelivered 0 GAVE_UP 10 attempts to deliver it failed
+        150000 undelivered 1 REFUSED Bob refused it: no
         300000 ends
         ",
         expect![[r#"
@@ -977,7 +978,7 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
             70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
             70150 types \r
             150000 logs the agent's message to Bob was not delivered: Bob refused it: "no"
-            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Mend what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
+            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Correct what is wrong with it and send it anew, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
             150150 types \r
         "#]],
     );
@@ -985,11 +986,11 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
 
 #[test]
 fn a_hundred_refusals_are_two_prompts() {
-    let refused: String = (0..100)
-        .map(|n| format!("{} refused 0 REFUSED Bob refused it: {n}\n", 2000 + n / 50))
+    let failures: String = (0..100)
+        .map(|n| format!("{} undelivered 0 REFUSED Bob refused it: {n}\n", 2000 + n / 50))
         .collect();
     let script = format!(
-        "0 prints \\e[?2004h$\\s\n1000 prints say\\r\\n->relay:* <<<\\r\\nhello>>>\\r\\n$\\s\n{refused}9000 ends"
+        "0 prints \\e[?2004h$\\s\n1000 prints say\\r\\n->relay:* <<<\\r\\nhello>>>\\r\\n$\\s\n{failures}9000 ends"
     );
     let told = play("bash", &script);
     let prompts: Vec<_> = told.lines().filter(|line| line.contains("from @relay")).collect();
@@ -1042,7 +1043,7 @@ fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
     check(
         "cat",
         r"
-        0 mail Ann: say\n->relay:Bob <<<\nhello>>>\nand go on
+        0 message Ann: say\n->relay:Bob <<<\nhello>>>\nand go on
         2001 prints [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\r\nsay\r\n->\relay:Bob <<<\r\nhello>>\>\r\nand go on\r\n[/relay 789200]\r\n
         70000 ends
         ",
@@ -1060,7 +1061,7 @@ fn no_enter_answers_a_dialog() {
         "agent",
         r"
         0 prints \e[?2004h\e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
-        1000 mail Ann: hello
+        1000 message Ann: hello
         60000 why
         61000 keys \e[B\r
         61001 prints \e[2J\e[H\e[?25h>\s
@@ -1082,7 +1083,7 @@ fn a_dialog_that_comes_up_meanwhile_is_the_persons_to_answer() {
         "agent",
         r"
         0 prints \e[?2004h>\s
-        1000 mail Ann: hello
+        1000 message Ann: hello
         1050 keys x
         1100 prints \r\nRun it?\r\n❯ 1. Yes\r\n  2. No\r\n
         3000 keys 2
@@ -1197,11 +1198,11 @@ impl Judge {
                     ..IncomingMessage::default()
                 }))
             }
-            Event::Refuse(number, why) => self.input(Input::Refused(Refusal {
+            Event::Refuse(number, why) => self.input(Input::Undelivered(DeliveryFailure {
                 handle: Some(SendHandle(number)),
                 id: Some(why.clone()),
                 to: Some(why.clone()),
-                cause: Cause::Nack(NackCode::Refused),
+                cause: FailureCause::Nack(NackCode::Refused),
                 why,
             })),
             Event::Stall => {
@@ -1284,8 +1285,8 @@ impl Judge {
 }
 
 fn frame_is_text(text: &str) -> Result<(), TestCaseError> {
-    let inner = text.strip_prefix(inject::PASTE_BEGINS);
-    let inner = inner.and_then(|inner| inner.strip_suffix(inject::PASTE_ENDS));
+    let inner = text.strip_prefix(frame::PASTE_BEGINS);
+    let inner = inner.and_then(|inner| inner.strip_suffix(frame::PASTE_ENDS));
     let lines = if inner.is_none() && !text.starts_with("[relay ") { '\r' } else { '\n' };
     for character in inner.unwrap_or(text).chars() {
         prop_assert!(character == lines || !is_hidden(character), "{character:?} in {text:?}");
@@ -1309,7 +1310,7 @@ const CLAUDE: &str = r"
     0 settles
     0 prints \e[?2004h❯\s
     900 reports
-    1000 mail Bob: hello
+    1000 message Bob: hello
 ";
 const CLAUDE_PASTED: &str =
     r"prints \e[2K\r❯\s[relay 789200 from Bob]\r\n\s\shello\r\n\s\s[/relay 789200]";
@@ -1326,7 +1327,7 @@ fn text_is_not_sent_off_while_another_program_reads() {
             1070 reports 11111111-2222 Waiting(Shell)
             3000 types ls\r
             9000 1 waiting, 0 typed: bash runs what is typed: leave bash
-            20000 gives back 11111111-2222
+            20000 returns 11111111-2222
         "#]],
     );
     // The program comes back.
@@ -1387,7 +1388,7 @@ fn shell_gets_nothing_at_a_prompt_that_may_go_on_with_a_command() {
         0 prints \e[?2004h$\s
         2000 keys echo 'abc\r
         2010 prints echo 'abc\r\n∙\s
-        2020 mail Bob: touch marker
+        2020 message Bob: touch marker
         9000 why
         10000 keys '\r
         10010 prints '\r\nabc\r\n$\s
@@ -1408,7 +1409,7 @@ fn shell_gets_nothing_at_a_prompt_that_may_go_on_with_a_command() {
         r"
         0 keys cd x\r
         10 prints \e[?2004h/x $\s
-        20 mail Bob: hello
+        20 message Bob: hello
         5000 why
         5010 keys make\r
         5020 foreground make
@@ -1434,7 +1435,7 @@ fn nothing_is_typed_into_a_message_that_the_agent_has_not_ended() {
         "agent",
         r"
         0 prints \e[?2004h->relay:Cid <<<\r\nfirst line\r\n
-        1000 mail Bob: hello
+        1000 message Bob: hello
         9000 why
         9500 prints last line>>>\r\nDone.\r\n
         20000 ends

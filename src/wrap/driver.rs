@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     bridge::{
-        self, Bridge, Cause, File, Input, OutgoingMessage, Output, Progress, Refusal, SendHandle,
-        keyboard::Reader, obstacle::Obstacle, recipe::Recipe,
+        self, Bridge, DeliveryFailure, FailureCause, File, Input, OutgoingMessage, Output,
+        Progress, SendHandle, keyboard::Reader, obstacle::Obstacle, recipe::Recipe,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
@@ -476,9 +476,9 @@ impl Driver {
                 .map(|id| self.sent.add(id, handle)),
         };
         if let Err(why) = sent {
-            let (handle, cause) = (Some(handle), Cause::Unsent);
-            let refusal = Refusal { handle, id: None, to: None, cause, why };
-            self.inputs.push_back(Input::Refused(refusal));
+            let (handle, cause) = (Some(handle), FailureCause::Unsent);
+            let refusal = DeliveryFailure { handle, id: None, to: None, cause, why };
+            self.inputs.push_back(Input::Undelivered(refusal));
         }
     }
 
@@ -595,17 +595,17 @@ impl Driver {
         if let Some(handle) = handle.filter(|_| nack.to.is_none()) {
             self.sent.settle(id, handle);
         }
-        self.input(Input::Refused(mail::refusal(handle, nack)));
+        self.input(Input::Undelivered(mail::refusal(handle, nack)));
     }
 
     /// The relay is gone for good, and with it the answers to what was handed over.
     fn give_up(&mut self) {
         for (id, handle) in self.sent.give_up() {
-            self.input(Input::Refused(Refusal {
+            self.input(Input::Undelivered(DeliveryFailure {
                 handle: Some(handle),
                 id: Some(id.0),
                 to: None,
-                cause: Cause::Unanswered,
+                cause: FailureCause::Unanswered,
                 why: "the relay went away and had not answered for it".to_owned(),
             }));
         }

@@ -1,7 +1,7 @@
 //! Messages as the client library has them, and as the bridge has them.
 
 use crate::{
-    bridge::{Cause, IncomingMessage, OutgoingMessage, Refusal, SendHandle},
+    bridge::{DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle},
     client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{
         code::NackCode,
@@ -83,12 +83,12 @@ pub(super) fn outgoing(said: OutgoingMessage) -> Result<Outgoing, String> {
 }
 
 /// What the daemon says of a message that did not arrive, whenever it says it.
-pub(super) fn refusal(handle: Option<SendHandle>, nack: Nack) -> Refusal {
-    Refusal {
+pub(super) fn refusal(handle: Option<SendHandle>, nack: Nack) -> DeliveryFailure {
+    DeliveryFailure {
         handle,
         id: Some(nack.ack_id),
         to: nack.to,
-        cause: NackCode::parse(&nack.code).map_or(Cause::Unsent, Cause::Nack),
+        cause: NackCode::parse(&nack.code).map_or(FailureCause::Unsent, FailureCause::Nack),
         why: nack.message,
     }
 }
@@ -158,8 +158,8 @@ mod tests {
         let told = refusal(Some(SendHandle(3)), nack.clone());
         assert_eq!((told.handle, told.id.as_deref()), (Some(SendHandle(3)), Some("s-1")));
         assert_eq!((told.to.as_deref(), told.why.as_str()), (Some("Bob"), "why"));
-        assert_eq!(told.cause, Cause::Nack(NackCode::Expired));
+        assert_eq!(told.cause, FailureCause::Nack(NackCode::Expired));
         let newer = refusal(None, Nack { code: "FROM_LATER_ON".to_owned(), ..nack });
-        assert_eq!((newer.handle, newer.cause), (None, Cause::Unsent));
+        assert_eq!((newer.handle, newer.cause), (None, FailureCause::Unsent));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     sandbox::Sandbox,
 };
 use agent_relay::bridge::{
-    inject::{Entry, Form, Frame, Origin},
+    frame::{Entry, Form, Frame, Origin},
     recipe::Book,
 };
 use platform::pty::Size;

@@ -9,7 +9,7 @@ use crate::{
     other::{Other, ann, framed},
     sandbox::Sandbox,
 };
-use agent_relay::bridge::{brief, inject::clean};
+use agent_relay::bridge::{brief, frame::clean};
 use platform::pty::Size;
 
 /// Messages that an agent says in one reply, and that wait for it at a time.

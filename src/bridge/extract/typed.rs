@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
 
 use super::*;
-use crate::bridge::inject::{self, Entry, Frame, Origin};
+use crate::bridge::frame::{self, Entry, Frame, Origin};
 use crate::bridge::recipe::{Expands, Form};
 
 const HEX: &str = "7f3a9c";
@@ -124,7 +124,7 @@ fn typed(body: &str, entry: Entry) -> String {
     let expands = &Expands::default();
     let frame = Frame { hex: HEX, origin, body, expands, escapes_marks: true };
     let bytes = String::from_utf8(frame.bytes(Form::Plain, entry)).expect("it is text");
-    bytes.replace(inject::PASTE_BEGINS, "").replace(inject::PASTE_ENDS, "")
+    bytes.replace(frame::PASTE_BEGINS, "").replace(frame::PASTE_ENDS, "")
 }
 
 fn bodies() -> impl Strategy<Value = String> {
@@ -200,7 +200,7 @@ proptest! {
         }
         prop_assert_eq!(&child.found, &[], "{:#?}", rows);
         // Then the agent says what it has read there.
-        let read = marks::escape(&inject::clean(&body));
+        let read = marks::escape(&frame::clean(&body));
         child.paints(&["● ->relay:Cid <<<".to_owned()]);
         child.paints(&read.lines().map(|line| format!("  {line}")).collect::<Vec<_>>());
         child.paints(&["  >>>".to_owned(), String::new(), "Done.".to_owned(), String::new()]);

@@ -3,7 +3,7 @@
 //! Until then it may look idle, and would merge that text and the next into one prompt.
 
 use super::history::History;
-use crate::{bridge::inject::holds_frame, protocol::Moment};
+use crate::{bridge::frame::holds_frame, protocol::Moment};
 
 /// A submitted text is adopted within this time, or was finished before it was seen.
 const ADOPTED_MS: u64 = 3000;

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     bridge::{
         extract::PICTURE_MS,
-        inject::{self, Entry, Frame, Origin},
+        frame::{self, Entry, Frame, Origin},
         input::IncomingMessage,
         obstacle::Obstacle,
         output::{Output, Progress},
@@ -148,7 +148,7 @@ impl Injector {
             }
             Content::Notice => (Origin::Relay, None),
         };
-        let hex = inject::draw(&mut self.rng, &body);
+        let hex = frame::draw(&mut self.rng, &body);
         let entry = if view.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
         let expands = &self.recipe.expands;
         let escapes_marks = view.reads_screen;

@@ -3,7 +3,7 @@
 use super::Injector;
 use crate::{
     bridge::{
-        inject::holds_frame,
+        frame::holds_frame,
         output::{Output, Progress},
     },
     protocol::Moment,

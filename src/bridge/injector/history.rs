@@ -1,7 +1,7 @@
 //! What was typed lately: deliveries, the frames around them, and their senders' sessions.
 
 use crate::{
-    bridge::{inject::holds_frame, input::IncomingMessage},
+    bridge::{frame::holds_frame, input::IncomingMessage},
     protocol::{deliver::Proof, name::NAME_BYTES_MAX},
 };
 use std::collections::VecDeque;

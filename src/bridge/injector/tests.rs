@@ -18,7 +18,7 @@ fn a_key_that_answers_a_dialog_begins_no_line() {
         0 prints \e[?2004h❯\s
         50 keys go\r
         60 prints go\r\nDo you want to proceed?\r\n\s❯ 1. Yes\r\n\s\s\s2. No\r\n\sEsc to cancel
-        5000 mail Bob: hello
+        5000 message Bob: hello
         8000 keys 1
         8050 prints \e[2J\e[H❯\s
         20000 ends
@@ -40,7 +40,7 @@ fn a_key_that_takes_back_what_another_did_leaves_the_line_empty() {
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         2000 keys !
         2050 prints \e[2K\r\s!\s
-        2060 mail Bob: hello
+        2060 message Bob: hello
         9000 keys !
         9050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         20000 ends
@@ -63,7 +63,7 @@ fn a_key_that_is_not_shown_yet_has_begun_a_line() {
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         2000 keys x
         2050 prints \r\n12:00\e[1;4H
-        2060 mail Bob: hello
+        2060 message Bob: hello
         8000 prints \e[2K\r\s>\s\sx
         9000 keys \x7f
         9010 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
@@ -83,7 +83,7 @@ fn a_key_that_is_not_shown_yet_has_begun_a_line() {
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         2000 keys x\x7f
         2050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        2060 mail Bob: hello
+        2060 message Bob: hello
         30000 ends
         ",
         expect![[r#"
@@ -97,7 +97,7 @@ const GEMINI: &str = r"
     0 settles
     0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
     900 reports
-    1000 mail Bob: hello
+    1000 message Bob: hello
 ";
 const GEMINI_PASTED: &str =
     r"prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]";
@@ -183,7 +183,7 @@ fn the_next_waits_until_the_one_before_is_written_down() {
     let script = |written: &str| {
         format!(
             r"{GEMINI}
-            1000 mail Ann 22222222-3333: the next
+            1000 message Ann 22222222-3333: the next
             1010 {GEMINI_PASTED}
             1170 {GEMINI_EMPTY}
             {written}
@@ -204,7 +204,7 @@ fn the_next_waits_until_the_one_before_is_written_down() {
         8000 reports 11111111-2222 Confirmed
         9600 reports 22222222-3333 Unhindered
         9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
-        29700 gives back 22222222-3333
+        29700 returns 22222222-3333
     "#]].assert_eq(&play_transcribed("gemini", &script(&written)));
     // It never is.
     expect![[r#"
@@ -216,7 +216,7 @@ fn the_next_waits_until_the_one_before_is_written_down() {
         3320 reports 22222222-3333 Waiting(Busy)
         21220 reports 22222222-3333 Unhindered
         21220 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
-        41320 gives back 22222222-3333
+        41320 returns 22222222-3333
     "#]].assert_eq(&play_transcribed("gemini", &script("")));
 }
 
@@ -264,7 +264,7 @@ fn keys_do_not_join_a_text_that_is_late_to_be_shown() {
             1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
             3100 types x
             4000 1 waiting, 0 typed: nothing in the way
-            5050 gives back 11111111-2222
+            5050 returns 11111111-2222
         "#]],
     );
     check(
@@ -313,7 +313,7 @@ fn what_waits_for_an_agent_at_work_is_reported_however_much_it_prints() {
         spins
             .enumerate()
             .map(|(n, line)| match n {
-                10 => format!("1500 mail Bob: hello\n{line}"),
+                10 => format!("1500 message Bob: hello\n{line}"),
                 _ => line,
             })
             .collect::<String>()
@@ -339,11 +339,11 @@ fn messages_that_wait_are_reported_with_one_reason() {
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         1000 reports
         5000 holds
-        5000 mail Bob first: one
-        5100 mail Bob second: two
+        5000 message Bob first: one
+        5100 message Bob second: two
         6000 releases
         6010 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
-        7000 mail Bob third: three
+        7000 message Bob third: three
         9000 keys 1\r
         9100 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         9150 keys x
@@ -378,14 +378,14 @@ fn message_that_is_delivered_again_is_reported_again() {
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         1000 reports
         5000 holds
-        5000 mail Bob first: one
-        5100 mail Bob second: two
-        9000 mail Bob first s-1 2: one
+        5000 message Bob first: one
+        5100 message Bob second: two
+        9000 message Bob first s-1 2: one
         9100 releases
         9200 prints \e[2K\r\s>\s\s[/relay 789200]
         12900 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         13000 holds
-        14000 mail Bob first s-1 3: one
+        14000 message Bob first s-1 3: one
         15000 ends
         ",
         expect![[r#"
@@ -414,7 +414,7 @@ fn a_program_that_begins_is_not_typed_to_until_its_line_has_stayed() {
         "gemini",
         r"
         0 reports
-        0 mail Bob: hello
+        0 message Bob: hello
         500 prints \s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         800 prints \e[?2004h
         1000 prints \e[2J\e[HDo you trust this folder?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
@@ -440,7 +440,7 @@ fn a_text_that_a_dialog_swallowed_or_the_person_erased_is_given_back() {
             0 settles
             0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
             900 reports
-            1000 mail Bob: hello
+            1000 message Bob: hello
             1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             4000 keys {keys}
             4100 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
@@ -461,14 +461,14 @@ fn a_text_that_a_dialog_swallowed_or_the_person_erased_is_given_back() {
                 1200 reports 11111111-2222 Waiting(Dialog)
                 4000 types 1
                 4250 reports 11111111-2222 Unhindered
-                8150 gives back 11111111-2222
+                8150 returns 11111111-2222
             "#]],
             _ => expect![[r#"
                 1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
                 1200 reports 11111111-2222 Waiting(Dialog)
                 4000 types 
                 4250 reports 11111111-2222 Unhindered
-                8150 gives back 11111111-2222
+                8150 returns 11111111-2222
             "#]],
         };
         check("gemini", &script, expected);
@@ -521,7 +521,7 @@ fn an_enter_that_is_spelled_out_sends_off_as_any_other() {
             1200 reports 11111111-2222 Waiting(Dialog)
             4000 types \e[200~a\rb\e[201~
             4250 reports 11111111-2222 Unhindered
-            8150 gives back 11111111-2222
+            8150 returns 11111111-2222
         "#]],
     );
 }
@@ -534,7 +534,7 @@ fn a_text_that_no_enter_sends_off_and_the_person_erases_is_given_back() {
         0 settles
         0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
         900 reports
-        1000 mail Bob: hello
+        1000 message Bob: hello
         1050 prints \e[2K\r\s>\s\s[/relay 789200]
         11000 keys \x15
         11050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
@@ -547,7 +547,7 @@ fn a_text_that_no_enter_sends_off_and_the_person_erases_is_given_back() {
             7200 types \r
             10200 types \r
             11000 types 
-            14200 gives back 11111111-2222
+            14200 returns 11111111-2222
         "#]],
     );
 }

@@ -1,49 +1,11 @@
-//! Programs that are known by their executable's name, and how they tell a script from a prompt.
+//! Kinds of programs, by the executable's name and the command line.
 
-use super::Program;
+use super::{
+    Program,
+    names::{COMMAND_READERS, LAUNCHERS, SESSIONS, SHELLS},
+};
 
-/// Shells: what is typed at their prompt runs.
-const SHELLS: &[&str] = &[
-    "sh",
-    "bash",
-    "rbash",
-    "zsh",
-    "rzsh",
-    "dash",
-    "ash",
-    "busybox",
-    "toybox",
-    "ksh",
-    "ksh93",
-    "mksh",
-    "lksh",
-    "oksh",
-    "pdksh",
-    "yash",
-    "posh",
-    "csh",
-    "tcsh",
-    "fish",
-    "nu",
-    "elvish",
-    "xonsh",
-    "ion",
-    "rc",
-    "es",
-    "osh",
-    "oil",
-    "ysh",
-    "murex",
-    "pwsh",
-    "powershell",
-    "cmd",
-    "tclsh",
-    "git-shell",
-    "sash",
-    "brush",
-];
-
-/// Interpreters that run a script, or prompt where they are given none.
+/// Interpreters, which run a script or, without one, prompt.
 const INTERPRETERS: &[Options] = &[
     Options { name: "python", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
     Options { name: "pypy", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
@@ -63,24 +25,24 @@ const INTERPRETERS: &[Options] = &[
 const NODE_VALUED: &[&str] =
     &["--require", "--import", "--loader", "--experimental-loader", "--conditions", "--env-file"];
 
-/// Words in an interpreter's own place for a script, after which it prompts or debugs.
+/// Words in place of a script after which an interpreter prompts or debugs.
 const PROMPTING_WORDS: &[&str] = &["inspect", "repl", "debug"];
 
-/// Words behind which an interpreter's script stands.
+/// Words after which an interpreter's script follows.
 const RUNNING_WORDS: &[&str] = &["run", "x", "exec", "task"];
 
-/// How an interpreter, or a shell, reads its command line.
+/// The command-line options of an interpreter or a shell.
 struct Options {
     name: &'static str,
-    /// Letters of options after which it runs what its arguments say.
+    /// Letters of options that run a text of the command line.
     runs: &'static str,
     /// Letters of options that name a module to run.
     modules: &'static str,
-    /// Letters of options after which it prompts all the same.
+    /// Letters of options after which it prompts even with a script.
     stays: &'static str,
-    /// Letters of options with a value, in the same argument or the next.
+    /// Letters of options with a value, in the same argument or the next one.
     values: &'static str,
-    /// Long options whose value is an argument of its own.
+    /// Long options whose value is the next argument.
     valued: &'static [&'static str],
 }
 
@@ -90,250 +52,33 @@ const PLAIN: Options =
 const SHELL_OPTIONS: Options =
     Options { runs: "c", stays: "s", values: "oO", valued: &["--rcfile", "--init-file"], ..PLAIN };
 
-/// Programs that read commands of a language of their own: interpreters without scripts, debuggers,
-/// databases, and editors of lines.
-const COMMAND_READERS: &[&str] = &[
-    "ipython",
-    "bpython",
-    "ptpython",
-    "jupyter",
-    "irb",
-    "pry",
-    "ghci",
-    "ghc",
-    "erl",
-    "iex",
-    "scala",
-    "jshell",
-    "kotlinc",
-    "groovysh",
-    "clojure",
-    "clj",
-    "lein",
-    "sbcl",
-    "guile",
-    "racket",
-    "csi",
-    "gsi",
-    "ocaml",
-    "utop",
-    "fsi",
-    "csharp",
-    "r",
-    "octave",
-    "gnuplot",
-    "maxima",
-    "sage",
-    "gp",
-    "swipl",
-    "expect",
-    "wish",
-    "gdb",
-    "lldb",
-    "rust-gdb",
-    "rust-lldb",
-    "dlv",
-    "pdb",
-    "cgdb",
-    "jdb",
-    "kdb",
-    "windbg",
-    "cdb",
-    "radare",
-    "r2",
-    "sqlite",
-    "sqlite3",
-    "psql",
-    "mysql",
-    "mariadb",
-    "mongosh",
-    "mongo",
-    "redis-cli",
-    "valkey-cli",
-    "cqlsh",
-    "clickhouse",
-    "clickhouse-client",
-    "duckdb",
-    "influx",
-    "sqlplus",
-    "sqlcmd",
-    "osql",
-    "isql",
-    "usql",
-    "pgcli",
-    "mycli",
-    "litecli",
-    "bc",
-    "dc",
-    "ed",
-    "ex",
-    "ftp",
-    "sftp",
-    "lftp",
-    "telnet",
-    "nc",
-    "ncat",
-    "netcat",
-    "socat",
-    "rlwrap",
-    "rlfe",
-    "ledit",
-    "vim",
-    "vi",
-    "nvim",
-    "view",
-    "emacs",
-    "nano",
-    "micro",
-    "helix",
-    "hx",
-    "kak",
-    "less",
-    "more",
-    "most",
-    "man",
-    "mc",
-    "ranger",
-    "nnn",
-    "lf",
-    "tig",
-    "lazygit",
-    "w3m",
-    "lynx",
-];
-
-/// Programs that hand what is typed to a program elsewhere: terminals within this one, other
-/// machines, containers, other users.
-const SESSIONS: &[&str] = &[
-    "tmux",
-    "tmate",
-    "screen",
-    "zellij",
-    "byobu",
-    "dvtm",
-    "dtach",
-    "abduco",
-    "script",
-    "scriptreplay",
-    "asciinema",
-    "ttyrec",
-    "ttyd",
-    "unbuffer",
-    "ssh",
-    "autossh",
-    "mosh",
-    "mosh-client",
-    "et",
-    "rsh",
-    "rlogin",
-    "plink",
-    "winpty",
-    "wsl",
-    "docker",
-    "podman",
-    "nerdctl",
-    "ctr",
-    "crictl",
-    "kubectl",
-    "oc",
-    "lxc",
-    "lxc-attach",
-    "incus",
-    "machinectl",
-    "nsenter",
-    "systemd-nspawn",
-    "systemd-run",
-    "vagrant",
-    "multipass",
-    "limactl",
-    "distrobox",
-    "toolbox",
-    "su",
-    "sudo",
-    "sudoedit",
-    "doas",
-    "run0",
-    "pkexec",
-    "runuser",
-    "sg",
-    "newgrp",
-    "login",
-    "minicom",
-    "picocom",
-    "cu",
-    "tio",
-    "qemu-system-x86_64",
-    "adb",
-];
-
-/// Programs that start another one and wait for it.
-const LAUNCHERS: &[&str] = &[
-    "npx",
-    "npx-cli",
-    "npm",
-    "npm-cli",
-    "pnpm",
-    "pnpx",
-    "yarn",
-    "yarnpkg",
-    "corepack",
-    "bunx",
-    "uv",
-    "uvx",
-    "pipx",
-    "poetry",
-    "pdm",
-    "hatch",
-    "rye",
-    "pixi",
-    "conda",
-    "mamba",
-    "mise",
-    "asdf",
-    "direnv",
-    "nix",
-    "nix-shell",
-    "env",
-    "nice",
-    "ionice",
-    "nohup",
-    "timeout",
-    "time",
-    "setsid",
-    "stdbuf",
-    "taskset",
-    "chrt",
-    "setpriv",
-    "caffeinate",
-];
-
-/// What kind of program a process runs.
+/// The kind of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Agent Relay itself.
     Relay,
     /// A shell at its prompt, as far as its command line says.
     Shell,
-    /// A shell that runs a script, or a text of its command line.
+    /// A shell that runs a script, or a text of its command line (`None`).
     ShellScript(Option<String>),
     /// An interpreter with a script or a module.
     Script(String),
-    /// An interpreter with a program in its command line.
+    /// An interpreter that runs a text of its command line.
     Inline,
-    /// What is typed runs, in a language of its own.
+    /// A program that runs what is typed, in a language of its own.
     Interpreter,
-    /// What is typed goes on to another program.
+    /// A program that passes what is typed to another program.
     Session,
-    /// It starts another program.
+    /// A program that starts another one and waits for it.
     Launcher,
-    /// Anything else; the executable's path.
+    /// Any other program, with its executable's path.
     Other(String),
 }
 
 impl Kind {
     pub(super) fn of(program: &Program) -> Self {
         let name = base(program);
-        // Some systems have several of a kind, such as vim.basic and vim.tiny.
+        // Some systems have variants, such as vim.basic and vim.tiny.
         let kind = name.split('.').next().unwrap_or(&name);
         let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
         if program.is_relay {
@@ -353,7 +98,7 @@ impl Kind {
         }
     }
 
-    /// One whose command line is not known counts as one that prompts.
+    /// Without a known command line the shell is taken to prompt.
     fn of_shell(name: &str, program: &Program) -> Self {
         let arguments = program.arguments.as_deref().unwrap_or_default();
         match operand(name, arguments.get(1..).unwrap_or_default()) {
@@ -376,12 +121,12 @@ impl Kind {
         }
     }
 
-    /// It waits for each program of a batch file.
+    /// Whether the program runs a batch file, and waits for each program in it.
     pub(super) fn runs_batch_file(&self, program: &Program) -> bool {
         matches!(self, Self::ShellScript(Some(_))) && base(program) == "cmd"
     }
 
-    /// How a person knows the program.
+    /// Returns the name by which a person knows the program.
     pub(super) fn name(&self, program: &Program) -> String {
         match self {
             Self::Script(script) | Self::ShellScript(Some(script)) => name_of(script),
@@ -394,27 +139,27 @@ fn base(program: &Program) -> String {
     program.copy_of.clone().unwrap_or_else(|| name_of(&program.path))
 }
 
-/// What a shell or an interpreter does with its command line.
+/// The part of a command line that says what a shell or an interpreter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// It prompts.
+    /// Nothing: it prompts.
     Prompt,
-    /// It runs this file.
+    /// A file.
     Script(String),
-    /// It runs this module.
+    /// A module.
     Module(String),
-    /// It runs a text of its command line.
+    /// A text of the command line.
     Inline,
 }
 
-/// What a program does with its command line, if it is a shell or an interpreter.
+/// Returns what the program runs, if it is a shell or an interpreter.
 #[must_use]
 pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     let name = name_of(path);
     let runs =
         |words: &[&str]| arguments.iter().any(|it| words.contains(&&*it.to_ascii_lowercase()));
     match &*name {
-        // Whatever they are called as, they can be a shell.
+        // They can be a shell under any name.
         "busybox" | "toybox" => Some(Operand::Prompt),
         "cmd" => Some(cmd_operand(arguments)),
         "powershell" | "pwsh" => {
@@ -426,7 +171,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     }
 }
 
-/// The first of its options that say so decides, wherever another one stands.
+/// Reads cmd.exe's options: the first of `/c`, `/r` and `/k` decides.
 fn cmd_operand(arguments: &[String]) -> Operand {
     let is_option = |word: &String| {
         let word = word.to_ascii_lowercase();
@@ -439,8 +184,10 @@ fn cmd_operand(arguments: &[String]) -> Operand {
     batch_file(&arguments[at + 1..]).map_or(Operand::Inline, Operand::Script)
 }
 
-/// The batch file that a line of cmd.exe's begins with. Its quotes are none of a path's, and other
-/// programs cut it up elsewhere: at the blanks of a path, and not behind it.
+/// Returns the batch file that a command line of cmd.exe's begins with.
+///
+/// The words are joined again, since callers split them at blanks within a path and cmd.exe does not
+/// treat quotes as part of one.
 fn batch_file(words: &[String]) -> Option<String> {
     let line = words.join(" ").replace('"', "");
     let line = line.trim_start();
@@ -456,14 +203,14 @@ fn options_of(name: &str) -> Option<&'static Options> {
     INTERPRETERS.iter().find(|options| options.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether a program mostly starts another one, which then reads the terminal.
+/// Whether a program starts another one, which then reads the terminal.
 #[must_use]
 pub fn is_launcher(program: &Program) -> bool {
     matches!(Kind::of(program), Kind::Launcher)
 }
 
-/// Whether what is typed into a program of this name runs, or goes on to another one: a copy of it
-/// under another name does the same.
+/// Whether a program of this name runs what is typed, or passes it on. A copy of its executable under
+/// another name does the same.
 #[must_use]
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);
@@ -497,7 +244,7 @@ impl Options {
         Operand::Prompt
     }
 
-    /// What short options in one argument say, some of which take the rest of it or the next one.
+    /// Reads one argument's short options, some of which have a value in it or in the next one.
     fn letters<'a>(
         &self,
         letters: &str,
@@ -513,7 +260,7 @@ impl Options {
                 _ if self.stays.contains(letter) => return Some(Operand::Prompt),
                 _ if self.modules.contains(letter) => return Some(Operand::Module(value())),
                 _ if self.runs.contains(letter) => return Some(Operand::Inline),
-                // Shells take these behind all others.
+                // A shell's values follow the whole argument.
                 _ if self.values.contains(letter) && self.name.is_empty() => drop(rest.next()),
                 _ if self.values.contains(letter) => {
                     value();
@@ -526,8 +273,8 @@ impl Options {
     }
 }
 
-/// A program's name: its file's, without extension and version, as `python` for
-/// `/usr/bin/python3.11`.
+/// Returns a program's name: its file name without extension and version. For `/usr/bin/python3.11`
+/// that is `python`.
 #[must_use]
 pub fn name_of(path: &str) -> String {
     const ENDINGS: [&str; 9] =
@@ -540,7 +287,7 @@ pub fn name_of(path: &str) -> String {
     if short.is_empty() || is_exact(bare) { bare.to_owned() } else { short.to_owned() }
 }
 
-/// Names that end in a digit which is no version.
+/// Whether the digit at the end of a name is not a version.
 fn is_exact(name: &str) -> bool {
     matches!(name, "sqlite3" | "r2" | "run0" | "ksh93" | "qemu-system-x86_64" | "w3m")
 }

@@ -1,4 +1,4 @@
-//! Who reads the keyboard, by what processes run.
+//! Readers of the keyboard, by the processes in the foreground.
 
 use super::*;
 use crate::bridge::recipe::Book;
@@ -40,7 +40,7 @@ fn barred(why: Obstacle, name: &str) -> Reader {
 }
 
 #[test]
-fn agent_cli_is_known_by_what_runs() {
+fn agent_cli_is_recognised_by_its_executable_or_script() {
     for (line, name) in [
         ("/x/@anthropic-ai/claude-code/bin/claude.exe --model x", "claude"),
         ("/home/ann/.local/share/claude/versions/2.1.330", "claude"),
@@ -74,7 +74,7 @@ fn agent_cli_is_known_by_what_runs() {
 }
 
 #[test]
-fn agent_cli_is_known_by_where_a_link_to_its_script_leads() {
+fn agent_cli_is_recognised_by_the_target_of_a_link() {
     let linked = |to: &str| Member {
         program: Some(Program {
             script: Some(to.to_owned()),
@@ -89,7 +89,7 @@ fn agent_cli_is_known_by_where_a_link_to_its_script_leads() {
 }
 
 #[test]
-fn name_in_the_command_line_makes_no_agent() {
+fn name_in_the_command_line_does_not_count() {
     let as_claude = |path: &str| {
         let arguments = Some(vec!["claude".to_owned()]);
         Program { path: path.to_owned(), arguments, ..Program::default() }
@@ -124,7 +124,7 @@ fn shell_has_a_harmless_form_only_if_it_was_wrapped_itself() {
 }
 
 #[test]
-fn commands_and_sessions_are_barred_whatever_was_said() {
+fn accepts_text_does_not_admit_commands_and_sessions() {
     for (line, why) in [
         ("/usr/bin/python3 -i agent.py", Obstacle::Interpreter),
         ("/usr/bin/python3.11", Obstacle::Interpreter),
@@ -150,7 +150,7 @@ fn commands_and_sessions_are_barred_whatever_was_said() {
 }
 
 #[test]
-fn unknown_program_is_typed_into_only_if_it_was_wrapped_and_said_to_read_text() {
+fn unknown_program_gets_text_only_if_wrapped_with_accepts_text() {
     for line in
         ["/x/agent", "/bin/sh /x/agent.sh", "/usr/bin/python3 /x/agent.py", "/usr/bin/node -- a.js"]
     {
@@ -181,7 +181,7 @@ fn unknown_program_is_typed_into_only_if_it_was_wrapped_and_said_to_read_text() 
 }
 
 #[test]
-fn launcher_counts_as_the_program_that_it_waits_for() {
+fn launcher_counts_as_the_program_it_started() {
     let launched = |launcher: &str, program: &str| {
         reader_of(&[member(COMMAND, 1, launcher), member(11, COMMAND, program)], false)
     };
@@ -204,7 +204,7 @@ fn launcher_counts_as_the_program_that_it_waits_for() {
 }
 
 #[test]
-fn anything_else_that_reads_in_front_of_an_agent_bars_it() {
+fn second_reader_beside_an_agent_bars_it() {
     let beside = |line: &str, reads| {
         let other = Member { reads_terminal: reads, ..member(11, COMMAND, line) };
         reader_of(&[member(COMMAND, 1, "/x/claude"), other], true)
@@ -222,7 +222,7 @@ fn anything_else_that_reads_in_front_of_an_agent_bars_it() {
 }
 
 #[test]
-fn another_wrapper_is_known_whatever_else_reads() {
+fn nested_wrapper_outranks_other_readers() {
     let wrapper = Program { is_relay: true, ..program("/x/agent-relay run") };
     let members = [
         member(COMMAND, 1, "/bin/sh /x/work.sh"),
@@ -243,7 +243,7 @@ fn suspended_unreadable_and_absent_programs_are_barred() {
 }
 
 #[test]
-fn shell_with_an_erased_command_line_counts_as_one_that_prompts() {
+fn shell_with_an_erased_command_line_prompts() {
     for arguments in [None, Some(Vec::new()), Some(vec!["bash".to_owned()])] {
         let program = Program { path: "/bin/bash".to_owned(), arguments, ..Program::default() };
         let found = reader_of(&[Member { program: Some(program), ..member(11, 1, "") }], true);
@@ -252,12 +252,12 @@ fn shell_with_an_erased_command_line_counts_as_one_that_prompts() {
 }
 
 #[test]
-fn circle_of_parents_ends() {
+fn cycle_of_parents_terminates() {
     let members = [member(1, 2, "/bin/sh /x/a.sh"), member(2, 1, "/bin/sh /x/b.sh")];
     assert_eq!(reader_of(&members, true), Reader::Barred(Obstacle::Unidentified, None));
 }
 
-/// A process of Windows, which does not say who reads.
+/// A process on Windows, which does not say who reads.
 fn attached(pid: u32, parent: u32, words: &[&str]) -> Member {
     let arguments = Some(words.iter().map(|word| (*word).to_owned()).collect());
     let program = Program { path: words[0].to_owned(), arguments, ..Program::default() };
@@ -273,7 +273,7 @@ const CMD: &str = r"C:\Windows\System32\cmd.exe";
 const NODE: &str = r"C:\Program Files\nodejs\node.exe";
 
 #[test]
-fn shim_counts_as_its_child_where_readers_are_not_known() {
+fn shim_counts_as_its_child_where_readers_are_unknown() {
     let launched = |shim: &Member, program: &str| {
         reader_of(&[shim.clone(), attached(11, COMMAND, &[program])], true)
     };
@@ -304,7 +304,7 @@ fn shim_counts_as_its_child_where_readers_are_not_known() {
 }
 
 #[test]
-fn agent_behind_a_batch_file_of_npm_is_known() {
+fn agent_behind_a_batch_file_of_npm_is_recognised() {
     for (batch_file, script, name) in [
         ("claude", r"\@anthropic-ai\claude-code\cli.js", "claude"),
         ("codex", r"\@openai\codex\bin\codex.js", "codex"),
@@ -324,7 +324,7 @@ fn agent_behind_a_batch_file_of_npm_is_known() {
 }
 
 #[test]
-fn wrapped_batch_file_covers_the_program_that_it_starts() {
+fn accepts_text_for_a_batch_file_covers_its_program() {
     let shell = attached(COMMAND, 1, &[CMD, "/d", "/c", r"C:\x\agent.cmd"]);
     let batch_file = wrapped(shell.clone());
     let script = attached(11, COMMAND, &[NODE, r"C:\x\agent.js"]);
@@ -349,7 +349,7 @@ fn wrapped_batch_file_covers_the_program_that_it_starts() {
 }
 
 #[test]
-fn line_of_cmd_says_which_batch_file_runs() {
+fn cmd_command_line_names_the_batch_file() {
     let of = |words: &[&str]| {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
         operand(CMD, &words).unwrap()

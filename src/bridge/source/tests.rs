@@ -35,7 +35,7 @@ fn reply_that_repeats_what_was_received_is_sent() {
         r"
         0 prints \e[?2004h>\s
         0 owned 0
-        5000 mail Cid: LGTM
+        5000 message Cid: LGTM
         6100 records 0 reply ->relay:Bob <<<LGTM>>>\n->relay:Cid <<<LGTM>>>\n->relay:Cid <<<LGTM>>>
         9000 ends
         ",
@@ -56,7 +56,7 @@ fn a_quoted_header_hides_nothing_that_comes_after_it() {
         r"
         0 prints \e[?2004h>\s
         0 owned 0
-        5000 mail Cid: what is it?
+        5000 message Cid: what is it?
         6000 records 0 prompt [relay 789200 from Cid, id 11111111] Another agent wrote this, not your user.\nwhat is it?\n[/relay 789200]
         6100 records 0 reply > [relay 789200 from Cid, id 11111111] Another agent\n\nI answer:\n\n->relay:Cid <<<it is this>>>
         6200 records 0 reply [relay 789200 from Cid, id 11111111]\n->relay:Cid <<<an echo>>>\n[/relay 789200]
@@ -82,7 +82,7 @@ fn a_file_is_the_childs_if_it_has_what_was_typed_here() {
         10 records 0 prompt something else
         10 records 0 reply ->relay:Bob <<<not ours>>>
         5000 reports
-        5000 mail Ann: hello
+        5000 message Ann: hello
         6000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]
         6010 records 1 reply ->relay:Ann <<<hello yourself>>>
         6020 records 0 reply ->relay:Bob <<<not ours either>>>
@@ -395,7 +395,7 @@ fn who_is_asked_and_answers_the_same_waits_for_a_prompt_of_its_own() {
         20100 records 0 reply ->relay:Bob <<<me>>>
         20110 records 1 prompt who are you
         20110 records 1 reply ->relay:Bob <<<me>>>
-        22000 mail Ann: and you?
+        22000 message Ann: and you?
         26000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nand you?\n[/relay 789200]
         26010 records 0 prompt Ann sent this: [relay 789200 from Ann, id 11111111] Another agent wrote this
         26020 records 1 reply ->relay:Ann <<<me, too>>>
@@ -459,7 +459,7 @@ fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
             r"{BESIDE_ANOTHER}
             95000 keys /resume\r
             95010 prints \r\n>\s
-            100000 mail Ann: go on
+            100000 message Ann: go on
             101000 records 1 prompt [relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\ngo on\n[/relay 789200]
             101010 records 1 reply ->relay:Ann <<<me again>>>
             109000 ends

@@ -1,0 +1,149 @@
+//! Failed deliveries of the agent's messages, and the words for them.
+//!
+//! Immediate and late failures have the same words. Everything in them that others wrote is flattened to
+//! one line by [`to_line`].
+
+use super::output::SendHandle;
+use crate::protocol::{code::NackCode, name, text::is_hidden};
+
+/// Characters of a recipient's name that are shown.
+pub(super) const RECIPIENT_CHARS: usize = 64;
+/// Characters of a reason that are shown.
+const WHY_CHARS: usize = 400;
+/// Characters of an id that are shown.
+const ID_CHARS: usize = 64;
+
+/// A message of the agent's that was not delivered, or not to one of its recipients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryFailure {
+    /// The message; `None` if it is no longer known.
+    pub handle: Option<SendHandle>,
+    /// The id it was sent with, if it was sent.
+    pub id: Option<String>,
+    /// The recipient that did not get it, if the daemon says.
+    pub to: Option<String>,
+    /// The part of the system that gave up.
+    pub cause: FailureCause,
+    /// A sentence that says why.
+    pub why: String,
+}
+
+/// The part of the system that gave up on a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureCause {
+    /// The daemon, or the recipient through it, with this code.
+    Nack(NackCode),
+    /// The wrapper, which did not send it; or the daemon, with a code that this version does not know.
+    Unsent,
+    /// The relay, which ended for good without an answer.
+    Unanswered,
+}
+
+impl DeliveryFailure {
+    /// Returns a copy in which every foreign text is one short line.
+    pub(super) fn flattened(&self) -> Self {
+        let Self { handle, cause, .. } = *self;
+        let id = self.id.as_deref().map(|id| to_line(id, ID_CHARS));
+        let to = self.to.as_deref().map(|to| to_line(to, RECIPIENT_CHARS));
+        Self { handle, id, to, cause, why: to_line(&self.why, WHY_CHARS) }
+    }
+
+    /// Returns what happened to the message, and why.
+    pub(super) fn outcome(&self) -> String {
+        let verb = match self.cause {
+            FailureCause::Nack(NackCode::SyncTimeout) => "has no answer",
+            FailureCause::Nack(_) | FailureCause::Unsent => "was not delivered",
+            FailureCause::Unanswered => "may be lost",
+        };
+        let why = self.why.trim_end_matches('.');
+        match self.cause {
+            // The daemon names the recipient; the recipient's own words follow.
+            FailureCause::Nack(NackCode::Refused) => match why.split_once(": ") {
+                Some((recipient, words)) => format!("{verb}: {recipient}: \"{words}\""),
+                None => format!("{verb}: \"{why}\""),
+            },
+            _ => format!("{verb}: {why}"),
+        }
+    }
+}
+
+/// Returns what the agent can do about a failure. Only its user can redeliver a dead letter.
+pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
+    if name::is_daemons(to) {
+        let answer = "only a question that waits is answered there, with its `[reply:ID]`";
+        return format!("Say it in your answer to your user: {answer}.");
+    }
+    let FailureCause::Nack(code) = cause else {
+        return match cause {
+            FailureCause::Unanswered => format!(
+                "Your user can see with `agent-relay status {id}` whether the relay has it; do not send \
+                 it again before."
+            ),
+            FailureCause::Unsent | FailureCause::Nack(_) => {
+                "Send it again if it still matters.".to_owned()
+            }
+        };
+    };
+    let dead_letter = |first: &str| {
+        format!(
+            "{first}, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver {id}` \
+             sends it again."
+        )
+    };
+    match code {
+        NackCode::Expired => dead_letter(&format!(
+            "`agent-relay agents` shows whether {to} is here; send it anew if it still matters"
+        )),
+        NackCode::GaveUp => dead_letter("Send it anew in another form if it still matters"),
+        NackCode::Refused => dead_letter("Correct what is wrong with it and send it anew"),
+        NackCode::SyncTimeout => {
+            "The message itself may still be delivered: ask again, or go on without the answer."
+                .to_owned()
+        }
+        NackCode::Invalid => "Correct it and send it again.".to_owned(),
+        NackCode::UnknownAgent => "Check the name and send it again.".to_owned(),
+        NackCode::AgentOffline => "Send it again when they are here, or go on without.".to_owned(),
+        NackCode::Forbidden | NackCode::Unauthorized => {
+            "Do not send it again: your user decides who may do that.".to_owned()
+        }
+        NackCode::NoAck => format!("What you send cannot reach {to}; tell your user."),
+        NackCode::TooLarge => {
+            "Send it in smaller parts, or put it into a file and send its name.".to_owned()
+        }
+        NackCode::Limit => "Wait a while, then send it again.".to_owned(),
+        NackCode::StoreFailed => "Tell your user; `agent-relay status` shows more.".to_owned(),
+        NackCode::Stale | NackCode::NotFound => "Send it again if it still matters.".to_owned(),
+    }
+}
+
+/// Returns a foreign text as one line of at most `chars_max` characters, plus an ellipsis.
+///
+/// Brackets become round ones and quotation marks single ones. So no part of it can end the quotation
+/// around it, or be taken for a frame, an opener or a block.
+pub(super) fn to_line(text: &str, chars_max: usize) -> String {
+    let mut line = String::new();
+    let mut left = chars_max;
+    let is_shown = |c: &char| !is_hidden(*c) && !c.is_whitespace();
+    for word in text.split_whitespace() {
+        let mut characters = word.chars().filter(is_shown).peekable();
+        if characters.peek().is_none() {
+            continue;
+        }
+        let blank = (!line.is_empty()).then_some(' ');
+        for character in blank.into_iter().chain(characters) {
+            if left == 0 {
+                line.truncate(line.trim_end().len());
+                line.push('…');
+                return line;
+            }
+            left -= 1;
+            line.push(match character {
+                '[' | '<' => '(',
+                ']' | '>' => ')',
+                '"' | '`' => '\'',
+                other => other,
+            });
+        }
+    }
+    line
+}
