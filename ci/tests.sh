@@ -1,16 +1,17 @@
-# Sourced, after steps.sh: the tests of the workspace on another system than ci/run's, but for those that its
-# list passes over. Whoever sources it sets `system`, `under` (` under Wine`, or nothing), `cargo` (how cargo is
-# called) and `output` (a file for what the tests print).
+# shellcheck shell=bash disable=SC2154
+# Sourced, after steps.sh: runs the tests of the workspace on another system than ci/run's, except those of
+# ci/SYSTEM.skipped-tests. Before, set `system`, `under` (` under Wine`, or empty), `cargo` (the command for
+# cargo) and `output` (a file for what the tests print).
 
-# `passed_over BINARY`: what is passed over of it, a test's name or the module of several.
-passed_over() {
+# `skip BINARY`: arguments that make it skip the tests of the list, by test or by module.
+skip() {
     local word
-    for word in "not shown" ${under:+"not shown$under"}; do
-        sed -n "s/^$word: $1 \\([^ ]*\\): .*/--skip \\1/p" "ci/$system.not-shown"
+    for word in "skipped" ${under:+"skipped$under"}; do
+        sed -n "s/^$word: $1 \\([^ ]*\\): .*/--skip \\1/p" "ci/$system.skipped-tests"
     done
 }
 
-# `tests NAME ARGUMENT…` gives the arguments to `cargo test`. If no test runs, that is an error.
+# `tests NAME ARGUMENT…` passes the arguments to `cargo test`, and fails if no test runs.
 tests() {
     step "$system: $1"
     "${cargo[@]}" test --workspace "${@:2}" 2>&1 | tee "$output.last"
@@ -30,5 +31,5 @@ all_tests() {
     tests "contract" --test contract "$@"
     # Word splitting is meant: each line is two arguments.
     # shellcheck disable=SC2046
-    tests "tests with processes" --test it "$@" -- $(passed_over it)
+    tests "tests with processes" --test it "$@" -- $(skip it)
 }

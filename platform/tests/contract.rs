@@ -1,9 +1,9 @@
 //! What the platform crate promises: the same tests on every system.
 //!
 //! The tests run one after the other, each in a thread of its own under a watchdog, since signals, the
-//! umask and the terminal belong to the whole process. What a system cannot show is in one table,
-//! [`NOT_SHOWN`], with the reason; it is printed in every run, so that nothing is left out in silence.
-//! Where `CI` is set it has to be what that system's list in `contract/` says, line for line.
+//! umask and the terminal belong to the whole process. Tests that a system cannot run are in one table,
+//! [`SKIPPED`], with the reason, and every run prints them. If `CI` is set, they must be those of that
+//! system's list in `contract/`, line for line.
 //!
 //! `cargo test -p platform --test contract -- NAME` runs the tests whose name contains NAME.
 #![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
@@ -95,8 +95,8 @@ tests! {
         member_server_is_started_anew_but_not_for_ever;
 }
 
-/// What cannot be shown where: the kind of run, the test, the reason.
-const NOT_SHOWN: &[(&str, &str, &str)] = &[
+/// Tests that are skipped: the kind of run, the test, the reason.
+const SKIPPED: &[(&str, &str, &str)] = &[
     ("unprivileged", "another_user_cannot_connect", "only root can become another user"),
     ("unprivileged", "another_user_is_recognized", "only root can become another user"),
     ("unprivileged", "another_users_server_is_refused", "only root can become another user"),
@@ -160,12 +160,12 @@ const NOT_SHOWN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What is printed of that where CI runs: as root on Linux, as anybody on macOS.
+/// The skipped tests where CI runs: as root on Linux, as any user on macOS.
 const AGREED: &[(&str, &str)] = &[
-    ("linux", include_str!("contract/linux.not-shown")),
-    ("macos", include_str!("contract/macos.not-shown")),
-    ("windows", include_str!("contract/windows.not-shown")),
-    ("wine", include_str!("contract/wine.not-shown")),
+    ("linux", include_str!("contract/linux.skipped-tests")),
+    ("macos", include_str!("contract/macos.skipped-tests")),
+    ("windows", include_str!("contract/windows.skipped-tests")),
+    ("wine", include_str!("contract/wine.skipped-tests")),
 ];
 
 fn main() -> ExitCode {
@@ -179,11 +179,11 @@ fn main() -> ExitCode {
     let wanted = wanted.unwrap_or_default();
     let here = system::here();
     println!("\ncontract on {}", here.join(", "));
-    let (mut passed, mut failed, mut passed_over) = (0, Vec::new(), Vec::new());
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&wanted)) {
-        if let Some(reason) = not_shown(&here, name) {
-            passed_over.push(format!("not shown: {name}: {reason}"));
-            println!("not shown: {name}: {reason}");
+        if let Some(reason) = reason_to_skip(&here, name) {
+            skipped.push(format!("skipped: {name}: {reason}"));
+            println!("skipped: {name}: {reason}");
         } else if run(name, *test) {
             println!("ok: {name}");
             passed += 1;
@@ -192,30 +192,30 @@ fn main() -> ExitCode {
             failed.push(*name);
         }
     }
-    if wanted.is_empty() && env::var_os("CI").is_some() && !is_agreed(&here, &passed_over) {
-        failed.push("what is not shown");
+    if wanted.is_empty() && env::var_os("CI").is_some() && !is_agreed(&here, &skipped) {
+        failed.push("list of skipped tests");
     }
     println!("contract: {passed} passed, {} failed {}\n", failed.len(), failed.join(" "));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn not_shown(here: &[&str], test: &str) -> Option<&'static str> {
-    let row = NOT_SHOWN.iter().find(|row| row.1 == test && here.contains(&row.0));
+fn reason_to_skip(here: &[&str], test: &str) -> Option<&'static str> {
+    let row = SKIPPED.iter().find(|row| row.1 == test && here.contains(&row.0));
     row.map(|row| row.2)
 }
 
-/// Whether just that is passed over which the list of this system says; prints what is not so.
-fn is_agreed(here: &[&str], passed_over: &[String]) -> bool {
+/// Whether the skipped tests are those of this system's list; prints the differences.
+fn is_agreed(here: &[&str], skipped: &[String]) -> bool {
     let lists = here.iter().rev().filter_map(|kind| AGREED.iter().find(|list| list.0 == *kind));
     let (system, list) = lists.map(|list| (list.0, list.1)).next().unwrap();
     let agreed: Vec<&str> = list.lines().collect();
-    for line in passed_over.iter().filter(|line| !agreed.contains(&line.as_str())) {
-        println!("FAILED: contract/{system}.not-shown does not say: {line}");
+    for line in skipped.iter().filter(|line| !agreed.contains(&line.as_str())) {
+        println!("FAILED: add to contract/{system}.skipped-tests: {line}");
     }
-    for line in agreed.iter().filter(|line| !passed_over.iter().any(|over| over == *line)) {
-        println!("FAILED: contract/{system}.not-shown alone says: {line}");
+    for line in agreed.iter().filter(|line| !skipped.iter().any(|over| over == *line)) {
+        println!("FAILED: remove from contract/{system}.skipped-tests: {line}");
     }
-    agreed == passed_over
+    agreed == skipped
 }
 
 /// Runs one test; a hanging one ends the run, since its thread cannot be ended.

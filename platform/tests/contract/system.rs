@@ -427,7 +427,7 @@ mod imp {
 
     pub(crate) const BAD_ENDPOINTS: &[&str] =
         &["relay", r"C:\relay.sock", r"\\.\pipe\", r"\\.\pipe\a\b", r"\\elsewhere\pipe\relay"];
-    const SHOWN_ON_UNIX: &str = "the table says that this is not shown here";
+    const SHOWN_ON_UNIX: &str = "the table says that this is skipped here";
 
     pub(crate) fn here() -> Vec<&'static str> {
         // SAFETY: both names end with a zero, and ntdll is always loaded.
