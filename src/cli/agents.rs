@@ -1,12 +1,14 @@
-//! `agents`: who is here.
+//! `agents`: the agents that the daemon knows.
 
 use super::{
-    DONE, Failure,
-    ask::{each_agent, join},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
     identity::agent_around,
-    place::Asked,
-    print::{Out, duration, foreign_line},
-    run::RUN,
+    join::join,
+    print::{Out, duration},
+    request::each_agent,
+    wrapped::RUN_DIRECTORY,
 };
 use crate::{
     protocol::{
@@ -24,10 +26,10 @@ use std::{
     time::Duration,
 };
 
-/// How long all wrappers together may take to say where they read what their agents say.
+/// The time in which all wrappers together answer, at most.
 const ANSWERS_MS: u64 = 2000;
 
-/// List the agents that the daemon knows, here or away, with how much waits for each, and why.
+/// List the agents, and the messages that wait for each.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -43,9 +45,9 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(asked)?;
-        let wrappers = Wrappers::new(asked);
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let client = join(options)?;
+        let wrappers = Wrappers::new(options);
         let mut out = Out::new();
         let (mut rows, mut remarks) = (Vec::new(), Vec::new());
         each_agent(&client, |agent| {
@@ -55,14 +57,14 @@ impl Agents {
                 return out.json("agent", &listed);
             }
             rows.push(row(&listed));
-            remarks.extend(why_it_waits(&listed.agent));
+            remarks.extend(reason_to_wait(&listed.agent));
             remarks.extend(remark(&listed.agent.name, listed.source.as_ref()));
             Ok(())
         })?;
         if !self.json {
-            let nobody = "nobody has been here yet: `agent-relay run -n NAME -- CMD` brings one";
+            let empty = "no agents yet: start one with `agent-relay run -n NAME -- COMMAND`";
             let heading = ["NAME", "STATE", "WAITING", "IN FLIGHT", "TOPICS", "READ FROM"];
-            out.table(&heading, rows, nobody)?;
+            out.table(&heading, rows, empty)?;
         }
         remarks.into_iter().try_for_each(|remark| out.line(remark))?;
         Ok(DONE)
@@ -73,17 +75,17 @@ impl Agents {
 struct Listed<'a> {
     #[serde(flatten)]
     agent: AgentRow<'a>,
-    /// Where what it says is read, if it is wrapped here.
+    /// The source of the agent's messages, if it is wrapped here.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
-    /// Its messages are held.
+    /// Whether its messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
 }
 
 impl<'a> Listed<'a> {
-    /// The daemon's row, with what the agent's wrapper knows beyond that: where its words are read,
-    /// and what it has that the daemon is done with, as answers and at-most-once messages.
+    /// The daemon's row, with what the agent's wrapper knows beyond it: the source of the agent's
+    /// messages, and messages that are done for the daemon (answers, at-most-once messages).
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
         let Some(State { waiting, why, source, held, .. }) = wrapper else {
             return Self { agent, source: None, held: false };
@@ -96,7 +98,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// The wrappers that run here, as far as a person may ask them.
+/// The running wrappers of this home; none inside a wrapped agent.
 struct Wrappers {
     run_directory: PathBuf,
     names: HashSet<String>,
@@ -104,9 +106,9 @@ struct Wrappers {
 }
 
 impl Wrappers {
-    fn new(asked: &Asked) -> Self {
-        // Where there is no home, none runs in it.
-        let run_directory = asked.home().map(|home| home.join(RUN)).unwrap_or_default();
+    fn new(options: &GlobalOptions) -> Self {
+        // Without a home no wrapper runs in it.
+        let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
         let names = match agent_around() {
             None => visit::names(&run_directory).into_iter().collect(),
             Some(_) => HashSet::new(),
@@ -114,7 +116,8 @@ impl Wrappers {
         Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
     }
 
-    /// How this agent's wrapper stands: nothing where it isn't wrapped here, or its wrapper does not answer.
+    /// Asks an agent's wrapper for its state. `None` if it has no wrapper here, or one that does not
+    /// answer.
     fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
         if !agent.here || !self.names.contains(&*agent.name) {
             return None;
@@ -138,7 +141,7 @@ fn row(listed: &Listed<'_>) -> Vec<String> {
     let held = if *held { ", held" } else { "" };
     let since = clock::unix_ms().saturating_sub(agent.since);
     vec![
-        foreign_line(&agent.name),
+        escaped(&agent.name),
         format!("{state} for {}{held}", duration(since)),
         agent.waiting.to_string(),
         agent.in_flight.to_string(),
@@ -152,29 +155,30 @@ fn read_from(source: Option<&Source>) -> String {
         Some(Source::Screen) => "its screen".to_owned(),
         Some(Source::Transcript { path }) => {
             let name = Path::new(path).file_name().unwrap_or_default();
-            foreign_line(&name.to_string_lossy())
+            escaped(&name.to_string_lossy())
         }
         Some(Source::Missing { .. }) => "nothing yet".to_owned(),
         None => String::new(),
     }
 }
 
-/// Why messages wait for an agent, and what a person can do about it.
-fn why_it_waits(agent: &AgentRow<'_>) -> Option<String> {
-    let (name, why) = (foreign_line(&agent.name), foreign_line(agent.why.as_deref()?));
+/// The reason why messages wait for an agent, with a remedy.
+fn reason_to_wait(agent: &AgentRow<'_>) -> Option<String> {
+    let (name, why) = (escaped(&agent.name), escaped(agent.why.as_deref()?));
     let wait = if agent.waiting == 1 { "waits" } else { "wait" };
     let since = agent.why_since.map(|at| duration(clock::unix_ms().saturating_sub(at)));
     let since = since.map(|since| format!(", for {since}")).unwrap_or_default();
     Some(format!("{name}: {} {wait}{since}: {why}", agent.waiting))
 }
 
-/// What a person has to know, and do, where nobody reads what an agent says.
+/// A note about an agent whose messages are not read.
 fn remark(name: &str, source: Option<&Source>) -> Option<String> {
     let Some(Source::Missing { since }) = source else { return None };
-    let (name, looked) = (foreign_line(name), duration(clock::unix_ms().saturating_sub(*since)));
+    let (name, looked) = (escaped(name), duration(clock::unix_ms().saturating_sub(*since)));
     Some(format!(
-        "note: nothing that {name} says is sent so far: the transcript of its program, which is often made with \
-         the first prompt, was not found in {looked}; `run --grid` reads the screen instead"
+        "note: no message of {name} is sent so far: the transcript of its program, which is often \
+         made with the first prompt, was not found in {looked}; `run --grid` reads the screen \
+         instead"
     ))
 }
 
@@ -182,7 +186,7 @@ fn remark(name: &str, source: Option<&Source>) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Ann, of whose messages two wait.
+    /// An agent with two waiting messages.
     fn ann() -> AgentRow<'static> {
         let json = r#"{"name":"Ann","here":true,"since":1,"queued":2,"queued_bytes":9,"in_flight":0,
             "subscriptions":0,"waiting":2,"why":"a line is half typed: send it off","why_since":1}"#;
@@ -190,18 +194,21 @@ mod tests {
     }
 
     #[test]
-    fn reason_to_wait_is_remarked_on() {
+    fn reason_to_wait_is_shown() {
         let since = AgentRow { why_since: Some(clock::unix_ms()), ..ann() };
-        let shown = why_it_waits(&since).unwrap();
+        let shown = reason_to_wait(&since).unwrap();
         assert!(shown.starts_with("Ann: 2 wait, for "), "{shown}");
         assert!(shown.ends_with(" s: a line is half typed: send it off"), "{shown}");
         let once = AgentRow { waiting: 1, why_since: None, ..ann() };
-        assert_eq!(why_it_waits(&once).unwrap(), "Ann: 1 waits: a line is half typed: send it off");
-        assert_eq!(why_it_waits(&AgentRow { why: None, ..ann() }), None);
+        assert_eq!(
+            reason_to_wait(&once).unwrap(),
+            "Ann: 1 waits: a line is half typed: send it off"
+        );
+        assert_eq!(reason_to_wait(&AgentRow { why: None, ..ann() }), None);
     }
 
     #[test]
-    fn wrapper_adds_what_the_daemon_is_done_with() {
+    fn wrapper_adds_messages_that_are_done_for_the_daemon() {
         let counted = |row, waiting| {
             let why = (waiting > 0).then(|| "the agent is printing".to_owned());
             let listed = Listed::new(row, Some(State { waiting, why, ..State::default() }));
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_read_nowhere_is_remarked_on() {
+    fn unread_agent_is_noted() {
         let missing = Source::Missing { since: clock::unix_ms() };
         let path = "/home/me/.codex/sessions/rollout-1.jsonl".to_owned();
         let found = Source::Transcript { path };
@@ -229,11 +236,11 @@ mod tests {
             [remark_of(Some(&found)), remark_of(Some(&Source::Screen)), remark_of(None)],
             [None, None, None]
         );
-        let told = remark_of(Some(&missing)).unwrap();
+        let note = remark_of(Some(&missing)).unwrap();
         assert!(
-            told.starts_with("note: nothing that Ann says is sent so far: the transcript"),
-            "{told}"
+            note.starts_with("note: no message of Ann is sent so far: the transcript"),
+            "{note}"
         );
-        assert!(told.contains("`run --grid`"), "{told}");
+        assert!(note.contains("`run --grid`"), "{note}");
     }
 }

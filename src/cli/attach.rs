@@ -1,11 +1,10 @@
-//! `attach`: look at a wrapped agent from another terminal, or drive it.
+//! `attach`: show a wrapped agent in this terminal, and type into it.
 
 use super::{
-    DONE, FAILED, Failure, argv,
-    place::Asked,
+    context::GlobalOptions,
+    failure::{DONE, FAILED, Failure},
     print::say,
-    run::last_lines,
-    wrapped::{self, explain},
+    wrapped::{self, explain, last_lines},
 };
 use crate::wrap::{
     self,
@@ -14,7 +13,7 @@ use crate::wrap::{
 use argh::{ArgsInfo, FromArgs};
 use platform::terminal::{Input, Output};
 
-/// Show a wrapped agent in this terminal, and let you drive it. Ctrl-\\ leaves it running.
+/// Show a wrapped agent in this terminal, and type into it.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -22,32 +21,32 @@ use platform::terminal::{Input, Output};
     help_triggers("--help"),
     example = "agent-relay attach Ann",
     example = "agent-relay attach Ann --view --detach-key ctrl-]",
-    note = "A spawned agent's terminal becomes as large as this one; one in another terminal keeps its size, and as much as fits is shown.",
-    note = "If the agent ends meanwhile, the exit code is its own."
+    note = "Ctrl-\\ detaches, and the agent runs on. If it ends, the exit code is the agent's.",
+    note = "A spawned agent takes the size of this terminal. An agent in another terminal keeps its size, and the part that fits is shown."
 )]
 pub(super) struct Attach {
     /// the wrapped agent
-    #[argh(positional, from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "agent")]
     name: String,
 
-    /// only look on: nothing that is typed here goes to the agent
+    /// only show the agent: keys do not reach it
     #[argh(switch)]
     view: bool,
 
-    /// the key that leaves the agent: ctrl- and another one; ctrl-\\ where absent
+    /// the key that detaches: ctrl- and another key; default: ctrl-\\
     #[argh(option, arg_name = "key", default = "DetachKey::default()")]
     detach_key: DetachKey,
 }
 
 impl Attach {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         if !wrap::is_attached() {
             return Err(Failure::failed(
-                "attach shows a terminal in a terminal, and this is none: run it in one",
+                "attach needs a terminal, and standard input or output is none: run it in one",
             ));
         }
         let name = &self.name;
-        let visit = wrapped::visit(asked, name)?;
+        let visit = wrapped::visit(options, name)?;
         let settings = wrap::attach::Settings {
             name: name.clone(),
             drive: !self.view,

@@ -1,8 +1,7 @@
-//! `agent-relay bench`: the running daemon against the floor, in one run.
+//! `bench`: measurements of the running daemon and of the floor, in one run.
 //!
-//! Machines differ and are noisy, so a figure alone says little. Each measurement is taken in turns
-//! on the floor (a process that relays and parses nothing) and on the daemon, and the medians of the
-//! turns are set in relation.
+//! The floor is a process that relays bytes and parses nothing. Machines differ and are noisy, so
+//! both are measured in turns, and the ratio of their medians counts.
 
 mod acked;
 mod floor;
@@ -10,10 +9,11 @@ mod measure;
 mod route;
 
 use super::{
-    AS_AGENT_RELAY, DONE, Failure,
-    launch::join_or_start,
-    place::Asked,
+    context::GlobalOptions,
+    failure::{DONE, Failure},
+    join::join_or_start,
     print::{Out, say},
+    program::AS_AGENT_RELAY,
 };
 use crate::{client::Settings, protocol::payload::Durability};
 use argh::{ArgsInfo, FromArgs};
@@ -28,25 +28,26 @@ use std::{
     time::Duration,
 };
 
-/// Messages on the way at a time.
+/// Messages in flight.
 const WINDOW: u64 = 512;
 
-/// Messages on the way to each receiver of a fan-out. Half, because a DELIVER has twice a SEND's
-/// bytes, and what is on the way is to fit into each receiver's socket as it does on the floor.
+/// Messages in flight to each receiver of a fan-out. A DELIVER has twice the bytes of a SEND, and
+/// the messages in flight have to fit into each receiver's socket, as they do on the floor.
 const FAN_OUT_WINDOW: u64 = 256;
 
-/// Large bodies on the way at a time: the default queue holds 16 MiB, one sender's half of it 8.
+/// Large messages in flight: the default queue holds 16 MiB, one sender's half of it 8.
 const LARGE_WINDOW: u64 = 64;
 
 const BODY_BYTES: usize = 256;
 const LARGE_BODY_BYTES: usize = 64 * 1024;
 const RECEIVERS: usize = 50;
 
-/// Turns of single messages for each turn of a flood, and messages in each that aren't counted.
+/// Turns of single messages for each turn of a flood, and the first messages of each, which do not
+/// count.
 const LATENCY_TURNS: usize = 10;
 const WARM_UP: usize = 50;
 
-/// Measure the running daemon against two hops that do nothing, in one run.
+/// Measure the running daemon, and a relay that parses nothing.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -57,11 +58,11 @@ const WARM_UP: usize = 50;
     example = "agent-relay bench --quick --json"
 )]
 pub(super) struct Bench {
-    /// a few seconds only, to see that it works
+    /// measure for a few seconds only, to see that it works
     #[argh(switch)]
     quick: bool,
 
-    /// measure at-least-once messages instead, with an ACK each way
+    /// measure at-least-once messages, with an ACK each way
     #[argh(switch)]
     ack: bool,
 
@@ -71,17 +72,17 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let mut place = asked.place()?;
-        let client = join_or_start(&mut place, &|endpoint| Settings::guest(endpoint))?;
-        let (endpoint, server) = (parse(client.endpoint())?, place.server(client.endpoint()));
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let mut context = options.context()?;
+        let client = join_or_start(&mut context, &|endpoint| Settings::guest(endpoint))?;
+        let (endpoint, server) = (parse(client.endpoint())?, context.server(client.endpoint()));
         let daemon = Daemon { endpoint, server };
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
         let scratch = Scratch::make().map_err(Failure::because)?;
         let progress = |what: &str| say(format_args!("{what} …"));
         let measure = if self.ack { measure_acked } else { measure };
         let report = measure(&daemon, extent, &scratch.0, &progress)
-            .map_err(|error| Failure::failed(format!("the bench can't go on: {error}")))?;
+            .map_err(|error| Failure::failed(format!("the measurement failed: {error}")))?;
         let mut out = Out::new();
         if self.json {
             out.json("bench", &report)?;
@@ -92,10 +93,10 @@ impl Bench {
     }
 }
 
-/// The word behind [`AS_AGENT_RELAY`] that makes this program the relaying process.
+/// The argument after [`AS_AGENT_RELAY`] that makes this program the floor.
 pub(super) const FLOOR: &str = "bench-floor";
 
-/// The relaying process of `bench`.
+/// Runs the floor.
 pub(super) fn floor(endpoint: &str) -> Result<i32, Failure> {
     let endpoint = parse(endpoint)?;
     let mut out = Out::new();
@@ -107,7 +108,7 @@ fn parse(endpoint: &str) -> Result<Endpoint, Failure> {
     Endpoint::parse(endpoint.as_ref()).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// A directory for the floor's socket, gone afterwards.
+/// A directory for the floor's socket, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -121,51 +122,48 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            say(format_args!("{} stays: {error}", self.0.display()));
+            say(format_args!("{} is not removed: {error}", self.0.display()));
         }
     }
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     /// Turns of each measurement, on either path.
     turns: usize,
     /// Single messages timed in a turn.
     messages: usize,
-    /// How long a flood lasts.
+    /// The duration of a flood.
     flood: Duration,
 }
 
 impl Extent {
-    /// Half a minute or so.
+    /// About half a minute.
     const FULL: Self = Self { turns: 5, messages: 400, flood: Duration::from_millis(600) };
     /// A few seconds, to see that it works.
     const QUICK: Self = Self { turns: 2, messages: 50, flood: Duration::from_millis(100) };
 }
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone, Debug, Serialize)]
 struct Figure {
-    /// What was measured.
     name: &'static str,
-    /// In what.
     unit: &'static str,
-    /// On the floor.
+    /// The figure of the floor.
     floor: f64,
-    /// Through the daemon.
+    /// The figure of the daemon.
     daemon: f64,
-    /// Daemon by floor.
+    /// The daemon's figure divided by the floor's.
     ratio: f64,
-    /// What it has to be.
     goal: Goal,
 }
 
-/// A bound for a ratio, or for the daemon's own figure.
+/// A bound for the ratio, or for the daemon's figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Goal {
-    /// For the record.
+    /// No bound.
     None,
     RatioAtMost(f64),
     RatioAtLeast(f64),
@@ -197,10 +195,9 @@ impl fmt::Display for Goal {
     }
 }
 
-/// Everything that was measured.
+/// All figures of a run.
 #[derive(Clone, Debug, Serialize)]
 struct Report {
-    /// The lines.
     figures: Vec<Figure>,
 }
 
@@ -221,7 +218,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Measures; `progress` hears what is being measured.
+/// Measures at-most-once messages. `progress` is called with the name of each measurement.
 fn measure(
     daemon: &Daemon,
     extent: Extent,
@@ -229,7 +226,7 @@ fn measure(
     progress: &dyn Fn(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
-    // The same names each time: the daemon remembers them.
+    // The daemon remembers names, so each run takes the same.
     let name = |role: &str| format!("bench-{role}");
     let (to, topic) = (name("b"), format!("bench.{}", process::id()));
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
@@ -268,7 +265,7 @@ fn measure(
     Ok(Report { figures })
 }
 
-/// The same for at-least-once messages; the floor still answers nothing.
+/// Measures at-least-once messages. The floor still answers nothing.
 fn measure_acked(
     daemon: &Daemon,
     extent: Extent,
@@ -323,7 +320,7 @@ fn measure_acked(
     Ok(Report { figures })
 }
 
-/// A sender and those who hear it.
+/// A sender and its receivers.
 struct Route {
     from: End,
     to: Vec<End>,
@@ -336,8 +333,8 @@ fn latencies(
     extent: Extent,
 ) -> io::Result<Vec<Figure>> {
     let mut times = [Vec::new(), Vec::new()];
-    // Short turns, many of them: where the system puts the threads changes every now and then, and
-    // with it all times by a factor; both paths have to see the same weather.
+    // Many short turns: the system moves threads between processors, which changes all times by a
+    // factor, and both paths have to be measured under the same conditions.
     for _ in 0..extent.turns * LATENCY_TURNS {
         for (path, times) in [&mut *below, &mut *daemon].into_iter().zip(&mut times) {
             let to = &mut path.to[0];
@@ -359,7 +356,7 @@ fn latencies(
     ])
 }
 
-/// Floods both paths in turns, each with its window; gives back the medians of their rates.
+/// Floods both paths in turns, each with its window. Returns the medians of their rates.
 fn floods(
     below: &mut Route,
     daemon: &mut Route,
@@ -387,22 +384,22 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn check(flood: &Flood, receivers: usize) -> io::Result<()> {
     let wanted = flood.sent * receivers as u64;
-    if flood.heard < wanted {
-        let lost = wanted - flood.heard;
-        return Err(io::Error::other(format!("{lost} of {wanted} messages never came")));
+    if flood.received < wanted {
+        let lost = wanted - flood.received;
+        return Err(io::Error::other(format!("{lost} of {wanted} messages did not arrive")));
     }
     Ok(())
 }
 
 impl Figure {
-    /// A thousandth of what was measured: of nanoseconds and of messages a second alike.
+    /// A figure in thousands: microseconds of nanoseconds, k/s of messages a second.
     fn of(name: &'static str, unit: &'static str, (floor, daemon): (f64, f64), goal: Goal) -> Self {
         let (floor, daemon) = (floor / 1e3, daemon / 1e3);
         Self { name, unit, floor, daemon, ratio: daemon / floor, goal }
     }
 }
 
-/// The relaying process, ended when dropped.
+/// The process of the floor, killed when dropped.
 struct Floor {
     endpoint: Endpoint,
     process: Child,
@@ -421,10 +418,10 @@ impl Floor {
         Ok(floor)
     }
 
-    /// It says a line once it listens.
+    /// Waits until the process prints that it listens.
     fn await_ready(&mut self) -> io::Result<()> {
         use io::BufRead;
-        let out = self.process.stdout.take().expect("its output was asked for");
+        let out = self.process.stdout.take().expect("the output is piped");
         let mut line = String::new();
         io::BufReader::new(out).read_line(&mut line)?;
         if line.trim() == "ready" {
@@ -436,7 +433,7 @@ impl Floor {
 
 impl Drop for Floor {
     fn drop(&mut self) {
-        // It ends by itself with its connections; this is for the case that none was made.
+        // The process ends with its connections; this is for one without any.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -1,10 +1,11 @@
-//! `brief`: the text that tells an agent how to speak to others, printed, or put into a file that agents
-//! read.
+//! `brief`: the instructions for agents on how to send messages, printed or written into files that
+//! agents read.
 
 use super::{
-    DONE, Failure, argv,
+    escape::escaped,
+    failure::{DONE, Failure},
     identity::agent_around,
-    print::{Out, foreign_line},
+    print::Out,
 };
 use crate::{protocol::name::Name, wrap::brief};
 use argh::{ArgsInfo, FromArgs};
@@ -17,16 +18,16 @@ use std::{
     process,
 };
 
-/// A file for agents is shorter.
+/// The longest file that is changed.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// The file that is made where there is none: most agents read it.
-const USUAL: &str = "AGENTS.md";
+/// The file that is made if there is none: most agents read it.
+const DEFAULT_FILE: &str = "AGENTS.md";
 
 /// The files that agents read in their project.
-const KNOWN: [&str; 3] = ["CLAUDE.md", USUAL, "GEMINI.md"];
+const AGENT_FILES: [&str; 3] = ["CLAUDE.md", DEFAULT_FILE, "GEMINI.md"];
 
-/// Print the text that tells an agent how to speak to others, or put it into a file that agents read.
+/// Print or install the instructions for agents on how to send messages.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -37,32 +38,31 @@ const KNOWN: [&str; 3] = ["CLAUDE.md", USUAL, "GEMINI.md"];
     example = "agent-relay brief --install",
     example = "agent-relay brief --install --claude --codex",
     example = "agent-relay brief --remove AGENTS.md",
-    note = "Without a file, --install and --remove mean those of CLAUDE.md, AGENTS.md and GEMINI.md that are in \
-            this directory; where none is, --install makes AGENTS.md.",
-    note = "`agent-relay run --brief` tells it to one agent, once."
+    note = "Without a file, --install and --remove change those of CLAUDE.md, AGENTS.md and GEMINI.md that are in this directory. If there is none, --install makes AGENTS.md.",
+    note = "`agent-relay run --brief` types the instructions into one agent."
 )]
 pub(super) struct Brief {
-    /// whom it is for, so that it says the name; with --install or --remove, the file
-    #[argh(positional, arg_name = "name", from_str_fn(argv::text))]
+    /// the name of the agent that they are for; with --install or --remove, the file
+    #[argh(positional, arg_name = "name-or-file")]
     subject: Option<String>,
 
-    /// put it into files that agents read, between markers; an older one is replaced where it stands
+    /// put them into files that agents read, between markers; an older text is replaced
     #[argh(switch)]
     install: bool,
 
-    /// take it out again; a file that has nothing else is removed
+    /// take them out again; a file without other text is removed
     #[argh(switch)]
     remove: bool,
 
-    /// the file is CLAUDE.md, which Claude Code reads
+    /// change CLAUDE.md, which Claude Code reads
     #[argh(switch)]
     claude: bool,
 
-    /// the file is AGENTS.md, which Codex and most others read
+    /// change AGENTS.md, which Codex and most others read
     #[argh(switch)]
     codex: bool,
 
-    /// the file is GEMINI.md, which Gemini CLI reads
+    /// change GEMINI.md, which Gemini CLI reads
     #[argh(switch)]
     gemini: bool,
 
@@ -75,7 +75,7 @@ impl Brief {
     pub(super) fn run(self) -> Result<i32, Failure> {
         match (self.install, self.remove) {
             (true, true) => {
-                Err(Failure::usage("--install and --remove undo each other: say one of them"))
+                Err(Failure::usage("--install and --remove exclude each other: give one of them"))
             }
             (false, false) => self.print(),
             (true, false) => self.change(install),
@@ -85,13 +85,17 @@ impl Brief {
 
     fn print(self) -> Result<i32, Failure> {
         if self.claude || self.codex || self.gemini {
-            return Err(Failure::usage("that names a file: say --install or --remove as well"));
+            return Err(Failure::usage(
+                "the options name a file: give --install or --remove as well",
+            ));
         }
         let name = self.subject.or_else(agent_around);
         if let Some(name) = &name {
             Name::parse(name).map_err(|error| {
-                let advice = "a file is named after --install";
-                Failure::usage(format!("no agent can be called {name:?}: {error} ({advice})"))
+                let advice = "a file is given after --install";
+                Failure::usage(format!(
+                    "an agent cannot have the name {name:?}: {error} ({advice})"
+                ))
             })?;
         }
         let text = brief::text(name.as_deref());
@@ -109,14 +113,15 @@ impl Brief {
         Ok(DONE)
     }
 
-    /// Plans for all files, and then does it, so that one which can't be changed leaves the others alone as
-    /// well. Where it turns out too late, what was done is shown all the same.
-    fn change(&self, plan: fn(&Place) -> Result<Change, Failure>) -> Result<i32, Failure> {
-        let places = self.places()?;
-        let planned = |place| plan(place).and_then(|change| place.allows(&change).map(|()| change));
-        let changes: Vec<_> = places.iter().map(planned).collect::<Result<_, _>>()?;
-        for (done, (place, change)) in places.iter().zip(&changes).enumerate() {
-            if let Err(failure) = place.apply(change) {
+    /// Plans the changes of all files before it makes any, so that a file that cannot be changed leaves
+    /// the others alone. If a change fails later, the changes before it are shown.
+    fn change(&self, plan: fn(&Target) -> Result<Change, Failure>) -> Result<i32, Failure> {
+        let targets = self.targets()?;
+        let planned =
+            |target| plan(target).and_then(|change| target.allows(&change).map(|()| change));
+        let changes: Vec<_> = targets.iter().map(planned).collect::<Result<_, _>>()?;
+        for (done, (target, change)) in targets.iter().zip(&changes).enumerate() {
+            if let Err(failure) = target.apply(change) {
                 if done > 0 {
                     self.show(&changes[..done])?;
                 }
@@ -126,25 +131,27 @@ impl Brief {
         self.show(&changes)
     }
 
-    /// The files that are meant, each once.
-    fn places(&self) -> Result<Vec<Place>, Failure> {
+    /// Returns the files to change, each once.
+    fn targets(&self) -> Result<Vec<Target>, Failure> {
         let chosen = [self.claude, self.codex, self.gemini];
         let mut files: Vec<&str> = self.subject.as_deref().into_iter().collect();
-        files.extend(KNOWN.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(file, _)| *file));
+        files.extend(
+            AGENT_FILES.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(file, _)| *file),
+        );
         if files.is_empty() {
-            files.extend(KNOWN.iter().filter(|file| fs::symlink_metadata(file).is_ok()));
+            files.extend(AGENT_FILES.iter().filter(|file| fs::symlink_metadata(file).is_ok()));
             if files.is_empty() && self.install {
-                files.push(USUAL);
+                files.push(DEFAULT_FILE);
             }
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
         for file in files {
-            let place = Place::find(file)?;
-            if places.iter().all(|other| other.real != place.real) {
-                places.push(place);
+            let target = Target::find(file)?;
+            if targets.iter().all(|other| other.real != target.real) {
+                targets.push(target);
             }
         }
-        Ok(places)
+        Ok(targets)
     }
 
     fn show(&self, changes: &[Change]) -> Result<i32, Failure> {
@@ -154,12 +161,12 @@ impl Brief {
             return Ok(DONE);
         }
         if changes.is_empty() {
-            out.line(format_args!("nothing to take out: none of {} is here", KNOWN.join(", ")))?;
+            out.line(format_args!("nothing to remove: there is no {}", AGENT_FILES.join(", ")))?;
         }
         for change in changes {
             let leads = change.leads_to.as_ref().map(|to| format!(" (which leads to {to})"));
             let (path, leads) = (&change.path, leads.unwrap_or_default());
-            out.line(format_args!("{}{leads} {}", foreign_line(path), change.done.words()))?;
+            out.line(format_args!("{}{leads} {}", escaped(path), change.done.description()))?;
         }
         if self.install {
             out.raw(&format!("\n{}", brief::text(None)))?;
@@ -168,17 +175,17 @@ impl Brief {
     }
 }
 
-/// What becomes of a file.
+/// The change of a file.
 #[derive(Debug, Serialize)]
 struct Change {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     leads_to: Option<String>,
     done: Done,
-    /// What was put into it.
+    /// The text that was put into the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// What the file says then; nothing where it stays as it is.
+    /// The new content of the file; `None` if it stays as it is.
     #[serde(skip)]
     after: Option<String>,
 }
@@ -196,87 +203,89 @@ enum Done {
 }
 
 impl Done {
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::Made => "was made, with this text:",
-            Self::Added => "has this text at its end now:",
-            Self::Replaced => "has this text now, in place of an older one:",
+            Self::Added => "now ends with this text:",
+            Self::Replaced => "now has this text instead of an older one:",
             Self::Unchanged => "had this text already:",
-            Self::Removed => "does not have it any more",
-            Self::Deleted => "had nothing else and was removed",
-            Self::Absent => "does not have it",
+            Self::Removed => "no longer has the text",
+            Self::Deleted => "had no other text and was removed",
+            Self::Absent => "does not have the text",
         }
     }
 }
 
-fn install(place: &Place) -> Result<Change, Failure> {
-    let page = place.page()?;
+fn install(target: &Target) -> Result<Change, Failure> {
+    let page = target.page()?;
     let after = page.with_block();
-    let done = match &place.text {
+    let done = match &target.text {
         None => Done::Made,
         Some(text) if *text == after => Done::Unchanged,
         Some(_) if page.has_block() => Done::Replaced,
         Some(_) => Done::Added,
     };
     let after = Some(after).filter(|_| done != Done::Unchanged);
-    Ok(Change { text: Some(brief::text(None)), ..place.change(done, after) })
+    Ok(Change { text: Some(brief::text(None)), ..target.change(done, after) })
 }
 
-fn remove(place: &Place) -> Result<Change, Failure> {
-    let page = place.page()?;
+fn remove(target: &Target) -> Result<Change, Failure> {
+    let page = target.page()?;
     let after = page.without_block();
-    // What a link leads to may be somebody else's to remove.
-    let deletes = after.is_empty() && !place.is_link();
+    // The target of a link may be in use elsewhere, and is not removed.
+    let deletes = after.is_empty() && !target.is_link();
     Ok(match page.has_block() {
-        false => place.change(Done::Absent, None),
-        true if deletes => place.change(Done::Deleted, Some(after)),
-        true => place.change(Done::Removed, Some(after)),
+        false => target.change(Done::Absent, None),
+        true if deletes => target.change(Done::Deleted, Some(after)),
+        true => target.change(Done::Removed, Some(after)),
     })
 }
 
-/// A file as it was named, and what is there.
+/// A file to change, by its name and its real path.
 #[derive(Debug)]
-struct Place {
+struct Target {
     named: PathBuf,
     real: PathBuf,
-    /// Nothing where there is no file.
+    /// The content; `None` if there is no file.
     text: Option<String>,
 }
 
-impl Place {
+impl Target {
     fn find(named: &str) -> Result<Self, Failure> {
         let path = Path::new(named);
-        let failed = |why: String| Failure::failed(format!("{}: {why}", foreign_line(named)));
+        let failed = |why: String| Failure::failed(format!("{}: {why}", escaped(named)));
         let Ok(metadata) = fs::metadata(path) else { return Self::missing(named) };
         if !metadata.is_file() {
-            return Err(failed("that is no file".to_owned()));
+            return Err(failed("it is not a file".to_owned()));
         }
         if metadata.len() > FILE_BYTES_MAX {
-            return Err(failed(format!("over {FILE_BYTES_MAX} bytes are no file for agents")));
+            return Err(failed(format!("it has more than {FILE_BYTES_MAX} bytes")));
         }
         let read = || Ok((path.canonicalize()?, fs::read(path)?));
         let (real, bytes) = read().map_err(|error: io::Error| failed(error.to_string()))?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| failed("it is not UTF-8, and stays as it is".to_owned()))?;
+            .map_err(|_| failed("it is not UTF-8, and is not changed".to_owned()))?;
         Ok(Self { named: path.to_owned(), real, text: Some(text) })
     }
 
-    /// A name without an ending may be an agent's, written in the wrong place.
+    /// A file to make. It ends in `.md`: another name may be an agent's, given by mistake.
     fn missing(named: &str) -> Result<Self, Failure> {
         let path = PathBuf::from(named);
-        let shown = foreign_line(named);
+        let shown = escaped(named);
         if fs::symlink_metadata(&path).is_ok() {
-            return Err(Failure::failed(format!("{shown} can't be read, or leads nowhere")));
+            return Err(Failure::failed(format!(
+                "{shown} cannot be read, or is a link to a missing file"
+            )));
         }
         if path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("md")) {
-            let advice = "only what ends in .md is made where there is none";
+            let advice = "only files that end in .md are made";
             return Err(Failure::usage(format!("there is no file {shown}: {advice}")));
         }
-        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or_else(|| Path::new(".")).canonicalize();
         let directory = directory
             .map_err(|error| Failure::failed(format!("the directory of {shown}: {error}")))?;
-        let real = directory.join(path.file_name().expect("it has an ending"));
+        let real = directory.join(path.file_name().expect("a name with an extension"));
         Ok(Self { named: path, real, text: None })
     }
 
@@ -287,16 +296,16 @@ impl Place {
     fn page(&self) -> Result<brief::Page<'_>, Failure> {
         brief::Page::read(self.text.as_deref().unwrap_or_default()).map_err(|unpaired| {
             Failure::failed(format!(
-                "{}:{}: this marker of agent-relay's has no other: take out what is left of the block, and \
-                 the marker, by hand",
-                foreign_line(&self.named.to_string_lossy()),
+                "{}:{}: this marker of agent-relay has no counterpart: remove it, and what is left of \
+                 the text, by hand",
+                escaped(&self.named.to_string_lossy()),
                 unpaired.line
             ))
         })
     }
 
     fn change(&self, done: Done, after: Option<String>) -> Change {
-        let leads_to = self.is_link().then(|| foreign_line(&self.real.to_string_lossy()));
+        let leads_to = self.is_link().then(|| escaped(&self.real.to_string_lossy()));
         let path = self.named.to_string_lossy().into_owned();
         Change { path, leads_to, done, text: None, after }
     }
@@ -310,19 +319,19 @@ impl Place {
         applied.map_err(|error| unwritable(change, &error))
     }
 
-    /// Whether the file may be changed, as far as that can be seen before.
+    /// Checks that the file may be changed, as far as that is possible beforehand.
     fn allows(&self, change: &Change) -> Result<(), Failure> {
         if change.after.is_none() || self.text.is_none() {
             return Ok(());
         }
         let metadata = fs::metadata(&self.real).map_err(|error| unwritable(change, &error))?;
         match metadata.permissions().readonly() {
-            true => Err(unwritable(change, &"it may only be read")),
+            true => Err(unwritable(change, &"it is read-only")),
             false => Ok(()),
         }
     }
 
-    /// Whoever reads meanwhile has the old text or the new one, and so has whoever comes after a crash.
+    /// Replaces the content as a whole: readers see the old or the new text, also after a crash.
     fn replace(&self, text: &str) -> io::Result<()> {
         let permissions = match &self.text {
             Some(_) => Some(fs::metadata(&self.real)?.permissions()),
@@ -333,7 +342,7 @@ impl Place {
         let new = self.real.with_file_name(name);
         let written = write(&new, text, permissions).and_then(|()| fs::rename(&new, &self.real));
         if written.is_err() {
-            // The error is told; what is left of the try says nothing more.
+            // Ignored: the first error is reported.
             drop(fs::remove_file(&new));
         }
         written
@@ -341,7 +350,7 @@ impl Place {
 }
 
 fn unwritable(change: &Change, why: &dyn Display) -> Failure {
-    Failure::failed(format!("{} can't be written: {why}", foreign_line(&change.path)))
+    Failure::failed(format!("{} is not written: {why}", escaped(&change.path)))
 }
 
 fn write(path: &Path, text: &str, permissions: Option<fs::Permissions>) -> io::Result<()> {

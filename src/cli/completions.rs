@@ -1,13 +1,15 @@
-//! `completions`: what a shell needs to complete our commands, made from the commands themselves.
+//! `completions`: completion scripts for shells, made from the descriptions of the commands.
 
-use super::{DONE, Failure, Top, print::Out};
+use super::{
+    escape::escaped,
+    failure::{DONE, Failure},
+    print::Out,
+    values::{Completion, Kind},
+};
 use argh::{ArgsInfo, CommandInfoWithArgs, FlagInfoKind, FromArgs};
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
-/// What the argument of `completions` may be.
-const SHELLS: &str = "bash zsh fish powershell";
-
-/// Print a shell's completion script: bash, zsh, fish or powershell.
+/// Print a completion script for bash, zsh, fish or powershell.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -19,22 +21,23 @@ const SHELLS: &str = "bash zsh fish powershell";
 )]
 pub(super) struct Completions {
     /// bash, zsh, fish or powershell
-    #[argh(positional)]
+    #[argh(positional, arg_name = "shell")]
     shell: String,
 }
 
 impl Completions {
-    pub(super) fn run(self) -> Result<i32, Failure> {
-        let table = commands();
+    /// Prints the script for the commands of a program.
+    pub(super) fn run(self, program: &CommandInfoWithArgs) -> Result<i32, Failure> {
+        let table = commands(program);
         let script = match self.shell.as_str() {
             "bash" => bash(&table),
             "zsh" => zsh(&table),
             "fish" => fish(&table),
             "powershell" | "pwsh" => powershell(&table),
             other => {
-                let other = super::print::foreign_line(other);
                 return Err(Failure::usage(format!(
-                    "no completions for {other}: there are bash, zsh, fish and powershell"
+                    "no completions for {}: there are bash, zsh, fish and powershell",
+                    escaped(other)
                 )));
             }
         };
@@ -43,30 +46,37 @@ impl Completions {
     }
 }
 
-/// A command's name, its first line of help, and its options; the first is the program.
+/// A command in a script. The first is the program itself, without a name.
 struct Command {
     name: String,
+    /// The first line of its help.
     description: String,
     options: Vec<Flag>,
-    /// The words that may follow it, if they are known.
+    /// The known words that may be its arguments: commands, or values.
     arguments: String,
 }
 
-/// An option, its first line of help, and what its value is called, if it takes one.
+/// An option in a script.
 struct Flag {
     long: String,
+    /// The first line of its help.
     description: String,
-    value: Option<String>,
+    /// The placeholder and the completion of its value, if it has one.
+    value: Option<(String, Completion)>,
 }
 
-fn commands() -> Vec<Command> {
-    let top = Top::get_args_info();
-    let subcommands = top.commands.iter().map(|it| command(it.name, &it.command));
-    std::iter::once(command("", &top)).chain(subcommands).collect()
+/// How shells complete the value of a placeholder.
+fn completion(placeholder: &str) -> Completion {
+    Kind::of(placeholder).map_or(Completion::Nothing, Kind::completion)
+}
+
+fn commands(program: &CommandInfoWithArgs) -> Vec<Command> {
+    let subcommands = program.commands.iter().map(|info| command(info.name, &info.command));
+    std::iter::once(command("", program)).chain(subcommands).collect()
 }
 
 fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
-    // The program's commands stand beside it in the table; a command's own are told with it.
+    // The program's commands are rows of the table; a command's own are part of its row.
     let nested = if name.is_empty() { &[][..] } else { &info.commands };
     let mut flags: Vec<_> = info.flags.iter().filter(|flag| !flag.hidden).collect();
     for flag in nested.iter().flat_map(|nested| nested.command.flags.iter()) {
@@ -74,20 +84,24 @@ fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
             flags.push(flag);
         }
     }
-    let words: Vec<_> = nested.iter().map(|nested| nested.name).collect();
     let options = flags.into_iter().map(|flag| Flag {
         long: flag.long.to_owned(),
         description: first_line(flag.description),
         value: match flag.kind {
             FlagInfoKind::Switch => None,
-            FlagInfoKind::Option { arg_name } => Some(arg_name.to_owned()),
+            FlagInfoKind::Option { arg_name } => Some((arg_name.to_owned(), completion(arg_name))),
         },
     });
+    let mut words: Vec<_> = nested.iter().map(|nested| nested.name).collect();
+    let first = info.positionals.first().map(|argument| completion(argument.name));
+    if let Some(Completion::Words(values)) = first {
+        words.extend(values.iter().filter(|value| value.chars().all(char::is_alphanumeric)));
+    }
     Command {
         name: name.to_owned(),
         description: first_line(info.description),
         options: options.collect(),
-        arguments: if name == "completions" { SHELLS.to_owned() } else { words.join(" ") },
+        arguments: words.join(" "),
     }
 }
 
@@ -95,28 +109,36 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A text between the single quotes of a shell, with a backslash before what else it would read as
-/// its own.
-fn quoted(text: &str, quote: &str, own: &str) -> String {
+/// Puts a text between a shell's single quotes: `quote` replaces a quote in it, and a backslash
+/// precedes the characters of `special`.
+fn quoted(text: &str, quote: &str, special: &str) -> String {
     let mut quoted = String::from("'");
     for character in text.chars() {
         match character {
             '\'' => quoted.push_str(quote),
-            _ if own.contains(character) => quoted.extend(['\\', character]),
+            _ if special.contains(character) => quoted.extend(['\\', character]),
             _ => quoted.push(character),
         }
     }
     quoted + "'"
 }
 
-/// The options, and what else may follow.
+/// The options and arguments of a command.
 fn words(command: &Command) -> String {
     let options = command.options.iter().map(|option| option.long.as_str());
     options.chain(command.arguments.split_whitespace()).collect::<Vec<_>>().join(" ")
 }
 
+/// The options of all commands whose values are completed so.
+fn options_with(table: &[Command], wanted: Completion) -> Vec<&str> {
+    let options = table.iter().flat_map(|command| &command.options);
+    let options = options.filter(|option| option.value.as_ref().is_some_and(|(_, c)| *c == wanted));
+    let options: BTreeSet<_> = options.map(|option| option.long.as_str()).collect();
+    options.into_iter().collect()
+}
+
 fn bash(table: &[Command]) -> String {
-    let (top, subcommands) = table.split_first().expect("the program itself is the first");
+    let (top, subcommands) = table.split_first().expect("the program is the first");
     let names: Vec<_> = subcommands.iter().map(|command| command.name.as_str()).collect();
     let mut cases = String::new();
     for command in subcommands {
@@ -125,26 +147,46 @@ fn bash(table: &[Command]) -> String {
             format_args!("        {}) words=\"{}\" ;;\n", command.name, words(command)),
         );
     }
+    let values = [(Completion::Files, "-f"), (Completion::Directories, "-d")];
+    let values = values.map(|(completion, action)| {
+        let options = options_with(table, completion).join("|");
+        format!("        {options}) COMPREPLY=($(compgen {action} -- \"$current\")); return ;;\n")
+    });
+    let without = options_with(table, Completion::Nothing).join("|");
     format!(
         "_agent_relay() {{\n    local word command=\"\" words\n    \
+         local current=\"${{COMP_WORDS[COMP_CWORD]}}\"\n    \
+         case \"${{COMP_WORDS[COMP_CWORD-1]}}\" in\n{}        {without}) return ;;\n    esac\n    \
          for word in \"${{COMP_WORDS[@]:1:COMP_CWORD-1}}\"; do\n        \
          case \"$word\" in {}) command=\"$word\"; break ;; esac\n    done\n    \
          case \"$command\" in\n{cases}        *) words=\"{} {}\" ;;\n    esac\n    \
-         COMPREPLY=($(compgen -W \"$words\" -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n}}\n\
+         COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}}\n\
          complete -o default -F _agent_relay agent-relay\n",
+        values.concat(),
         names.join("|"),
         names.join(" "),
         words(top),
     )
 }
 
+/// How zsh completes a value.
+fn zsh_action(completion: Completion) -> String {
+    match completion {
+        Completion::Files => "_files".to_owned(),
+        Completion::Directories => "_files -/".to_owned(),
+        Completion::Words(words) => format!("({})", words.join(" ")),
+        Completion::Nothing => " ".to_owned(),
+    }
+}
+
 fn zsh(table: &[Command]) -> String {
-    let (top, subcommands) = table.split_first().expect("the program itself is the first");
+    let (top, subcommands) = table.split_first().expect("the program is the first");
     let quoted = |text: &str| quoted(text, r"'\''", "");
-    // Brackets and colons are marks in what `_arguments` and `_describe` are given.
+    // `_arguments` and `_describe` give brackets and colons a meaning.
     let plain = |text: &str| text.replace(['[', ']'], "").replace(':', ",");
     let option = |option: &Flag| {
-        let value = option.value.as_ref().map(|value| format!(":{value}:_files"));
+        let value = option.value.as_ref();
+        let value = value.map(|(name, completion)| format!(":{name}:{}", zsh_action(*completion)));
         let (help, value) = (plain(&option.description), value.unwrap_or_default());
         quoted(&format!("{}[{help}]{value}", option.long))
     };
@@ -176,6 +218,16 @@ fn zsh(table: &[Command]) -> String {
     )
 }
 
+/// How fish completes the value of an option.
+fn fish_action(completion: Completion) -> String {
+    match completion {
+        Completion::Files => " -r".to_owned(),
+        Completion::Directories => " -x -a '(__fish_complete_directories)'".to_owned(),
+        Completion::Words(words) => format!(" -x -a '{}'", words.join(" ")),
+        Completion::Nothing => " -x".to_owned(),
+    }
+}
+
 fn fish(table: &[Command]) -> String {
     let mut script = String::new();
     for command in table {
@@ -204,7 +256,8 @@ fn fish(table: &[Command]) -> String {
         for option in &command.options {
             let long = option.long.trim_start_matches('-');
             let help = quoted(&option.description, r"\'", r"\");
-            let value = if option.value.is_some() { " -r" } else { "" };
+            let value = option.value.as_ref().map(|(_, completion)| fish_action(*completion));
+            let value = value.unwrap_or_default();
             put(
                 &mut script,
                 format_args!("complete -c agent-relay -n {condition} -l {long}{value} -d {help}\n"),
@@ -215,7 +268,7 @@ fn fish(table: &[Command]) -> String {
 }
 
 fn powershell(table: &[Command]) -> String {
-    let (top, subcommands) = table.split_first().expect("the program itself is the first");
+    let (top, subcommands) = table.split_first().expect("the program is the first");
     let mut options = String::new();
     for command in subcommands {
         put(&mut options, format_args!("        '{}' = '{}'\n", command.name, words(command)));
@@ -241,10 +294,11 @@ fn put(script: &mut String, line: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::top_info;
 
     #[test]
-    fn every_script_knows_every_command_and_option() {
-        let table = commands();
+    fn scripts_have_every_command_and_option() {
+        let table = commands(&top_info());
         for (script, dashes) in [
             (bash(&table), "--"),
             (zsh(&table), "--"),
@@ -261,32 +315,50 @@ mod tests {
             }
         }
         assert!(table.iter().any(|command| command.name == "send"));
-        assert!(!bash(&table).contains("--detached"), "what is hidden stays so");
+        assert!(!bash(&table).contains("--detached"), "hidden options are left out");
     }
 
     #[test]
-    fn powershells_script_is_whole_and_plain() {
-        let script = powershell(&commands());
+    fn powershell_script_is_balanced_and_plain() {
+        let table = commands(&top_info());
+        let script = powershell(&table);
         assert!(script.is_ascii(), "Windows PowerShell reads files in the system's own encoding");
         for (open, close) in [('{', '}'), ('(', ')'), ('[', ']')] {
             let count = |mark| script.matches(mark).count();
             assert_eq!(count(open), count(close), "{script}");
         }
-        // Between single quotes nothing is special, and there are no double ones.
+        // Single quotes protect everything, and there are no double quotes.
         assert!(script.lines().all(|line| line.matches('\'').count() % 2 == 0), "{script}");
         assert!(!script.contains(['"', '`', '\u{2019}']), "{script}");
-        let mut names: Vec<_> = commands().into_iter().map(|it| it.name.to_lowercase()).collect();
+        let mut names: Vec<_> = table.iter().map(|command| command.name.to_lowercase()).collect();
         names.sort();
-        assert!(names.is_sorted_by(|one, next| one < next), "a table has each key once: {names:?}");
+        assert!(
+            names.is_sorted_by(|name, next| name < next),
+            "a table has each key once: {names:?}"
+        );
     }
 
     #[test]
-    fn quotes_end_where_they_should() {
+    fn quotes_are_balanced() {
         assert_eq!(quoted("it's a\\b", r"'\''", ""), r"'it'\''s a\b'");
         assert_eq!(quoted("it's a\\b", r"\'", r"\"), r"'it\'s a\\b'");
-        let odd = |line: &&str| line.replace(r"\'", "").matches('\'').count() % 2 == 1;
-        for script in [zsh(&commands()), fish(&commands())] {
+        let odd =
+            |line: &&str| line.replace(r"\\", "").replace(r"\'", "").matches('\'').count() % 2 == 1;
+        let table = commands(&top_info());
+        for script in [zsh(&table), fish(&table)] {
             assert_eq!(script.lines().find(odd), None);
         }
+    }
+
+    #[test]
+    fn values_are_completed_by_their_kind() {
+        let table = commands(&top_info());
+        let (bash, zsh, fish) = (bash(&table), zsh(&table), fish(&table));
+        assert!(bash.contains("--file|--key-file|--record) COMPREPLY=($(compgen -f"), "{bash}");
+        assert!(bash.contains("--cwd|--home) COMPREPLY=($(compgen -d"), "{bash}");
+        assert!(zsh.contains(":dir:_files -/'") && zsh.contains(":topic: '"), "{zsh}");
+        assert!(zsh.contains("'1:word:(bash zsh fish powershell)'"), "{zsh}");
+        let directory = "-l cwd -x -a '(__fish_complete_directories)'";
+        assert!(fish.contains(directory) && fish.contains("-l ttl -x"), "{fish}");
     }
 }

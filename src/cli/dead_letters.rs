@@ -1,16 +1,17 @@
-//! `dead-letters`: what could not be delivered, and why.
+//! `dead-letters`: the messages that could not be delivered.
 
 use super::{
-    DONE, Failure,
-    ask::join,
-    messages::{self, Standing, ago, beginning, each_row, people},
-    place::Asked,
-    print::{Out, foreign_line},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    join::join,
+    messages::{self, Standing, ago, beginning, each_row, route},
+    print::Out,
 };
 use crate::protocol::relay::MessageRow;
 use argh::{ArgsInfo, FromArgs};
 
-/// Show the messages that could not be delivered, the newest first, and why.
+/// Show the messages that could not be delivered, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -18,7 +19,7 @@ use argh::{ArgsInfo, FromArgs};
     help_triggers("--help"),
     example = "agent-relay dead-letters",
     example = "agent-relay dead-letters --json",
-    note = "`agent-relay redeliver ID` has one delivered after all."
+    note = "`agent-relay redeliver ID` delivers one again."
 )]
 pub(super) struct DeadLetters {
     /// print one JSON object a line for each message
@@ -27,8 +28,8 @@ pub(super) struct DeadLetters {
 }
 
 impl DeadLetters {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(asked)?;
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         each_row(
             &client,
@@ -52,12 +53,12 @@ impl DeadLetters {
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
     let why = Standing::of(message).why.unwrap_or_default();
-    let code = foreign_line(message.way.code.as_deref().unwrap_or_default());
+    let code = escaped(message.way.code.as_deref().unwrap_or_default());
     vec![
         ago(message.way.ended.unwrap_or(message.taken)),
-        people(message),
+        route(message),
         format!("{code}: {why}"),
-        foreign_line(&message.id),
+        escaped(&message.id),
         beginning(message),
     ]
 }

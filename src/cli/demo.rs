@@ -1,17 +1,18 @@
-//! `demo`: two scripted agents in terminals of their own talk through a daemon of their own.
+//! `demo`: a conversation of two scripted agents, each in a terminal of its own.
 //!
-//! Nothing of the person's is touched: endpoint and home are in a temporary directory. The agents
-//! are this same program; each says its lines of [`SCRIPT`] and ends well only if it heard the
-//! other's, word for word.
+//! It has a daemon of its own, with its endpoint and home in a temporary directory. The agents are
+//! this program. Each sends its lines of [`SCRIPT`], and succeeds only if it receives the lines of
+//! the other, word for word.
 
 use super::{
-    AS_AGENT_RELAY, DONE, Failure, TIMED_OUT,
-    ask::ask,
+    context::{Context, GlobalOptions},
     down,
+    failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
-    launch,
-    place::{Asked, Place},
+    join::start,
     print::{Colour, Out, say},
+    program::AS_AGENT_RELAY,
+    request::ask,
     tap,
 };
 use crate::{
@@ -37,10 +38,10 @@ use std::{
     time::Duration,
 };
 
-/// The word behind [`AS_AGENT_RELAY`] that makes this program one of the two.
+/// The argument after [`AS_AGENT_RELAY`] that makes this program one of the agents.
 pub(super) const AGENT: &str = wrap::DEMO_AGENT;
 
-/// Who says what, in turns.
+/// The messages, in turns, with their senders.
 const SCRIPT: [(&str, &str); 4] = [
     ("Ann", "The parser is done. Can you take the tests?"),
     ("Bob", "Yes. What shall they cover?"),
@@ -48,23 +49,23 @@ const SCRIPT: [(&str, &str); 4] = [
     ("Bob", "All green: 2 passed."),
 ];
 
-/// How long the whole of it may take.
+/// The time of the whole conversation, at most.
 const DEMO_MS: u64 = 60_000;
 
-/// The longest line that an agent listens to.
+/// The longest line that an agent reads.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// Between two looks at whether an agent has ended.
+/// The pause between two looks at whether the agents have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Let two scripted agents hold a short conversation, to see that everything works.
+/// Run a short conversation of two scripted agents, to see that everything works.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "demo",
     help_triggers("--help"),
     example = "agent-relay demo",
-    note = "Uses a daemon of its own; nothing of yours is touched. Succeeds only if every message arrived."
+    note = "It uses a daemon and a home of its own. Succeeds only if every message arrives."
 )]
 pub(super) struct Demo {
     /// print each message as one line of JSON
@@ -74,42 +75,45 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(self) -> Result<i32, Failure> {
-        let stage = Stage::set()?;
+        let stage = Stage::start()?;
         let result = self.play(&stage);
-        let cleared = stage.clear();
-        result.and(cleared)?;
+        let stopped = stage.stop();
+        result.and(stopped)?;
         Ok(DONE)
     }
 
     fn play(&self, stage: &Stage) -> Result<(), Failure> {
-        let (told, stopped) = bounded(1);
+        let (stop, stopped) = bounded(1);
         let _listening = stop::listen(move |signal| {
             if signal != Signal::Resize {
-                // Being told once is enough.
-                let _ = told.try_send(());
+                // One signal is enough.
+                let _ = stop.try_send(());
             }
         })
         .map_err(Failure::because)?;
         let mut out = Out::new();
-        self.tell(&mut out, "a daemon of its own is up")?;
-        let client = stage.place.join(&|endpoint| stage.owner.settings(endpoint))?;
+        self.print_step(&mut out, "a daemon of its own is up")?;
+        let client = stage.context.join(&|endpoint| stage.owner.settings(endpoint))?;
         ask(&client, "tap", None)?;
-        self.tell(
+        self.print_step(
             &mut out,
             "Ann and Bob run, each in a terminal of its own; this is what they say:",
         )?;
-        let agents = [stage.start("Ann")?, stage.start("Bob")?];
-        let heard = self.watch(&mut out, &client, &stopped, agents)?;
-        if heard < SCRIPT.len() {
+        let agents = [stage.wrap("Ann")?, stage.wrap("Bob")?];
+        let received = self.watch(&mut out, &client, &stopped, agents)?;
+        if received < SCRIPT.len() {
             return Err(Failure::failed(format!(
-                "only {heard} of {} messages arrived: `agent-relay doctor` shows what may be in the way",
+                "only {received} of {} messages arrived: `agent-relay doctor` shows possible reasons",
                 SCRIPT.len()
             )));
         }
-        self.tell(&mut out, &format!("{heard} of {heard} messages arrived, word for word"))
+        self.print_step(
+            &mut out,
+            &format!("{received} of {received} messages arrived, word for word"),
+        )
     }
 
-    fn tell(&self, out: &mut Out, line: &str) -> Result<(), Failure> {
+    fn print_step(&self, out: &mut Out, line: &str) -> Result<(), Failure> {
         if self.json {
             say(line);
             return Ok(());
@@ -118,8 +122,7 @@ impl Demo {
         out.line(line)
     }
 
-    /// Shows what is said until both agents have ended; how many messages were heard as they were
-    /// said.
+    /// Shows the messages until both agents have ended. Returns how many arrived word for word.
     fn watch(
         &self,
         out: &mut Out,
@@ -135,71 +138,71 @@ impl Demo {
                     Ok(Event::Delivered(delivery)) => tap.show(out, &delivery)?,
                     Ok(Event::Ended(ended)) => return Err(Failure::failed(ended.to_string())),
                     Ok(_) => {}
-                    Err(_) => return Err(Failure::failed("the demo's own daemon is gone")),
+                    Err(_) => return Err(Failure::failed("the daemon of the demo has ended")),
                 },
                 recv(stopped) -> _ => return Err(Failure::failed("stopped")),
-                default(LOOK_AGAIN) => if let Some(heard) = both_ended(&mut agents)? {
-                    return Ok(heard);
+                default(LOOK_AGAIN) => if let Some(received) = received_by(&mut agents)? {
+                    return Ok(received);
                 },
             }
             if clock::monotonic_ms() > deadline {
-                let words = format!("the agents did not end within {} s", DEMO_MS / 1000);
-                return Err(Failure::new(TIMED_OUT, words));
+                let message = format!("the agents did not end within {} s", DEMO_MS / 1000);
+                return Err(Failure::new(TIMED_OUT, message));
             }
         }
     }
 }
 
-/// How many lines those who ended well have heard, once both have ended.
-fn both_ended(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
-    let mut heard = 0;
+/// Counts the messages that successful agents have received, once both have ended.
+fn received_by(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
+    let mut received = 0;
     for agent in agents {
         match agent.child.try_wait().map_err(Failure::because)? {
             None => return Ok(None),
             Some(status) if status.success() => {
-                heard += SCRIPT.iter().filter(|(from, _)| *from != agent.name).count();
+                received += SCRIPT.iter().filter(|(from, _)| *from != agent.name).count();
             }
             Some(_) => {}
         }
     }
-    Ok(Some(heard))
+    Ok(Some(received))
 }
 
-/// A place of its own, with a daemon.
+/// A temporary directory with a daemon.
 struct Stage {
     directory: PathBuf,
-    place: Place,
-    /// Who runs it, whatever agent this process is a part of elsewhere.
+    context: Context,
+    /// The identity of a person, even if this process runs in an agent.
     owner: Identity,
     exe: PathBuf,
 }
 
 impl Stage {
-    fn set() -> Result<Self, Failure> {
+    fn start() -> Result<Self, Failure> {
         let directory = env::temp_dir().join(format!("agent-relay-demo-{}", process::id()));
         paths::make_private_dir(&directory).map_err(Failure::because)?;
         let endpoint = Endpoint::inside(&directory, "relay").map_err(Failure::because)?;
-        let asked = Asked {
+        let options = GlobalOptions {
             endpoint: Some(endpoint.as_text().to_owned()),
             home: Some(directory.join("home").display().to_string()),
         };
         let exe = env::current_exe().map_err(Failure::because)?;
-        let place = asked.place()?;
-        let owner = Identity::of_person(&place);
-        let mut stage = Self { directory, place, owner, exe };
-        match launch::start(&mut stage.place) {
+        let context = options.context()?;
+        let owner = Identity::of_person(&context);
+        let mut stage = Self { directory, context, owner, exe };
+        match start(&mut stage.context) {
             Ok(_) => Ok(stage),
             Err(failure) => {
-                stage.clear()?;
+                stage.stop()?;
                 Err(failure)
             }
         }
     }
 
-    /// Wraps one of the two.
-    fn start(&self, name: &'static str) -> Result<Agent, Failure> {
-        let endpoint = self.place.sources.option.clone().unwrap_or_default();
-        let home = self.place.home.clone().into_os_string();
+    /// Starts a wrapper with one of the agents.
+    fn wrap(&self, name: &'static str) -> Result<Agent, Failure> {
+        let endpoint = self.context.sources.option.clone().unwrap_or_default();
+        let home = self.context.home.clone().into_os_string();
         let exe = self.exe.clone().into_os_string();
         let relay = OsString::from(AS_AGENT_RELAY);
         let wrapper: [OsString; 9] = [
@@ -224,15 +227,15 @@ impl Stage {
         Ok(Agent { name, child })
     }
 
-    fn clear(self) -> Result<(), Failure> {
-        down::stop(&self.place, &self.owner)?;
+    fn stop(self) -> Result<(), Failure> {
+        down::stop(&self.context, &self.owner)?;
         fs::remove_dir_all(&self.directory).map_err(|error| {
-            Failure::failed(format!("{} stays: {error}", self.directory.display()))
+            Failure::failed(format!("{} is not removed: {error}", self.directory.display()))
         })
     }
 }
 
-/// A wrapper with its agent, ended when dropped.
+/// A wrapper with its agent, killed when dropped.
 struct Agent {
     name: &'static str,
     child: Child,
@@ -241,14 +244,14 @@ struct Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // Whatever is left of it then is not ours to end.
+            // Ignored: there is nothing else to try.
             drop(self.child.kill().and_then(|()| self.child.wait()));
         }
     }
 }
 
-/// One of the two: says its lines, hears the other's. This is what runs in the terminal, key by key
-/// as agents' programs do.
+/// Runs one of the agents: sends its lines, and receives those of the other. It reads the terminal
+/// key by key, as agents' programs do.
 pub(super) fn agent(name: &str) -> Result<i32, Failure> {
     let _raw = RawMode::enter().map_err(Failure::because)?;
     let mut out = Out::new();
@@ -259,22 +262,22 @@ pub(super) fn agent(name: &str) -> Result<i32, Failure> {
             print(&mut out, &format!("->relay:{other} <<<\n{text}>>>\n{name} waits.\n"))?;
             continue;
         }
-        let heard = hear(&mut keys).map_err(Failure::because)?;
-        if heard.as_deref() != Some(text) {
-            return Err(Failure::failed(format!("{name} heard {heard:?}, not {text:?}")));
+        let received = receive(&mut keys).map_err(Failure::because)?;
+        if received.as_deref() != Some(text) {
+            return Err(Failure::failed(format!("{name} received {received:?}, not {text:?}")));
         }
         print(&mut out, &format!("{name} understood.\n"))?;
     }
     Ok(DONE)
 }
 
-/// A terminal that is read key by key moves down only where it is told to.
+/// Prints to a terminal in raw mode, which needs a carriage return before each newline.
 fn print(out: &mut Out, text: &str) -> Result<(), Failure> {
     out.raw(&text.replace('\n', "\r\n"))
 }
 
-/// The next message that the wrapper types: what stands between its frame's two lines.
-fn hear(keys: &mut impl BufRead) -> io::Result<Option<String>> {
+/// Returns the next message that the wrapper types, without the first and last line of its frame.
+fn receive(keys: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut body: Option<Vec<String>> = None;
     while let Some(line) = read_line(keys)? {
         if line.starts_with("[relay ") {
@@ -290,7 +293,7 @@ fn hear(keys: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// What is typed up to an Enter or a line feed; nothing once there are no more keys.
+/// Reads a line up to an Enter or a line feed. `None` at the end of input.
 fn read_line(keys: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
@@ -309,15 +312,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_heard_and_nothing_around_it() {
+    fn only_the_text_in_a_frame_is_received() {
         let text = "x\n[relay 7f3a9c from Bob, id 1a2b3c4d] words\none\n\ntwo\n[/relay 7f3a9c]\r";
         let mut keys = text.as_bytes();
-        assert_eq!(hear(&mut keys).unwrap().as_deref(), Some("one\n\ntwo"));
-        assert_eq!(hear(&mut keys).unwrap(), None);
+        assert_eq!(receive(&mut keys).unwrap().as_deref(), Some("one\n\ntwo"));
+        assert_eq!(receive(&mut keys).unwrap(), None);
     }
 
     #[test]
-    fn both_have_something_to_say_and_to_hear() {
+    fn both_agents_send_and_receive() {
         assert_eq!(SCRIPT.iter().filter(|(from, _)| *from == "Ann").count(), 2);
         assert!(SCRIPT.iter().all(|(from, _)| ["Ann", "Bob"].contains(from)));
     }

@@ -1,11 +1,13 @@
-//! `doctor`: what may be in the way, and what to do about it. It changes nothing.
+//! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing.
 
 use super::{
-    DONE, FAILED, Failure, VERSION,
-    ask::about,
+    context::{Context, GlobalOptions},
+    escape::escaped,
+    failure::{DONE, FAILED, Failure},
     identity::Identity,
-    place::{Asked, Place},
-    print::{Colour, Out, foreign_line},
+    print::{Colour, Out},
+    program::VERSION,
+    request::about,
 };
 use crate::{
     client::{Client, ClientError, Ended, Settings},
@@ -23,7 +25,7 @@ use platform::{
 use serde::Serialize;
 use std::{env, fs, path::Path};
 
-/// Check what the daemon and the commands need, one line a check. Changes nothing.
+/// Check what the daemon and the commands need.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -38,7 +40,7 @@ pub(super) struct Doctor {
     json: bool,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 struct Check {
     id: &'static str,
@@ -71,8 +73,8 @@ impl Check {
 }
 
 impl Doctor {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let checks = examine(asked);
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let checks = examine(options);
         let mut out = Out::new();
         for check in &checks {
             if self.json {
@@ -93,17 +95,17 @@ fn show(out: &mut Out, check: &Check) -> Result<(), Failure> {
         Finding::Fail => (Colour::Red, "fail"),
     };
     let state = out.paint(colour, word);
-    let remedy = check.remedy.as_deref().map(|remedy| format!(" -- {}", foreign_line(remedy)));
-    let (id, detail) = (check.id, foreign_line(&check.detail));
+    let remedy = check.remedy.as_deref().map(|remedy| format!(" -- {}", escaped(remedy)));
+    let (id, detail) = (check.id, escaped(&check.detail));
     out.line(format_args!("{state} {id:<9} {detail}{}", remedy.unwrap_or_default()))
 }
 
-fn examine(asked: &Asked) -> Vec<Check> {
+fn examine(options: &GlobalOptions) -> Vec<Check> {
     let mut checks = vec![program()];
-    let home = match asked.home() {
+    let home = match options.home() {
         Ok(home) => home,
         Err(failure) => {
-            let detail = failure.words.unwrap_or_default();
+            let detail = failure.into_message();
             checks.push(Check::fail("home", detail, "set AGENT_RELAY_HOME"));
             return checks;
         }
@@ -113,25 +115,25 @@ fn examine(asked: &Asked) -> Vec<Check> {
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
     let config = config.unwrap_or_default();
-    let sources = asked.sources(&home, &config);
+    let sources = options.sources(&home, &config);
     checks.push(match sources.as_ref().ok().and_then(EndpointSources::service_used) {
-        Some(service) => anothers_policy(&service.home),
+        Some(service) => service_policy(&service.home),
         None => policy(&home),
     });
     match sources {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            let place = Place { home, config, sources };
-            let identity = Identity::of_process(&place);
-            let joined = place.try_join(&|endpoint| match &identity {
+            let context = Context { home, config, sources };
+            let identity = Identity::of_process(&context);
+            let joined = context.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),
                 Err(_) => Settings::guest(endpoint),
             });
-            checks.push(daemon(&place, &joined));
-            checks.push(store(&place, joined.ok().as_ref()));
+            checks.push(daemon(&context, &joined));
+            checks.push(store(&context, joined.ok().as_ref()));
         }
         Err(failure) => {
-            let detail = failure.words.unwrap_or_default();
+            let detail = failure.into_message();
             checks.push(Check::fail("endpoint", detail, "choose another endpoint"));
         }
     }
@@ -139,7 +141,7 @@ fn examine(asked: &Asked) -> Vec<Check> {
     checks
 }
 
-/// The program that a shell would find is this one.
+/// Checks that a shell finds this program.
 fn program() -> Check {
     let id = "program";
     let name = format!("agent-relay{}", env::consts::EXE_SUFFIX);
@@ -149,7 +151,7 @@ fn program() -> Check {
     match (this, found) {
         (Err(error), _) => Check::fail(
             id,
-            format!("this program doesn't find itself ({error})"),
+            format!("the system does not say where this program is ({error})"),
             "start it by its path",
         ),
         (Ok(this), None) => Check::warn(
@@ -168,14 +170,15 @@ fn program() -> Check {
     }
 }
 
-/// A directory that is this user's alone and takes files, or that a start can make.
+/// Checks that a directory is private and writable, or can be made.
 fn directory(id: &'static str, path: &Path, remedy: &str) -> Check {
-    let there = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(path);
-    let (checked, note) = if there == path {
+    let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok());
+    let existing = existing.unwrap_or(path);
+    let (checked, note) = if existing == path {
         let is_private = paths::check_writable(path).and_then(|()| paths::check_private(path));
         (is_private, "")
     } else {
-        (paths::check_writable(there), " (made by the first start)")
+        (paths::check_writable(existing), " (made by the first start)")
     };
     match checked {
         Ok(()) => Check::ok(id, format!("{}{note}", path.display())),
@@ -183,17 +186,17 @@ fn directory(id: &'static str, path: &Path, remedy: &str) -> Check {
     }
 }
 
-/// Every daemon has a lock there, whatever its home.
+/// Checks the directory of the locks of all daemons, which is in the default home.
 fn locks() -> Check {
     let id = "locks";
     match daemon::locks_directory() {
         Ok(path) => directory(
             id,
             &path,
-            "mend that: every daemon of yours takes a lock in your default home, whatever its own is",
+            "correct that: every daemon of yours takes a lock in your default home",
         ),
         Err(error) => {
-            Check::fail(id, error.to_string(), "mend that: every daemon has a lock there")
+            Check::fail(id, error.to_string(), "correct that: every daemon takes a lock there")
         }
     }
 }
@@ -202,18 +205,18 @@ fn configuration(home: &Path, config: &Result<Config, config::ConfigError>) -> C
     let path = home.join(config::FILE);
     match config {
         Ok(_) if path.exists() => Check::ok("config", path.display().to_string()),
-        Ok(_) => Check::ok("config", format!("everything as usual (no {})", path.display())),
+        Ok(_) => Check::ok("config", format!("defaults (no {})", path.display())),
         Err(error) => Check::fail("config", error.to_string(), "correct that line"),
     }
 }
 
-/// A service's is read by its own account and by administrators only.
-fn anothers_policy(home: &Path) -> Check {
+/// The policy of a service, which only its account and administrators can read.
+fn service_policy(home: &Path) -> Check {
     let path = home.join(config::policy::FILE);
-    Check::ok("policy", format!("{}, which is an administrator's to write", path.display()))
+    Check::ok("policy", format!("{}, which administrators write", path.display()))
 }
 
-/// The file as it is, which a daemon that runs may not have read yet.
+/// Checks the file, which a running daemon may not have read yet.
 fn policy(home: &Path) -> Check {
     let id = "policy";
     let path = home.join(config::policy::FILE);
@@ -223,7 +226,7 @@ fn policy(home: &Path) -> Check {
         Err(error) => Check::fail(
             id,
             error.to_string(),
-            "correct that: no daemon starts with it, and one that runs goes on with what it read before",
+            "correct that: no daemon starts with it, and a running one keeps its old policy",
         ),
     }
 }
@@ -231,34 +234,34 @@ fn policy(home: &Path) -> Check {
 fn endpoint(sources: &EndpointSources) -> Check {
     let id = "endpoint";
     let first = sources.candidates().first().copied().unwrap_or_default().to_owned();
-    let whence = match sources {
-        EndpointSources { option: Some(_), .. } => "by --endpoint",
-        EndpointSources { environment: Some(_), .. } => "by AGENT_RELAY_ENDPOINT",
-        EndpointSources { config: Some(_), .. } => "by config.toml",
-        EndpointSources { service: Some(_), .. } => "by service.toml",
-        EndpointSources { left: Some(_), .. } => "where the last daemon was",
-        EndpointSources { .. } => "as usual",
+    let source = match sources {
+        EndpointSources { option: Some(_), .. } => "from --endpoint",
+        EndpointSources { environment: Some(_), .. } => "from AGENT_RELAY_ENDPOINT",
+        EndpointSources { config: Some(_), .. } => "from config.toml",
+        EndpointSources { service: Some(_), .. } => "from service.toml",
+        EndpointSources { left: Some(_), .. } => "of the last daemon",
+        EndpointSources { .. } => "the default",
     };
     const REMEDY: &str = "choose another with --endpoint";
-    // Where the last daemon was is not where the next one will be.
+    // The next daemon does not listen at the last one's endpoint.
     let next = sources.requested().or_else(|| sources.defaults.first().map(String::as_str));
-    let judged = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
+    let is_foreign = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
         if sources.service_used().is_some() {
-            // Whose that is, service.toml says.
+            // service.toml names its user.
             return Ok(false);
         }
         let is_foreign = endpoint.is_foreign()?;
         let next = Endpoint::parse(next.unwrap_or(&first).as_ref())?;
         if is_foreign { Ok(true) } else { Listener::check(&next).map(|()| false) }
     });
-    match judged {
-        Ok(false) => Check::ok(id, format!("{first} ({whence})")),
-        Ok(true) => Check::fail(id, format!("{first} ({whence}) belongs to another user"), REMEDY),
+    match is_foreign {
+        Ok(false) => Check::ok(id, format!("{first} ({source})")),
+        Ok(true) => Check::fail(id, format!("{first} ({source}) belongs to another user"), REMEDY),
         Err(error) => Check::fail(id, error.to_string(), REMEDY),
     }
 }
 
-fn daemon(place: &Place, joined: &Result<Client, ClientError>) -> Check {
+fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
     let id = "daemon";
     match joined {
         Ok(client) => {
@@ -269,77 +272,81 @@ fn daemon(place: &Place, joined: &Result<Client, ClientError>) -> Check {
             let detail = format!("up, but version {version}; this is {VERSION}");
             Check::warn(id, detail, "`agent-relay up --replace` brings them together")
         }
-        Err(ClientError::NoDaemon { endpoint, .. }) => match place.is_locked() {
+        Err(ClientError::NoDaemon { endpoint, .. }) => match context.is_locked() {
             Ok(true) => Check::fail(
                 id,
-                format!("one runs for this home, but not at {endpoint}"),
+                format!("a daemon runs for this home, but not at {endpoint}"),
                 "name its endpoint with --endpoint",
             ),
             Ok(false) => Check::warn(
                 id,
                 format!("none at {endpoint}"),
-                "`agent-relay up` starts one; run, send and listen do so by themselves",
+                "`agent-relay up` starts one, and so do run, send and listen",
             ),
             Err(failure) => {
-                let detail = failure.words.unwrap_or_default();
-                Check::fail(id, detail, "make the home readable for yourself")
+                let detail = failure.into_message();
+                Check::fail(id, detail, "make the home directory readable for yourself")
             }
         },
         Err(error) => Check::fail(id, error.to_string(), remedy(error)),
     }
 }
 
-/// What to do about something that can't be joined; `up --replace` couldn't either.
+/// The remedy for a daemon that cannot be joined, not even by `up --replace`.
 fn remedy(error: &ClientError) -> &'static str {
     let ClientError::Ended(Ended::Fault(fault)) = error else {
-        return "end what listens there, or move it away, or choose another with --endpoint";
+        return "end the program that listens there, or move it away, or choose another with --endpoint";
     };
     match ErrorCode::parse(&fault.code) {
-        Some(ErrorCode::ShuttingDown) => "wait until it is gone: `agent-relay up` starts the next",
-        Some(ErrorCode::TooManyClients) => {
-            "end some of its clients, or raise max_clients in config.toml and start it anew"
+        Some(ErrorCode::ShuttingDown) => {
+            "wait until it has ended: `agent-relay up` starts the next"
         }
-        _ => "what it says tells what to mend; daemon.log in its home may say more",
+        Some(ErrorCode::TooManyClients) => {
+            "end some of its clients, or raise max_clients in config.toml and restart it"
+        }
+        _ => "correct what it reports; daemon.log in its home may say more",
     }
 }
 
-/// What the daemon says, where one runs; else what is in the file.
-fn store(place: &Place, client: Option<&Client>) -> Check {
+/// Checks the store: by the daemon if one runs, else by its file.
+fn store(context: &Context, client: Option<&Client>) -> Check {
     let id = "store";
-    let check = match (client, place.is_locked()) {
+    let check = match (client, context.is_locked()) {
         (Some(client), _) => match about(client) {
             Ok(Some(process)) => store_of(&process),
-            Ok(None) => Check::ok(id, "the daemon is too old to say how it is"),
+            Ok(None) => Check::ok(id, "the daemon is too old to report its store"),
             Err(failure) => Check::warn(
                 id,
-                failure.words.unwrap_or_default(),
-                "only the daemon can say how its store is",
+                failure.into_message(),
+                "only the daemon can report the state of its store",
             ),
         },
-        (None, Ok(false)) => match daemon::examine_store(&place.home) {
+        (None, Ok(false)) => match daemon::examine_store(&context.home) {
             Ok(()) => {
-                let path = place.home.join(STORE_FILE);
+                let path = context.home.join(STORE_FILE);
                 let is_new = if path.exists() { "" } else { " (made by the first start)" };
                 Check::ok(id, format!("{}{is_new}", path.display()))
             }
             Err(error) => {
-                Check::fail(id, error.to_string(), "copy the file before you do anything")
+                Check::fail(id, error.to_string(), "copy the file before you change anything")
             }
         },
-        (None, _) => Check::warn(id, "a daemon has it that can't be asked", "see `daemon` above"),
+        (None, _) => {
+            Check::warn(id, "it belongs to a daemon that does not answer", "see `daemon` above")
+        }
     };
     if check.state != Finding::Ok {
         return check;
     }
-    match set_aside(&place.home).as_slice() {
+    match set_aside(&context.home).as_slice() {
         [] => check,
         names => Check::warn(
             id,
             format!(
-                "{}: damaged, and set aside; what waited in it was not delivered",
+                "{}: damaged and set aside; messages that waited in it were not delivered",
                 names.join(", ")
             ),
-            format!("keep for who can look into it, or delete; it is in {}", place.home.display()),
+            format!("keep it for an analysis, or delete it; it is in {}", context.home.display()),
         ),
     }
 }
@@ -349,20 +356,18 @@ fn store_of(process: &Process<'_>) -> Check {
     match (&process.store_fails, process.remarks.as_slice()) {
         (Some(why), _) => Check::fail(
             id,
-            format!("it keeps no messages: {why}"),
-            "it works again by itself once that is mended",
+            format!("it stores no messages: {why}"),
+            "correct that, and it works again by itself",
         ),
         (None, []) => Check::ok(id, "works"),
-        (None, remarks) => {
-            Check::warn(id, remarks.join("; "), "a daemon that is started anew says it no more")
-        }
+        (None, remarks) => Check::warn(id, remarks.join("; "), "restart the daemon to clear this"),
     }
 }
 
-/// Files that were found damaged, by name.
+/// The names of damaged stores that were set aside.
 fn set_aside(home: &Path) -> Vec<String> {
     let prefix = format!("{STORE_FILE}.damaged-");
-    // A home that can't be read is told above.
+    // An unreadable home is reported by an earlier check.
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_log = |name: &String| name.ends_with("-wal") || name.ends_with("-shm");
@@ -385,7 +390,7 @@ fn terminal_check() -> Check {
         None => Check::warn(
             id,
             "standard input and output are not a terminal",
-            "an agent that is run here gets no keys from a person; nothing else needs one",
+            "only agents that you type into need one",
         ),
     }
 }
@@ -395,8 +400,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_daemon_says_of_its_store_is_judged() {
-        let said = |store_fails: Option<&str>, remarks: &[&str]| {
+    fn store_is_judged_by_the_report_of_the_daemon() {
+        let check_of = |store_fails: Option<&str>, remarks: &[&str]| {
             let check = store_of(&Process {
                 pid: 1,
                 endpoint: "/e".into(),
@@ -407,9 +412,9 @@ mod tests {
             });
             (check.state, check.detail)
         };
-        assert_eq!(said(None, &[]), (Finding::Ok, "works".to_owned()));
-        assert_eq!(said(None, &["a", "b"]), (Finding::Warn, "a; b".to_owned()));
-        let fails = (Finding::Fail, "it keeps no messages: the disk is full".to_owned());
-        assert_eq!(said(Some("the disk is full"), &["a"]), fails);
+        assert_eq!(check_of(None, &[]), (Finding::Ok, "works".to_owned()));
+        assert_eq!(check_of(None, &["a", "b"]), (Finding::Warn, "a; b".to_owned()));
+        let fails = (Finding::Fail, "it stores no messages: the disk is full".to_owned());
+        assert_eq!(check_of(Some("the disk is full"), &["a"]), fails);
     }
 }

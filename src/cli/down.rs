@@ -1,11 +1,12 @@
 //! `down`: stop the daemon.
 
 use super::{
-    DONE, Failure, TIMED_OUT,
-    ask::{about, ask, read},
+    context::{Context, GlobalOptions},
+    escape::escaped,
+    failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
-    place::{Asked, Place},
-    print::{Out, foreign_line},
+    print::Out,
+    request::{about, ask, read},
     restart,
 };
 use crate::{
@@ -18,17 +19,16 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::{path::Path, thread, time::Duration};
 
-/// What clients are told of a daemon that makes room for another.
+/// The reason that clients receive from a daemon that another one replaces.
 const UPGRADE: &str = "upgrade";
 
-/// How long a daemon may take to go.
+/// The time in which a daemon ends, at most.
 const STOP_MS: u64 = 15_000;
 
-/// Between two looks at whether it is gone: nothing tells a stranger when a lock is free.
+/// The pause between two looks: no system reports that a lock is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Stop the daemon, until your next command that wants one. Clients are told; nothing running is
-/// success.
+/// Stop the daemon, until your next command that needs one.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "down", help_triggers("--help"), example = "agent-relay down")]
 pub(super) struct Down {
@@ -44,19 +44,19 @@ struct Report<'a> {
 }
 
 impl Down {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let place = asked.place()?;
-        let identity = Identity::of_process(&place)?;
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let context = options.context()?;
+        let identity = Identity::of_process(&context)?;
         let is_person = matches!(identity, Identity::Person(_));
-        let _start_lock = if is_person { restart::hold_off(&place.home)? } else { None };
-        let stopped = stop(&place, &identity)?.is_some();
-        // The daemon has done so itself, but for one that is older, and one that was not there.
+        let _start_lock = if is_person { restart::hold_off(&context.home)? } else { None };
+        let stopped = stop(&context, &identity)?.is_some();
+        // The daemon does so itself, except an older one, and one that was not up.
         if is_person {
-            restart::mark_stopped(&place.home)?;
+            restart::mark_stopped(&context.home)?;
         }
         let mut out = Out::new();
         if self.json {
-            out.json("down", &Report { home: &place.home, stopped })?;
+            out.json("down", &Report { home: &context.home, stopped })?;
         } else {
             out.line(if stopped { "the daemon is down" } else { "no daemon was up" })?;
         }
@@ -64,43 +64,47 @@ impl Down {
     }
 }
 
-/// A daemon that is gone.
+/// A daemon that was stopped.
 pub(super) struct Stopped {
-    /// Where it was.
+    /// Its endpoint.
     pub(super) endpoint: String,
     pub(super) version: String,
 }
 
-/// Asks the daemon to stop, as this one, and waits until it is gone. `None` where there was none.
-pub(super) fn stop(place: &Place, identity: &Identity) -> Result<Option<Stopped>, Failure> {
-    ask_to_go(place, identity, None)
+/// Stops the daemon with this identity, and waits until it has ended. `None` if none was up.
+pub(super) fn stop(context: &Context, identity: &Identity) -> Result<Option<Stopped>, Failure> {
+    stop_for(context, identity, None)
 }
 
-/// The same to a daemon that another one follows, which its clients are told.
-pub(super) fn make_room(place: &Place) -> Result<Option<Stopped>, Failure> {
-    // One that doesn't know the reason stops all the same.
-    let why = relay::Stop { reason: Some(UPGRADE.into()) };
-    let why = to_raw_value(&why).expect("it is a text");
-    ask_to_go(place, &Identity::of_process(place)?, Some(&why))
+/// Stops a daemon that another one is to replace, which its clients are told.
+pub(super) fn stop_for_replacement(context: &Context) -> Result<Option<Stopped>, Failure> {
+    // An older daemon ignores the reason.
+    let reason = relay::Stop { reason: Some(UPGRADE.into()) };
+    let reason = to_raw_value(&reason).expect("a reason is JSON");
+    stop_for(context, &Identity::of_process(context)?, Some(&reason))
 }
 
-fn ask_to_go(
-    place: &Place,
+fn stop_for(
+    context: &Context,
     identity: &Identity,
-    why: Option<&RawValue>,
+    reason: Option<&RawValue>,
 ) -> Result<Option<Stopped>, Failure> {
-    let client = match place.try_join(&|endpoint| identity.settings(endpoint)) {
+    let client = match context.try_join(&|endpoint| identity.settings(endpoint)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
-            return if place.is_locked()? { Err(hidden(place, &endpoint)) } else { Ok(None) };
+            return if context.is_locked()? {
+                Err(elsewhere(context, &endpoint))
+            } else {
+                Ok(None)
+            };
         }
         Err(error) => return Err(error.into()),
     };
-    check_home(place, &client)?;
-    let asked = clock::monotonic_ms();
-    let left = || (asked + STOP_MS).saturating_sub(clock::monotonic_ms());
-    match ask(&client, "stop", why) {
-        // It may be gone before its answer is out; whether it goes is seen below.
+    check_home(context, &client)?;
+    let start = clock::monotonic_ms();
+    let left = || (start + STOP_MS).saturating_sub(clock::monotonic_ms());
+    match ask(&client, "stop", reason) {
+        // It may end before it answers; that it ends is checked below.
         Ok(_) | Err(Failure { code: TIMED_OUT, .. }) => {}
         Err(failure) => return Err(failure),
     }
@@ -112,24 +116,24 @@ fn ask_to_go(
     let version = client.welcome().server.version.clone();
     let endpoint = client.endpoint().to_owned();
     drop(client);
-    while !is_gone(place, &endpoint, asked)? {
+    while !is_gone(context, &endpoint, start)? {
         if left() == 0 {
-            let words = format!("the daemon at {endpoint} is still there {STOP_MS} ms later");
-            return Err(Failure::new(TIMED_OUT, words));
+            let message = format!("the daemon at {endpoint} is still up after {STOP_MS} ms");
+            return Err(Failure::new(TIMED_OUT, message));
         }
         thread::sleep(LOOK_AGAIN);
     }
     Ok(Some(Stopped { endpoint, version }))
 }
 
-/// A daemon that was found only because it is where daemons usually are has to be this home's.
-fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
-    if place.sources.requested().is_some() {
+/// Checks that a daemon at a default endpoint is this home's.
+fn check_home(context: &Context, client: &Client) -> Result<(), Failure> {
+    if context.sources.requested().is_some() {
         return Ok(());
     }
     let Some(about) = about(client)? else { return Ok(()) };
-    let (theirs, ours) = (Path::new(&*about.home), &place.home);
-    if place.sources.service.as_ref().is_some_and(|service| service.home == theirs) {
+    let (theirs, ours) = (Path::new(&*about.home), &context.home);
+    if context.sources.service.as_ref().is_some_and(|service| service.home == theirs) {
         return Ok(());
     }
     let is_same = match (theirs.canonicalize(), ours.canonicalize()) {
@@ -140,30 +144,31 @@ fn check_home(place: &Place, client: &Client) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the daemon at {} has the home {}, not {}: name its endpoint with --endpoint to stop it",
+        "the daemon at {} has the home {}, not {}: to stop it, name its endpoint with --endpoint",
         client.endpoint(),
-        foreign_line(&about.home),
+        escaped(&about.home),
         ours.display()
     )))
 }
 
-/// Nothing is there, or something that was started since.
-fn is_gone(place: &Place, endpoint: &str, asked: u64) -> Result<bool, Failure> {
-    match Client::join(place.trusting(Settings::guest(endpoint))) {
-        Err(ClientError::NoDaemon { .. }) => Ok(!place.is_locked()?),
-        // One that is about to go may say so.
+/// Reports whether the daemon has ended: none is up, or one that was started after `start`.
+fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failure> {
+    match Client::join(context.with_server(Settings::guest(endpoint))) {
+        Err(ClientError::NoDaemon { .. }) => Ok(!context.is_locked()?),
+        // A daemon that is about to end may refuse the connection.
         Err(_) => Ok(false),
         Ok(client) => {
             let Ok(json) = ask(&client, "status", None) else { return Ok(false) };
             let age = read::<relay::Status<'_>>("status", &json)?.uptime_ms;
-            Ok(age < clock::monotonic_ms().saturating_sub(asked))
+            Ok(age < clock::monotonic_ms().saturating_sub(start))
         }
     }
 }
 
-fn hidden(place: &Place, endpoint: &str) -> Failure {
+/// The failure for a daemon that runs with this home at an unknown endpoint.
+fn elsewhere(context: &Context, endpoint: &str) -> Failure {
     Failure::failed(format!(
-        "a daemon runs for {} but not at {endpoint}: name its endpoint with --endpoint",
-        place.home.display()
+        "a daemon runs for {}, but not at {endpoint}: name its endpoint with --endpoint",
+        context.home.display()
     ))
 }

@@ -1,39 +1,42 @@
-//! `history`: what was said.
+//! `history`: the messages that were accepted.
 
 use super::{
-    DONE, Failure, argv,
-    ask::{join, whole},
-    messages::{self, Standing, ago, beginning, each_row, people},
-    place::Asked,
-    print::{Out, foreign_line},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    join::join,
+    messages::{self, Standing, ago, beginning, each_row, route},
+    print::Out,
+    values::count,
 };
 use crate::protocol::relay::{HistoryRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
 
-/// Show the messages that were accepted, the newest first, as long as history_days keeps them.
+/// Show the accepted messages, the newest first.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "history",
     help_triggers("--help"),
     example = "agent-relay history --with Bob --limit 10",
-    example = "agent-relay history --search \"port 8080\" --json"
+    example = "agent-relay history --search \"port 8080\" --json",
+    note = "Messages are kept for history_days of config.toml."
 )]
 pub(super) struct History {
-    /// to or from this agent
-    #[argh(option, arg_name = "name", from_str_fn(argv::text))]
+    /// only messages to or from this agent
+    #[argh(option, arg_name = "agent")]
     with: Option<String>,
 
-    /// on this topic
-    #[argh(option, from_str_fn(argv::text))]
+    /// only messages on this topic
+    #[argh(option, arg_name = "topic")]
     topic: Option<String>,
 
-    /// with all of these words
-    #[argh(option, arg_name = "text", from_str_fn(argv::text))]
+    /// only messages with all of these words
+    #[argh(option, arg_name = "words")]
     search: Option<String>,
 
-    /// so many at the most; 50 where absent
-    #[argh(option, arg_name = "count", from_str_fn(whole), default = "50")]
+    /// at most this many; default: 50
+    #[argh(option, arg_name = "count", from_str_fn(count), default = "50")]
     limit: u64,
 
     /// print one JSON object a line for each message
@@ -42,11 +45,11 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         if self.search.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
-            return Err(Failure::usage("--search has no word in it: say what to look for"));
+            return Err(Failure::usage("--search has no word in it: give the words to search for"));
         }
-        let client = join(asked)?;
+        let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| HistoryRequest {
             of: None,
@@ -65,8 +68,9 @@ impl History {
             Ok(())
         })?;
         if !self.json {
-            let nothing = "no such message is known: only at-least-once ones are kept, for a while";
-            out.table(&["SENT", "FROM, TO", "STATE", "ID", "TEXT"], rows, nothing)?;
+            let empty =
+                "no such message is known: only at-least-once messages are kept, for a while";
+            out.table(&["SENT", "FROM, TO", "STATE", "ID", "TEXT"], rows, empty)?;
         }
         Ok(DONE)
     }
@@ -75,9 +79,9 @@ impl History {
 fn row(message: &MessageRow<'_>) -> Vec<String> {
     vec![
         ago(message.taken),
-        people(message),
+        route(message),
         Standing::of(message).short(),
-        foreign_line(&message.id),
+        escaped(&message.id),
         beginning(message),
     ]
 }

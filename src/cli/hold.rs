@@ -1,21 +1,21 @@
-//! `hold`: have an agent's messages wait.
+//! `hold`: let an agent's messages wait.
 
-use super::{Failure, argv, place::Asked, wrapped};
+use super::{context::GlobalOptions, failure::Failure, wrapped};
 use crate::protocol::control::Request;
 use argh::{ArgsInfo, FromArgs};
 
-/// Have what others say to an agent wait until `release`. Nothing is lost, and nothing typed meanwhile.
+/// Let an agent's messages wait until `agent-relay release`.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "hold",
     help_triggers("--help"),
     example = "agent-relay hold Ann",
-    note = "What is held expires as any message does that waits; if Ann ends, it waits for her return."
+    note = "Held messages expire as others do. They also wait if the agent ends."
 )]
 pub(super) struct Hold {
     /// the wrapped agent
-    #[argh(positional, from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "agent")]
     name: String,
 
     /// print one JSON object
@@ -24,9 +24,9 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
-        wrapped::change(asked, name, &Request::Hold, self.json, |waiting| {
+        wrapped::change(options, name, &Request::Hold, self.json, |waiting| {
             format!("{name}'s messages are held; {waiting} wait")
         })
     }

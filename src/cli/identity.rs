@@ -1,6 +1,11 @@
-//! As whom a command joins that states no name: as the operator; inside a wrapped agent as its companion.
+//! The identity with which a command joins that states no name: the operator, or the companion of
+//! the wrapped agent that it runs in.
 
-use super::{Failure, USAGE, place::Place, print::foreign_line};
+use super::{
+    context::Context,
+    escape::escaped,
+    failure::{Failure, USAGE},
+};
 use crate::{
     client::Settings,
     config::{is_absent, service::Service},
@@ -15,28 +20,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The agent around this process.
+/// The environment variable with the name of the agent that this process runs in.
 const AGENT: &str = "AGENT_RELAY_AGENT";
 
-/// The file that has its companions' key.
+/// The environment variable with the file of the key for that agent's companions.
 const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
-/// What Claude Code, Codex and Gemini CLI set for the commands that their agents run.
-const MARKS: [&str; 3] = ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"];
+/// Environment variables that Claude Code, Codex and Gemini CLI set for the commands of their agents.
+const AGENT_MARKS: [&str; 3] = ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"];
 
-/// The directory in the home for keys of agents, each in a file with the agent's name.
+/// The directory in the home directory for keys of agents, each in a file with the agent's name.
 const KEYS: &str = "keys";
 
-/// Who a command is.
+/// The user of a command.
 #[derive(Clone, Debug)]
 pub(super) enum Identity {
-    /// Somebody at a terminal of his own, or a program of his.
+    /// A person, or a program of a person.
     Person(Keys),
-    /// A command of this agent's.
+    /// A command of this agent, with its key.
     Companion(String, Secret),
 }
 
-/// Where a person's key is, as soon as a daemon has made it.
+/// The place of the operator's key, which the daemon makes at its first start.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     home: PathBuf,
@@ -44,6 +49,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// Reads the key of the daemon at an endpoint.
     fn of_daemon_at(&self, endpoint: &str) -> io::Result<Secret> {
         match self.service.as_ref().filter(|service| service.endpoint == endpoint) {
             None => operator_key::read(&self.home),
@@ -55,46 +61,46 @@ impl Keys {
 }
 
 impl Identity {
-    /// A person, whatever is around this process.
-    pub(super) fn of_person(place: &Place) -> Self {
-        Self::Person(Keys { home: place.home.clone(), service: place.sources.service.clone() })
+    /// The identity of a person, even if this process runs in an agent.
+    pub(super) fn of_person(context: &Context) -> Self {
+        Self::Person(Keys { home: context.home.clone(), service: context.sources.service.clone() })
     }
 
-    /// Who this process is.
-    pub(super) fn of_process(place: &Place) -> Result<Self, Failure> {
-        let Some(agent) = agent_around() else { return Ok(Self::of_person(place)) };
+    /// The identity of this process.
+    pub(super) fn of_process(context: &Context) -> Result<Self, Failure> {
+        let Some(agent) = agent_around() else { return Ok(Self::of_person(context)) };
         Name::parse(&agent).map_err(|error| {
-            Failure::failed(format!("{AGENT} says {}: {error}", foreign_line(&agent)))
+            Failure::failed(format!("{AGENT} says {}: {error}", escaped(&agent)))
         })?;
         let file = env::var_os(KEY_FILE).filter(|file| !file.is_empty()).ok_or_else(|| {
             Failure::failed(format!(
                 "{} has no key for its commands: {KEY_FILE} is not set",
-                foreign_line(&agent)
+                escaped(&agent)
             ))
         })?;
         let key = operator_key::read_file(Path::new(&file)).map_err(|error| {
             Failure::failed(format!(
-                "this is not {}'s terminal any more, or not all of it is left: {}",
-                foreign_line(&agent),
-                foreign_line(&error.to_string())
+                "the wrapper of {} has ended, or its key is gone: {}",
+                escaped(&agent),
+                escaped(&error.to_string())
             ))
         })?;
         Ok(Self::Companion(agent, key))
     }
 
-    /// Nobody speaks as the person but the person: not an agent that no wrapper has given a name, or that runs its
-    /// commands where the wrapper's word does not reach.
-    pub(super) fn check_speaks(&self) -> Result<(), Failure> {
+    /// Refuses to send as the person if an agent runs this command: one without a wrapper, or one that
+    /// runs its commands without the wrapper's environment.
+    pub(super) fn check_is_person(&self) -> Result<(), Failure> {
         let Self::Person(_) = self else { return Ok(()) };
         let is_set = |mark: &&&str| env::var_os(mark).is_some_and(|value| !value.is_empty());
-        let Some(mark) = MARKS.iter().find(is_set) else { return Ok(()) };
+        let Some(mark) = AGENT_MARKS.iter().find(is_set) else { return Ok(()) };
         Err(Failure::usage(format!(
-            "this is a command of an agent's ({mark} is set) that has no name here, and would speak as you: \
-             start the agent with `agent-relay run -n NAME -- ...`, or say --as NAME"
+            "an agent without a name runs this command ({mark} is set), and would send as you: start \
+             the agent with `agent-relay run -n NAME -- ...`, or say --as NAME"
         )))
     }
 
-    /// How it joins. Without the key that runs the place it is a guest, and may do what guests may.
+    /// The settings with which to join. A person without the operator's key joins as a guest.
     pub(super) fn settings(&self, endpoint: &str) -> Settings {
         match self {
             Self::Companion(agent, key) => Settings::companion(endpoint, agent, key.clone()),
@@ -106,14 +112,14 @@ impl Identity {
     }
 }
 
-/// What proves a name that has a key: what is in the file that was named, or else in the home's own for
-/// that name, if there is one.
+/// Reads the key of a name: from the file that was named, or else from the home's file for that name,
+/// if there is one.
 pub(super) fn key_of(
     home: &Path,
     name: &str,
     file: Option<&str>,
 ) -> Result<Option<Secret>, Failure> {
-    let failed = |error: io::Error| Failure::failed(foreign_line(&error.to_string()));
+    let failed = |error: io::Error| Failure::failed(escaped(&error.to_string()));
     if let Some(file) = file {
         return operator_key::read_file(Path::new(file)).map(Some).map_err(failed);
     }
@@ -124,46 +130,46 @@ pub(super) fn key_of(
     }
 }
 
-/// Where commands look for the key of a name, in which case doesn't count.
+/// The file with the key of a name. Case does not count.
 pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
     let keys = home.join(KEYS);
     let file = keys.join(name);
     if file.exists() {
         return file;
     }
-    // What can't be listed is read under the name as it was typed, which says why it can't be.
+    // If the directory cannot be listed, reading the file by its typed name gives the error.
     let files = fs::read_dir(keys).into_iter().flatten().flatten();
     let found = files
         .map(|file| file.path())
-        .find(|it| it.file_name().is_some_and(|other| other.eq_ignore_ascii_case(name)));
+        .find(|file| file.file_name().is_some_and(|other| other.eq_ignore_ascii_case(name)));
     found.unwrap_or(file)
 }
 
-/// The wrapped agent that this process is a part of.
+/// The wrapped agent that this process runs in.
 pub(super) fn agent_around() -> Option<String> {
     let agent = env::var_os(AGENT).map(OsString::into_string)?;
     let agent = agent.unwrap_or_else(|agent| agent.to_string_lossy().into_owned());
     Some(agent).filter(|agent| !agent.is_empty())
 }
 
-/// Why a command can't join; inside a wrapped agent, with what works all the same: a sandbox that refuses
-/// sockets or files still lets an agent print.
+/// Adds to a failure inside a wrapped agent what still works: a sandbox that refuses sockets or files
+/// lets an agent print.
 pub(super) fn or_print(failure: Failure) -> Failure {
     match failure {
-        Failure { code, words: Some(words) } if code != USAGE && agent_around().is_some() => {
-            let way = "printing `->relay:NAME <<<`, the text and `>>>` still works";
-            Failure::new(code, format!("{words}; {way}"))
+        Failure { code, message: Some(message) } if code != USAGE && agent_around().is_some() => {
+            let remedy = "printing `->relay:NAME <<<`, the text and `>>>` still works";
+            Failure::new(code, format!("{message}; {remedy}"))
         }
         failure => failure,
     }
 }
 
-/// Inside a wrapped agent nobody takes another name.
+/// Refuses another name than the agent's inside a wrapped agent.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     match agent_around() {
         Some(agent) if !agent.eq_ignore_ascii_case(name) => Err(Failure::usage(format!(
-            "inside {} commands speak for it alone: leave `--as {name}` out",
-            foreign_line(&agent)
+            "inside {} commands send only as it: leave `--as {name}` out",
+            escaped(&agent)
         ))),
         _ => Ok(()),
     }

@@ -1,28 +1,30 @@
-//! `inbox`: what waits for an agent.
+//! `inbox`: the messages that wait for an agent.
 
 use super::{
-    DONE, Failure,
-    ask::{agent_name, join},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
     identity::agent_around,
+    join::join,
     messages::{self, Standing, ago, beginning, each_row},
-    place::Asked,
-    print::{Out, foreign_line},
+    print::Out,
+    values::agent_name,
 };
 use crate::protocol::relay::{InboxRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
 
-/// Show what waits for an agent, and why, and what it has not acknowledged yet; that takes nothing
-/// out.
+/// Show the messages that wait for an agent, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "inbox",
     help_triggers("--help"),
     example = "agent-relay inbox --as Bob",
-    example = "agent-relay inbox --as Bob --json"
+    example = "agent-relay inbox --as Bob --json",
+    note = "Delivered messages are shown until they are acknowledged. Showing them does not acknowledge them."
 )]
 pub(super) struct Inbox {
-    /// whose; inside a wrapped agent its own where absent
+    /// the agent; default: the wrapped agent that this runs in
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     of: Option<String>,
 
@@ -32,11 +34,11 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let Some(of) = self.of.or_else(agent_around) else {
-            return Err(Failure::usage("whose inbox? Name the agent with --as NAME"));
+            return Err(Failure::usage("no agent: name the agent of the inbox with --as NAME"));
         };
-        let client = join(asked)?;
+        let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| InboxRequest { of: Some(of.clone()), cursor, limit };
         each_row(&client, "inbox", usize::MAX, request, |json, message| {
@@ -48,9 +50,9 @@ impl Inbox {
             Ok(())
         })?;
         if !self.json {
-            let nothing = format!("nothing waits for {}", foreign_line(&of));
+            let empty = format!("nothing waits for {}", escaped(&of));
             let heading = ["SENT", "FROM", "STATE", "ID", "TEXT"];
-            out.table_with_notes(&heading, rows, &nothing)?;
+            out.table_with_notes(&heading, rows, &empty)?;
         }
         Ok(DONE)
     }
@@ -59,9 +61,9 @@ impl Inbox {
 fn row(message: &MessageRow<'_>, standing: &Standing) -> Vec<String> {
     vec![
         ago(message.taken),
-        foreign_line(&message.from),
+        escaped(&message.from),
         standing.short(),
-        foreign_line(&message.id),
+        escaped(&message.id),
         beginning(message),
     ]
 }

@@ -1,13 +1,13 @@
-//! What a command reads: a file that was named, or standard input.
+//! Input of a command: a file, or standard input.
 
-use super::Failure;
+use super::failure::Failure;
 use crate::config::text;
 use std::{
     fs::File,
     io::{self, Read},
 };
 
-/// Reads all of it; no path and `-` are standard input. More than `bytes_max` is refused.
+/// Reads a whole file, or standard input for no path and for `-`. Fails above `bytes_max`.
 pub(super) fn read(path: Option<&str>, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     let source: Box<dyn Read> = match named(path) {
         Some(path) => Box::new(
@@ -18,12 +18,12 @@ pub(super) fn read(path: Option<&str>, bytes_max: u64) -> Result<Vec<u8>, Failur
     read_from(name(path), source, bytes_max)
 }
 
-/// The same for what is to be said.
+/// Reads a message's text, as [`read`] does.
 pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Failure> {
     text::body(read(path, bytes_max)?).map_err(|why| {
         let name = name(path);
         Failure::failed(format!(
-            "{name} can't be sent, since {why}: `agent-relay help send` says how shells give a text"
+            "{name} is not sent, since {why}: `agent-relay help send` shows how to give a text"
         ))
     })
 }
@@ -53,9 +53,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_refused_and_not_cut() {
+    fn long_input_is_refused_and_not_cut() {
         assert_eq!(read_from("x", &b"1234"[..], 4), Ok(b"1234".to_vec()));
-        let words = "x is over 4 bytes: give less";
-        assert_eq!(read_from("x", &b"12345"[..], 4), Err(Failure::failed(words)));
+        let message = "x is over 4 bytes: give less";
+        assert_eq!(read_from("x", &b"12345"[..], 4), Err(Failure::failed(message)));
     }
 }

@@ -1,13 +1,15 @@
-//! `listen`: be an agent that prints what it hears.
+//! `listen`: join as an agent, and print the messages that it receives.
 
 use super::{
-    DONE, Failure, argv,
-    ask::{Aside, agent_name, whole},
+    context::GlobalOptions,
+    escape::{escaped, indented},
+    failure::{DONE, Failure},
     identity::{check_name, key_of},
-    launch::join_or_start,
-    place::Asked,
-    print::{Colour, Out, foreign_line, indented},
+    join::join_or_start,
+    notices::Notices,
+    print::{Colour, Out},
     restart::Starter,
+    values::{agent_name, count},
 };
 use crate::{
     client::{Client, Delivery, Event, Settings},
@@ -15,30 +17,31 @@ use crate::{
 };
 use argh::{ArgsInfo, FromArgs};
 
-/// Join as an agent and print what it is sent, acknowledging each message once it is printed.
+/// Join as an agent, and print the messages that it receives.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "listen",
     help_triggers("--help"),
     example = "agent-relay listen --as Watcher --topic \"build.>\"",
-    example = "agent-relay listen --as Watcher --count 1 --json"
+    example = "agent-relay listen --as Watcher --count 1 --json",
+    note = "Each message is acknowledged once it is printed."
 )]
 pub(super) struct Listen {
     /// the name to join as
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     name: String,
 
-    /// where the key is of the name, if it has one; keys/NAME in the home where absent
-    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    /// the file with the name's key, if it has one; default: keys/NAME in the home
+    #[argh(option, arg_name = "file")]
     key_file: Option<String>,
 
-    /// a topic to hear, with * and > as wildcards; may be given again
-    #[argh(option, arg_name = "pattern", from_str_fn(argv::text))]
+    /// a topic to subscribe to, with * and > as wildcards; may be repeated
+    #[argh(option, arg_name = "pattern")]
     topic: Vec<String>,
 
-    /// end after so many messages
-    #[argh(option, from_str_fn(whole))]
+    /// end after this many messages
+    #[argh(option, arg_name = "count", from_str_fn(count))]
     count: Option<u64>,
 
     /// print each DELIVER envelope as one line of JSON
@@ -47,15 +50,15 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         check_name(&self.name)?;
         for pattern in &self.topic {
             Pattern::parse(pattern).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        let mut place = asked.place()?;
-        let key = key_of(&place.home, &self.name, self.key_file.as_deref())?;
-        let starter = Starter::begin(&place, &self.name)?;
-        let client = join_or_start(&mut place, &|endpoint| {
+        let mut context = options.context()?;
+        let key = key_of(&context.home, &self.name, self.key_file.as_deref())?;
+        let starter = Starter::begin(&context, &self.name)?;
+        let client = join_or_start(&mut context, &|endpoint| {
             let when_absent = Some(starter.when_absent(endpoint));
             Settings { when_absent, ..self.settings(endpoint, key.clone()) }
         })?;
@@ -63,35 +66,35 @@ impl Listen {
             client.subscribe(pattern)?;
         }
         let mut out = Out::new();
-        let mut aside = Aside::default();
+        let mut notices = Notices::default();
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => {
-                    self.hear(&client, &mut out, &delivery)?;
+                    self.print(&client, &mut out, &delivery)?;
                     left -= 1;
                 }
-                Ok(event) => aside.note(event)?,
-                Err(_) => return Err(Failure::failed("the connection is over")),
+                Ok(event) => notices.print(event)?,
+                Err(_) => return Err(Failure::failed("the connection has ended")),
             }
         }
         Ok(DONE)
     }
 
-    /// It never has more on the way than it will print.
+    /// Settings with which no more messages are in flight than are to be printed.
     fn settings(&self, endpoint: &str, key: Option<Secret>) -> Settings {
-        let usual = Capabilities { resume: true, ..Capabilities::default() };
-        let max_inflight = self.count.unwrap_or(u64::MAX).min(usual.max_inflight);
-        let capabilities = Capabilities { max_inflight, ..usual };
+        let default = Capabilities { resume: true, ..Capabilities::default() };
+        let max_inflight = self.count.unwrap_or(u64::MAX).min(default.max_inflight);
+        let capabilities = Capabilities { max_inflight, ..default };
         Settings { capabilities, key, ..Settings::agent(endpoint, &self.name) }
     }
 
-    fn hear(&self, client: &Client, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
+    fn print(&self, client: &Client, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
         if self.json {
             out.json_text("deliver", delivery.json())?;
         } else {
-            let from = out.paint(Colour::Bold, foreign_line(&delivery.from));
-            let topic = delivery.topic.as_deref().map(foreign_line);
+            let from = out.paint(Colour::Bold, escaped(&delivery.from));
+            let topic = delivery.topic.as_deref().map(escaped);
             let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
             let asks = if delivery.sync.is_some() { " asks" } else { "" };
             let body = indented(&delivery.body);

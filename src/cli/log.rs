@@ -1,14 +1,13 @@
-//! Logs of what runs without a terminal: files in the home that never grow beyond a limit, and one older.
-//!
-//! Making room copies the log and empties it in place, because others hold it open too: the process's
-//! own standard error, where a panic is written, ends in it.
+//! Logs of the daemon and of spawned agents: files in the home directory with a limit. A log that is
+//! full is copied to `*.log.old`, and emptied in place: other handles are open on it, such as the
+//! process's own standard error, where a panic is written.
 
-use super::{Failure, print::has_colours};
+use super::{escape::escaped, failure::Failure, print::has_colours};
 use platform::{paths, peer::User, terminal::Standard};
 use std::{
     env,
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     panic,
     path::{Path, PathBuf},
     sync::Mutex,
@@ -18,21 +17,24 @@ use tracing::level_filters::LevelFilter;
 /// The daemon's log in the home directory.
 pub(super) const FILE: &str = "daemon.log";
 
-/// The directory in the home for those of spawned agents.
+/// The directory in the home directory for the logs of spawned agents.
 const AGENTS: &str = "logs";
 
-/// How much is logged.
+/// The environment variable with the level of the log.
 const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
 
-/// A log that would be longer makes room.
+/// The longest log.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The log of a spawned agent's wrapper.
+/// The part of a log's end that is read.
+const TAIL_BYTES: u64 = 16 * 1024;
+
+/// The path of the log of a spawned agent's wrapper.
 pub(super) fn of_agent(home: &Path, name: &str) -> PathBuf {
     home.join(AGENTS).join(format!("{name}.log"))
 }
 
-/// The log goes into a file, or else where errors go.
+/// Starts to log to a file, or to standard error.
 pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
     let level = match env::var(LOG_LEVEL) {
         Ok(text) => text.parse().map_err(|_| {
@@ -40,8 +42,8 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
         })?,
         Err(_) => LevelFilter::INFO,
     };
-    // What can't be logged, because the disk is full or the reader has gone, is no reason to end: to say
-    // so where errors go would be.
+    // A full disk or a closed pipe does not end the process; an error about it on standard error
+    // would.
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
@@ -57,8 +59,8 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one line into the daemon's log, as a process beside the daemon. What can't be written is
-/// lost: there is nobody else to tell.
+/// Writes one line to the daemon's log, from a process beside the daemon. Errors are ignored: there
+/// is no other place for the line.
 pub(super) fn note(home: &Path, line: &str) {
     let path = home.join(FILE);
     let Ok(log) = paths::open_private_file(&path).and_then(|_| Log::open(&path)) else { return };
@@ -67,8 +69,8 @@ pub(super) fn note(home: &Path, line: &str) {
     tracing::subscriber::with_default(subscriber, || tracing::warn!("{line}"));
 }
 
-/// The log of a daemon that the system starts: the home's, made where there is none, for its owner to read.
-/// Nobody reads where errors go, so that panics are said there, too.
+/// Starts to log to the home's log, for a daemon that the system starts. The log is made if it is
+/// missing, readable by `owner`. Panics are logged as well, since nobody reads standard error.
 pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {
     let log = home.join(FILE);
     paths::open_private_file_for(&log, owner).map_err(Failure::because)?;
@@ -77,7 +79,7 @@ pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whoever writes to the log.
+/// A log that is open for writing.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
@@ -86,7 +88,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens a log that is there.
+    /// Opens an existing log.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().append(true).open(path)?;
         Ok(Self { path: path.to_owned(), file, bytes_max: BYTES_MAX })
@@ -96,7 +98,7 @@ impl Log {
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.file.metadata()?.len() + line.len() as u64 > self.bytes_max {
-            put_aside(&self.path)?;
+            rotate(&self.path)?;
         }
         self.file.write(line)
     }
@@ -106,19 +108,38 @@ impl Write for Log {
     }
 }
 
-/// Makes room if the log is over its limit; how long it is then.
+/// Makes room in a log that is over its limit. Returns its length.
 pub(super) fn make_room(path: &Path) -> io::Result<u64> {
     let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if bytes <= BYTES_MAX {
         return Ok(bytes);
     }
-    put_aside(path)?;
+    rotate(path)?;
     Ok(0)
 }
 
-fn put_aside(path: &Path) -> io::Result<()> {
+fn rotate(path: &Path) -> io::Result<()> {
     fs::copy(path, path.with_extension("log.old"))?;
     File::options().write(true).open(path)?.set_len(0)
+}
+
+/// The last line that was written to a log since it was `start` bytes long, escaped.
+pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
+    let text = text_since(log, start)?;
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(escaped(line.trim().trim_start_matches("agent-relay: ")))
+}
+
+/// The end of a log, of what was written since it was `start` bytes long.
+pub(super) fn text_since(log: &Path, start: u64) -> Option<String> {
+    let mut file = File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    // A log that is shorter than before was begun anew.
+    let start = if start > length { 0 } else { start };
+    file.seek(SeekFrom::Start(start.max(length.saturating_sub(TAIL_BYTES)))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -127,12 +148,12 @@ mod tests {
     use std::process;
 
     #[test]
-    fn a_log_never_grows_beyond_its_limit_and_keeps_what_was_last() {
+    fn log_is_limited_and_keeps_its_last_lines() {
         let directory = env::temp_dir().join(format!("agent-relay-log-{}", process::id()));
         paths::make_private_dir(&directory).unwrap();
         let path = directory.join(FILE);
         drop(paths::create_private_file(&path).unwrap());
-        // Another handle, as the daemon's standard error has one.
+        // Another handle, like that of the daemon's standard error.
         let mut error = File::options().append(true).open(&path).unwrap();
         let mut log = Log { bytes_max: 64, ..Log::open(&path).unwrap() };
         for number in 0..100 {
@@ -145,7 +166,7 @@ mod tests {
         let last: Vec<_> = old.lines().chain(new.lines()).rev().take(3).collect();
         assert_eq!(last, ["panic", "line 99", "line 98"]);
         assert!(old.len() <= 64, "{old}");
-        // Not every system removes what is open.
+        // Windows does not remove open files.
         drop((log, error));
         fs::remove_dir_all(&directory).unwrap();
     }

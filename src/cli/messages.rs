@@ -1,9 +1,10 @@
-//! What the commands have in common that show messages: pages of them, tables, and what was said.
+//! Messages as the commands show them: pages, columns of tables, and states.
 
 use super::{
-    Failure,
-    ask::{ask, read},
-    print::{compact, duration, foreign_line},
+    escape::escaped,
+    failure::Failure,
+    print::{compact, duration},
+    request::{ask, read},
 };
 use crate::{
     client::Client,
@@ -17,22 +18,22 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::fmt;
 
-/// Rows that are asked for at once.
+/// The rows that are requested at once.
 const ROWS: usize = 200;
 
-/// The longest piece of what was said in a table.
+/// The longest part of a text in a table.
 const TEXT_CHARS: usize = 48;
 
-/// So much of an id stands in the frame in which an agent gets a message.
+/// The length of the part of an id that an agent is shown.
 const FRAME_ID_CHARS: usize = 8;
 
-/// Among so many of the newest messages one is found by that.
+/// The newest messages that are searched for such a part of an id.
 const FRAMES_MAX: usize = 1000;
 
-/// The schema of a message in JSON.
+/// The name of the schema of a message in JSON.
 pub(super) const SCHEMA: &str = "message";
 
-/// Shows `each` at most `limit` rows of the answer to a request, page by page, with their JSON.
+/// Calls `each` with at most `limit` rows of the answer to a request, page by page, and their JSON.
 pub(super) fn each_row<R: Serialize>(
     client: &Client,
     body: &str,
@@ -58,10 +59,10 @@ pub(super) fn each_row<R: Serialize>(
     Ok(())
 }
 
-/// A message's id where all that is given is what its frame shows of it; else what is given.
-pub(super) fn id_in_full(client: &Client, given: &str) -> Result<String, Failure> {
-    let is_a_frames = |character: char| matches!(character, '0'..='9' | 'a'..='f');
-    if given.len() != FRAME_ID_CHARS || !given.chars().all(is_a_frames) {
+/// Completes the part of an id that an agent is shown. Other ids stay as they are.
+pub(super) fn full_id(client: &Client, given: &str) -> Result<String, Failure> {
+    let is_hex = |character: char| matches!(character, '0'..='9' | 'a'..='f');
+    if given.len() != FRAME_ID_CHARS || !given.chars().all(is_hex) {
         return Ok(given.to_owned());
     }
     let request = |Page { cursor, limit }| HistoryRequest { cursor, limit, ..Default::default() };
@@ -74,49 +75,51 @@ pub(super) fn id_in_full(client: &Client, given: &str) -> Result<String, Failure
         [] => Ok(given.to_owned()),
         [id] => Ok(id.clone()),
         ids => Err(Failure::failed(format!(
-            "{} messages have an id that begins with {given}: give all of one, as \
-             `agent-relay history` shows it",
+            "the ids of {} messages begin with {given}: give a whole id, as `agent-relay history` \
+             shows it",
             ids.len()
         ))),
     }
 }
 
-/// Who said it to whom.
-pub(super) fn people(row: &MessageRow<'_>) -> String {
-    let topic = row.topic.as_deref().map(foreign_line);
+/// The sender, the recipient and the topic of a message.
+pub(super) fn route(row: &MessageRow<'_>) -> String {
+    let topic = row.topic.as_deref().map(escaped);
     let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-    format!("{} -> {}{topic}", foreign_line(&row.from), foreign_line(&row.to))
+    format!("{} -> {}{topic}", escaped(&row.from), escaped(&row.to))
 }
 
-/// The beginning of what was said, on one line.
+/// The beginning of a message's text, on one line.
 pub(super) fn beginning(row: &MessageRow<'_>) -> String {
     let text = match row.payload {
-        Some(payload) => spoken(payload),
+        Some(payload) => payload_text(payload),
         None => "(long: `agent-relay read` shows it)".to_owned(),
     };
-    let line = foreign_line(&text);
+    let line = escaped(&text);
     match line.char_indices().nth(TEXT_CHARS) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
     }
 }
 
-/// What was said, as far as it is a text.
-pub(super) fn spoken(payload: &RawValue) -> String {
+/// The text of a payload, or its JSON if it has none.
+pub(super) fn payload_text(payload: &RawValue) -> String {
     match serde_json::from_str::<MessagePayload<'_>>(payload.get()) {
-        Ok(spoken) if !spoken.body.is_empty() || spoken.data.is_none() => spoken.body.into_owned(),
+        Ok(message) if !message.body.is_empty() || message.data.is_none() => {
+            message.body.into_owned()
+        }
         _ => compact(payload),
     }
 }
 
-/// How far a delivery is, in words. Every command that shows a state shows this one.
+/// The state of a delivery in words, the same in every command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     /// `waiting`, `delivered`, `injected`, `confirmed`, `acknowledged`, `dead`, `over`.
     pub(super) state: String,
-    /// One word more: for what it waits, why it is dead, what is known beyond its ACK.
+    /// A word about the state: what the message waits for, why it is dead, what its agent reported.
     detail: Option<String>,
-    /// A sentence about that, with what to do.
+    /// The reason for the state, with a remedy.
     pub(super) why: Option<String>,
 }
 
@@ -125,13 +128,13 @@ impl Standing {
         let way = &row.way;
         let reported = way.reported.as_ref().filter(|reported| !reported.is_waiting());
         let detail = match &*way.state {
-            "acknowledged" => reported.map(|reported| foreign_line(&reported.state)),
-            _ => way.waits_for.as_deref().or(way.code.as_deref()).map(foreign_line),
+            "acknowledged" => reported.map(|reported| escaped(&reported.state)),
+            _ => way.waits_for.as_deref().or(way.code.as_deref()).map(escaped),
         };
-        Self { state: foreign_line(&way.state), detail, why: why(row) }
+        Self { state: escaped(&way.state), detail, why: why(row) }
     }
 
-    /// For a column of a table: `waiting (agent)`.
+    /// The state for a column of a table: `waiting (agent)`.
     pub(super) fn short(&self) -> String {
         match &self.detail {
             Some(detail) => format!("{} ({detail})", self.state),
@@ -140,11 +143,11 @@ impl Standing {
     }
 }
 
-/// In full: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran out`.
+/// The whole state: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran out`.
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            // The reason says for what.
+            // The reason repeats the detail.
             Some(why) if self.state == "waiting" => write!(f, "waiting: {why}"),
             Some(why) => write!(f, "{}: {why}", self.short()),
             None => f.write_str(&self.short()),
@@ -153,9 +156,9 @@ impl fmt::Display for Standing {
 }
 
 fn why(row: &MessageRow<'_>) -> Option<String> {
-    let (way, to) = (&row.way, foreign_line(&row.to));
+    let (way, to) = (&row.way, escaped(&row.to));
     if let Some(why) = &way.why {
-        return Some(foreign_line(why));
+        return Some(escaped(why));
     }
     Some(match (&*way.state, way.waits_for.as_deref()) {
         ("waiting", Some("recipient")) => format!("until {to} is here"),
@@ -174,12 +177,12 @@ fn why(row: &MessageRow<'_>) -> Option<String> {
     })
 }
 
-/// How long ago that was.
+/// The time since a moment, in words.
 pub(super) fn ago(unix_ms: u64) -> String {
     format!("{} ago", duration(clock::unix_ms().saturating_sub(unix_ms)))
 }
 
-/// How long it is until then.
+/// The time until a moment.
 pub(super) fn ahead(unix_ms: u64) -> String {
     duration(unix_ms.saturating_sub(clock::unix_ms()))
 }
@@ -189,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standing_says_the_state_and_its_reason() {
+    fn standing_shows_state_and_reason() {
         let standing = |way: &str| {
             let json = format!(
                 r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_cut_to_a_harmless_line() {
+    fn text_is_escaped_and_cut_to_one_line() {
         let row = |payload: &str| {
             let json = format!(
                 r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","topic":"t","seq":1,
@@ -252,7 +255,7 @@ mod tests {
                 "code":"EXPIRED","why":"it ran out","payload":{payload}}}"#
             );
             let row: MessageRow<'_> = serde_json::from_str(&json).unwrap();
-            assert_eq!(people(&row), "Ann -> Bob on t");
+            assert_eq!(route(&row), "Ann -> Bob on t");
             let standing = Standing::of(&row);
             assert_eq!(standing.short(), "dead (EXPIRED)");
             assert_eq!(standing.to_string(), "dead (EXPIRED): it ran out");

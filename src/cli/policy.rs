@@ -1,11 +1,14 @@
-//! `policy`: keys for names, what a policy file means, and putting it in force.
+//! `policy`: make keys for names, check a policy file, and apply it.
 
 use super::{
-    DONE, Failure, argv,
-    ask::{agent_name, ask, join},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
     identity,
-    place::Asked,
-    print::{Out, foreign_line, say},
+    join::join,
+    print::{Out, say},
+    request::ask,
+    values::agent_name,
 };
 use crate::{
     config::policy,
@@ -16,7 +19,7 @@ use platform::paths;
 use serde::Serialize;
 use std::{num::NonZeroU32, path::Path};
 
-/// Make keys for names, check a policy file, and put it in force.
+/// Make keys for names, check a policy file, and apply it.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -39,7 +42,7 @@ enum Action {
     Reload(Reload),
 }
 
-/// Make a key for a name, and say what goes into policy.toml.
+/// Make a key for a name, and show the lines for policy.toml.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -49,8 +52,8 @@ enum Action {
     example = "agent-relay policy key Ann --json"
 )]
 struct Key {
-    /// whose key it is
-    #[argh(positional, from_str_fn(agent_name))]
+    /// the name that the key is for
+    #[argh(positional, arg_name = "name", from_str_fn(agent_name))]
     name: String,
 
     /// print one JSON object
@@ -58,7 +61,7 @@ struct Key {
     json: bool,
 }
 
-/// Say in words what a policy file means, or what is wrong with it.
+/// Describe a policy file in words, or show what is wrong with it.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -69,7 +72,7 @@ struct Key {
 )]
 struct Check {
     /// the file
-    #[argh(positional, from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "file")]
     file: String,
 
     /// print one JSON object
@@ -77,7 +80,7 @@ struct Check {
     json: bool,
 }
 
-/// Let the daemon read policy.toml again. A broken one leaves the old policy in force.
+/// Apply policy.toml to the running daemon. After an error the old policy stays in force.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "reload", help_triggers("--help"), example = "agent-relay policy reload")]
 struct Reload {
@@ -87,11 +90,11 @@ struct Reload {
 }
 
 impl Policy {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         match self.action {
-            Action::Key(key) => key.run(asked),
+            Action::Key(key) => key.run(options),
             Action::Check(check) => check.run(),
-            Action::Reload(reload) => reload.run(asked),
+            Action::Reload(reload) => reload.run(options),
         }
     }
 }
@@ -105,14 +108,15 @@ struct KeyReport<'a> {
 }
 
 impl Key {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let place = asked.place()?;
-        // A service's is in its own home.
-        let service = place.sources.service_used();
-        let file = service.map_or(&place.home, |service| &service.home).join(policy::FILE);
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let context = options.context()?;
+        // A service reads the policy in its own home.
+        let service = context.sources.service_used();
+        let file = service.map_or(&context.home, |service| &service.home).join(policy::FILE);
         let mut bits = [0; 32];
-        getrandom::fill(&mut bits)
-            .map_err(|error| Failure::failed(format!("the system has no randomness: {error}")))?;
+        getrandom::fill(&mut bits).map_err(|error| {
+            Failure::failed(format!("the system provides no random bytes: {error}"))
+        })?;
         let key = Secret::from_random(bits);
         let (name, hash) = (&*self.name, secret::hash_text(&key.hash()));
         let mut out = Out::new();
@@ -122,13 +126,13 @@ impl Key {
             return Ok(DONE);
         }
         out.line(format_args!(
-            "The key of {name}, shown only now and kept nowhere:\n\n    {}\n\n\
-             Give it to {name}'s program alone, which says it in its HELLO as payload.auth.key; run,\n\
-             send and listen read it from {}, which must be yours alone.\n\
-             Nobody gets the name without it once this is in {}:\n\n\
+            "The key of {name}, which is shown once and not stored:\n\n    {}\n\n\
+             Give it only to {name}'s program, which sends it in its HELLO as payload.auth.key.\n\
+             run, send and listen read it from {}, which must be private.\n\
+             The name requires the key once these lines are in {}:\n\n\
              [[agent]]\nname = \"{name}\"\nkey = \"{hash}\"",
             key.reveal(),
-            identity::key_file(&place.home, name).display(),
+            identity::key_file(&context.home, name).display(),
             file.display()
         ))?;
         Ok(DONE)
@@ -155,7 +159,7 @@ struct RuleReport<'a> {
 impl Check {
     fn run(self) -> Result<i32, Failure> {
         let policy = policy::read(Path::new(&self.file))
-            .map_err(|error| Failure::failed(foreign_line(&error.to_string())))?;
+            .map_err(|error| Failure::failed(escaped(&error.to_string())))?;
         let mut out = Out::new();
         if self.json {
             let rules = policy.rules.iter().map(|rule| RuleReport {
@@ -178,18 +182,15 @@ impl Check {
             }
         }
         if let Err(error) = paths::check_unchangeable(Path::new(&self.file)) {
-            say(format_args!(
-                "no daemon takes it as it lies there: {}",
-                foreign_line(&error.to_string())
-            ));
+            say(format_args!("no daemon accepts the file: {}", escaped(&error.to_string())));
         }
         Ok(DONE)
     }
 }
 
 impl Reload {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(asked)?;
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let client = join(options)?;
         let answer = ask(&client, "reload", None)?;
         let mut out = Out::new();
         if self.json {

@@ -1,7 +1,6 @@
-//! What goes to the terminal: lines, JSON lines, colour, and other people's text made harmless.
+//! Output of the commands: lines, tables, JSON lines and colours.
 
-use super::Failure;
-use crate::protocol::text::is_hidden;
+use super::failure::Failure;
 use platform::terminal::{self, Standard};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,7 +10,7 @@ use std::{
     io::{self, Write},
 };
 
-/// Standard output, and whether it is for a person who sees colours.
+/// Standard output, with colours if it is a terminal.
 #[derive(Debug)]
 pub(super) struct Out {
     stdout: io::Stdout,
@@ -23,49 +22,50 @@ impl Out {
         Self { stdout: io::stdout(), colours: has_colours(Standard::Output) }
     }
 
-    /// One line, at once.
+    /// Prints one line, and flushes it.
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
         writeln!(self.stdout, "{line}")
             .and_then(|()| self.stdout.flush())
             .map_err(Failure::unwritten)
     }
 
-    /// Bytes that need no line's end.
+    /// Prints a text as it is, without a line break after it.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.stdout.write_all(text.as_bytes());
         written.and_then(|()| self.stdout.flush()).map_err(Failure::unwritten)
     }
 
-    /// One JSON object on one line, its schema's name first.
+    /// Prints one JSON object on one line, the name of its schema first.
     pub(super) fn json(&mut self, schema: &str, value: &impl Serialize) -> Result<(), Failure> {
         let object = serde_json::to_string(value).expect("what commands print is JSON");
         self.json_text(schema, &object)
     }
 
-    /// The same for an object that is JSON text already.
+    /// Prints a JSON object that is serialized already, as [`Self::json`] does.
     pub(super) fn json_text(&mut self, schema: &str, object: &str) -> Result<(), Failure> {
         self.line(with_schema(schema, object))
     }
 
-    /// A table with its heading; or the words for an empty one.
+    /// Prints a table with its heading, or `empty` if it has no rows.
     pub(super) fn table(
         &mut self,
         heading: &[&str],
         rows: Vec<Vec<String>>,
-        nothing: &str,
+        empty: &str,
     ) -> Result<(), Failure> {
-        self.table_with_notes(heading, rows.into_iter().map(|row| (row, None)).collect(), nothing)
+        self.table_with_notes(heading, rows.into_iter().map(|row| (row, None)).collect(), empty)
     }
 
-    /// The same, with a note on a line of its own below each row that has one.
+    /// Prints a table as [`Self::table`] does, with a note on a line of its own below each row that
+    /// has one.
     pub(super) fn table_with_notes(
         &mut self,
         heading: &[&str],
         rows: Vec<(Vec<String>, Option<String>)>,
-        nothing: &str,
+        empty: &str,
     ) -> Result<(), Failure> {
         if rows.is_empty() {
-            return self.line(nothing);
+            return self.line(empty);
         }
         let heading = heading.iter().map(|&word| word.to_owned()).collect();
         let (rows, notes): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
@@ -87,19 +87,49 @@ impl Out {
     }
 }
 
-/// One line for the person, beside what goes to standard output. Where nobody can read it any more,
-/// that is no reason to stop.
+/// Prints one line to standard error. A failure is ignored: a command does not end because nobody
+/// reads its messages.
 pub(super) fn say(line: impl Display) {
     drop(writeln!(io::stderr(), "agent-relay: {line}"));
 }
 
-/// Help that nobody asked for, beside what goes to standard output.
+/// The width of help texts.
+const HELP_COLUMNS: usize = 80;
+
+/// Breaks the long lines of a help text between words, except examples, which are commands.
+pub(super) fn fit(help: &str) -> String {
+    let mut fitted = String::with_capacity(help.len());
+    for line in help.lines() {
+        let indent = match line.starts_with("Usage: ") {
+            true => "    ".to_owned(),
+            false => line.chars().take_while(|character| *character == ' ').collect(),
+        };
+        let mut columns = 0;
+        let fits = line.chars().count() <= HELP_COLUMNS || line.starts_with("  agent-relay ");
+        for word in line.split_inclusive(' ').filter(|_| !fits) {
+            let width = word.chars().count();
+            let is_too_long = columns + word.trim_end().chars().count() > HELP_COLUMNS;
+            if is_too_long && columns > indent.len() {
+                fitted.truncate(fitted.trim_end().len());
+                fitted.extend(["\n", &indent]);
+                columns = indent.len();
+            }
+            fitted.push_str(word);
+            columns += width;
+        }
+        fitted.push_str(if fits { line.trim_end() } else { "" });
+        fitted.push('\n');
+    }
+    fitted
+}
+
+/// Prints a help text to standard error.
 pub(super) fn help(text: &str) {
-    // As for a line.
+    // Ignored as in `say`.
     drop(io::stderr().write_all(text.as_bytes()));
 }
 
-/// Puts the schema's name in front of an object's other members.
+/// Puts the name of the schema before an object's other members.
 fn with_schema(schema: &str, object: &str) -> String {
     let members = object.trim_start().strip_prefix('{').unwrap_or(object).trim_start();
     let comma = if members.starts_with('}') { "" } else { "," };
@@ -108,18 +138,19 @@ fn with_schema(schema: &str, object: &str) -> String {
     format!("{{\"schema\":\"agent-relay.{schema}/1\"{comma}{members}")
 }
 
-/// A JSON value in one line, to be shown.
+/// Returns a JSON value on one line.
 pub(super) fn compact(json: &RawValue) -> String {
     json.get().replace(['\n', '\r'], " ")
 }
 
+/// Reports whether colours may be printed to a stream.
 pub(super) fn has_colours(stream: Standard) -> bool {
-    let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+    let are_off = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !refused && terminal::is_terminal(stream)
+    !are_off && terminal::is_terminal(stream)
 }
 
-/// The few that are used.
+/// A colour or weight of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
     Bold,
@@ -129,6 +160,7 @@ pub(super) enum Colour {
     Red,
 }
 
+/// A text with the escape sequences of its colour.
 #[derive(Debug)]
 pub(super) struct Painted<T> {
     text: T,
@@ -151,38 +183,7 @@ impl<T: Display> Display for Painted<T> {
     }
 }
 
-/// Text that somebody else wrote, with everything in it visible that could act on a terminal or
-/// deceive a reader. Line breaks and tabs stay.
-pub(super) fn foreign(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_hidden(character) {
-            shown.extend(character.escape_unicode());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
-/// The same for what has to stay on its line: names, topics, sentences.
-pub(super) fn foreign_line(text: &str) -> String {
-    foreign(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
-}
-
-/// A body below its first line's heading: no line of it can look like a heading.
-pub(super) fn indented(body: &str) -> String {
-    let body = foreign(body);
-    let mut lines = body.trim_end_matches('\n').split('\n');
-    let mut text = lines.next().unwrap_or_default().to_owned();
-    for line in lines {
-        text.push_str(if line.is_empty() { "\n" } else { "\n    " });
-        text.push_str(line);
-    }
-    text
-}
-
-/// Rows in columns that are as wide as they have to be, the first row a heading.
+/// Aligns rows in columns. The first row is the heading.
 fn table(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
@@ -197,7 +198,7 @@ fn table(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(row_text).collect()
 }
 
-/// So long, in the two largest units.
+/// Returns a duration in its two largest units.
 pub(super) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -213,30 +214,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_shown_instead() {
-        assert_eq!(
-            foreign("plain \u{e4}\u{4e2d}\u{1f600}\n\tx"),
-            "plain \u{e4}\u{4e2d}\u{1f600}\n\tx"
-        );
-        assert_eq!(foreign("a\x1b[31mb\r\x07\x7f"), "a\\u{1b}[31mb\\u{d}\\u{7}\\u{7f}");
-        assert_eq!(foreign("\u{9b}\u{202e}\u{2066}\u{200f}"), "\\u{9b}\\u{202e}\\u{2066}\\u{200f}");
-        assert_eq!(foreign("\u{2028}\u{e0041}\u{61c}"), "\\u{2028}\\u{e0041}\\u{61c}");
-        assert_eq!(foreign_line("a\nb\tc"), "a\\u{a}b\\u{9}c");
-        assert_eq!(indented("one\n\nAnn: two\n"), "one\n\n    Ann: two");
-        for code in (0..=0x10_ffff).filter_map(char::from_u32) {
-            let shown = foreign(&code.to_string());
-            assert!(!shown.chars().any(is_hidden), "{shown:?}");
-        }
-    }
-
-    #[test]
-    fn a_schema_stands_first_and_all_on_one_line() {
+    fn schema_is_the_first_member_and_all_is_on_one_line() {
         assert_eq!(with_schema("x", "{}"), r#"{"schema":"agent-relay.x/1"}"#);
         assert_eq!(with_schema("x", "{ \"a\":\n1 }"), r#"{"schema":"agent-relay.x/1","a": 1 }"#);
     }
 
     #[test]
-    fn columns_are_as_wide_as_they_have_to_be() {
+    fn long_lines_of_help_are_broken_between_words() {
+        let words = "word ".repeat(20);
+        let broken = format!("{}\n{}\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
+        assert_eq!(fit(words.trim_end()), broken);
+        let example = format!("  agent-relay {}", "x ".repeat(80));
+        assert_eq!(fit(&example), format!("{}\n", example.trim_end()));
+        let note = fit(&format!("  {words}"));
+        assert!(note.lines().all(|line| line.starts_with("  word")), "{note}");
+    }
+
+    #[test]
+    fn columns_are_aligned() {
         let rows = [vec!["NAME".into(), "STATE".into()], vec!["Annabel".into(), "here".into()]];
         assert_eq!(table(&rows), ["NAME     STATE", "Annabel  here"]);
     }

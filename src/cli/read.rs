@@ -1,11 +1,13 @@
-//! `read`: a message, whole.
+//! `read`: a whole message.
 
 use super::{
-    DONE, Failure, argv,
-    ask::{ask, join, read},
-    messages::{self, id_in_full, people, spoken},
-    place::Asked,
-    print::{Colour, Out, foreign},
+    context::GlobalOptions,
+    escape::escaped_text,
+    failure::{DONE, Failure},
+    join::join,
+    messages::{self, full_id, payload_text, route},
+    print::{Colour, Out},
+    request::{ask, read},
 };
 use crate::{
     client::Client,
@@ -17,7 +19,7 @@ use crate::{
 use argh::{ArgsInfo, FromArgs};
 use serde_json::value::to_raw_value;
 
-/// Show a message, whole; that neither takes nor acknowledges it.
+/// Show a whole message.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -31,27 +33,27 @@ pub(super) struct Read {
     #[argh(switch)]
     json: bool,
 
-    /// the message's id, or the eight characters of it that an agent is shown, or that of its SEND
-    #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
+    /// the id of the message or of its SEND, or the eight characters that an agent is shown
+    #[argh(positional, arg_name = "id")]
     id: String,
 }
 
 impl Read {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(asked)?;
-        let id = id_in_full(&client, &self.id)?;
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let client = join(options)?;
+        let id = full_id(&client, &self.id)?;
         let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };
         let json = message(&client, &request)?;
         let found: Messages<MessageRow<'_>> = read("message", &json)?;
         let Some(row) = found.messages.into_iter().next() else {
-            return Err(Failure::failed("the daemon knows the message and doesn't show it"));
+            return Err(Failure::failed("the daemon knows the message and does not show it"));
         };
         if !row.truncated {
             return self.show(&row);
         }
-        let object = whole(&client, &row.id)?;
-        let said: Shared<'_> = read("message", &object)?;
-        let (payload, payload_meta) = (Some(said.payload), said.payload_meta);
+        let object = read_pieces(&client, &row.id)?;
+        let shared: Shared<'_> = read("message", &object)?;
+        let (payload, payload_meta) = (Some(shared.payload), shared.payload_meta);
         self.show(&MessageRow { payload, payload_meta, truncated: false, ..row })
     }
 
@@ -60,9 +62,11 @@ impl Read {
         if self.json {
             out.json(messages::SCHEMA, row)?;
         } else {
-            let heading = out.paint(Colour::Bold, people(row));
+            let heading = out.paint(Colour::Bold, route(row));
             out.line(heading)?;
-            out.line(row.payload.map(|payload| foreign(&spoken(payload))).unwrap_or_default())?;
+            out.line(
+                row.payload.map(|payload| escaped_text(&payload_text(payload))).unwrap_or_default(),
+            )?;
         }
         Ok(DONE)
     }
@@ -73,8 +77,8 @@ fn message(client: &Client, request: &MessageRequest) -> Result<String, Failure>
     ask(client, "message", Some(&data))
 }
 
-/// What was said, where it is too long for one answer.
-fn whole(client: &Client, id: &str) -> Result<String, Failure> {
+/// Reads a message that is too long for one answer, piece by piece.
+fn read_pieces(client: &Client, id: &str) -> Result<String, Failure> {
     let (mut text, mut offset) = (String::new(), Some(0));
     while offset.is_some() {
         let request = MessageRequest { id: id.to_owned(), offset, ..MessageRequest::default() };

@@ -1,16 +1,18 @@
-//! `redeliver`: a dead letter is delivered after all.
+//! `redeliver`: deliver a dead letter again.
 
 use super::{
-    DONE, Failure, argv,
-    ask::{ask, join, read},
-    place::Asked,
-    print::{Out, foreign_line, say},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    join::join,
+    print::{Out, say},
+    request::{ask, read},
 };
 use crate::protocol::relay::{RedeliverRequest, Redelivered};
 use argh::{ArgsInfo, FromArgs};
 use serde_json::value::to_raw_value;
 
-/// Have a dead letter delivered again, as if it were new: with its id, and all of its time to live.
+/// Deliver a dead letter again, with its id and its whole time to live.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -24,14 +26,14 @@ pub(super) struct Redeliver {
     #[argh(switch)]
     json: bool,
 
-    /// the message's id; that of a SEND has all its dead letters delivered
-    #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
+    /// the id of the message; the id of a SEND delivers all its dead letters
+    #[argh(positional, arg_name = "id")]
     id: String,
 }
 
 impl Redeliver {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(asked)?;
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let client = join(options)?;
         let data = to_raw_value(&RedeliverRequest { id: self.id }).expect("a request is JSON");
         let json = ask(&client, "redeliver", Some(&data))?;
         let done: Redelivered = read("redeliver", &json)?;
@@ -43,7 +45,7 @@ impl Redeliver {
             out.line(format_args!("{} {messages} on the way again", done.redelivered))?;
         }
         if done.left > 0 {
-            let why = foreign_line(done.why.as_deref().unwrap_or("nobody said why"));
+            let why = escaped(done.why.as_deref().unwrap_or("for an unknown reason"));
             say(format_args!("{} stay dead letters: {why}", done.left));
         }
         Ok(DONE)

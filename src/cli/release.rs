@@ -1,15 +1,15 @@
-//! `release`: let an agent have its messages again.
+//! `release`: deliver an agent's messages again.
 
-use super::{Failure, argv, place::Asked, wrapped};
+use super::{context::GlobalOptions, failure::Failure, wrapped};
 use crate::protocol::control::Request;
 use argh::{ArgsInfo, FromArgs};
 
-/// Let an agent have again what others say to it.
+/// Deliver an agent's messages again, after `agent-relay hold`.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "release", help_triggers("--help"), example = "agent-relay release Ann")]
 pub(super) struct Release {
     /// the wrapped agent
-    #[argh(positional, from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "agent")]
     name: String,
 
     /// print one JSON object
@@ -18,9 +18,9 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
-        wrapped::change(asked, name, &Request::Release, self.json, |waiting| {
+        wrapped::change(options, name, &Request::Release, self.json, |waiting| {
             format!("{name} gets its messages; {waiting} wait to be typed")
         })
     }

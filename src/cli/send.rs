@@ -1,13 +1,16 @@
-//! `send`: say something to an agent.
+//! `send`: send a message.
 
 use super::{
-    DONE, Failure, NOT_DELIVERED, TIMED_OUT, argv,
-    ask::{Aside, agent_name, ask, importance, label, milliseconds, nearest},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
     identity::{Identity, check_name, key_of, or_print},
     input,
-    launch::join_or_start,
-    place::Asked,
-    print::{Out, foreign_line, say},
+    join::join_or_start,
+    notices::Notices,
+    print::{Out, say},
+    request::{ask, nearest_agent},
+    values::{agent_name, importance, label, milliseconds},
 };
 use crate::{
     client::{Client, Event, Meta, Outgoing, SendId, Settings},
@@ -24,7 +27,7 @@ use platform::clock;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The longest body that is read; the daemon's own limit is usually far below.
+/// The longest body that is read. The daemon's limit is usually far lower.
 pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Send a message to an agent, to everyone (*), or to a topic's subscribers.
@@ -37,62 +40,67 @@ pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     example = "agent-relay send --topic build.linux \"*\" - < report.txt",
     note = "At least once by default: returns when the daemon has accepted the message.",
     note = "",
-    note = "Standard input and files are UTF-8, or UTF-16 with a byte order mark, which is not sent; nor is the",
-    note = "carriage return before a newline. How shells give more than a plain line:",
-    note = "  bash, Git Bash   agent-relay send Bob - <<'END'   and the text, and END on a line of its own",
-    note = "                   (Git Bash rewrites an argument that begins with a slash: use - or --file)",
-    note = "  PowerShell       @'   the text on lines of its own   '@ | agent-relay send Bob -",
-    note = "                   (Windows PowerShell 5.1: before it $OutputEncoding = [Text.UTF8Encoding]::new())",
-    note = "  cmd              echo one line> text.txt   echo another>> text.txt   agent-relay send Bob - < text.txt",
-    note = "                   (before it chcp 65001, if the text is more than ASCII)"
+    note = "Standard input and files are UTF-8, or UTF-16 with a byte order mark. The mark and carriage returns before newlines are not sent. More than a plain line, by shell:",
+    note = "  bash        agent-relay send Bob - <<'END'",
+    note = "              then the text, and END on a line of its own (Git Bash rewrites an",
+    note = "              argument that begins with a slash: use - or --file)",
+    note = "  PowerShell  @'",
+    note = "              the text on lines of its own",
+    note = "              '@ | agent-relay send Bob -",
+    note = "              (first, in Windows PowerShell 5.1:",
+    note = "              $OutputEncoding = [Text.UTF8Encoding]::new())",
+    note = "  cmd         echo one line> text.txt",
+    note = "              echo another>> text.txt",
+    note = "              agent-relay send Bob - < text.txt",
+    note = "              (first chcp 65001, if the text is more than ASCII)"
 )]
 pub(super) struct Send {
-    /// in whose name; without it you are @operator, and inside a wrapped agent that agent
+    /// the name to send as; default: @operator, or in a wrapped agent its name
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     from: Option<String>,
 
-    /// where the key is of the name, if it has one; keys/NAME in the home where absent
-    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    /// the file with the name's key, if it has one; default: keys/NAME in the home
+    #[argh(option, arg_name = "file")]
     key_file: Option<String>,
 
-    /// on which topic
-    #[argh(option, from_str_fn(argv::text))]
+    /// the topic to send on
+    #[argh(option, arg_name = "topic")]
     topic: Option<String>,
 
-    /// a label for the conversation
-    #[argh(option, from_str_fn(label))]
+    /// a label of the conversation
+    #[argh(option, arg_name = "label", from_str_fn(label))]
     thread: Option<String>,
 
-    /// how long it may wait, such as 60s or 5m; a bare number is seconds
+    /// the time to live, such as 60s or 5m; a bare number is seconds
     #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
     ttl: Option<u64>,
 
-    /// how urgent, from 0 to 100; above 75 it is typed into an agent before what else waits
+    /// the importance, from 0 to 100; above 75 it is typed in before others that wait
     #[argh(option, arg_name = "number", from_str_fn(importance))]
     importance: Option<u8>,
 
-    /// read the body from this file
-    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    /// read the text from this file
+    #[argh(option, arg_name = "file")]
     file: Option<String>,
 
-    /// at most once: gone if it can't be delivered now
+    /// deliver at most once: the message is lost if it cannot be delivered now
     #[argh(switch)]
     no_ack: bool,
 
-    /// how long to wait for the daemon's word; 30s where absent
+    /// the time to wait for the daemon to accept the message; default: 30s
     #[argh(option, arg_name = "time", from_str_fn(milliseconds), default = "30_000")]
     timeout: u64,
 
-    /// print JSON
+    /// print one JSON object
     #[argh(switch)]
     json: bool,
 
-    /// the agent's name, or *
-    #[argh(positional, arg_name = "to", from_str_fn(argv::text))]
+    /// the agent's name, or * for everyone
+    #[argh(positional, arg_name = "to")]
     to: String,
 
     /// the text; - reads standard input
-    #[argh(positional, arg_name = "body", from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "body")]
     pub(super) body: Option<String>,
 }
 
@@ -101,12 +109,12 @@ struct Report<'a> {
     send_id: &'a str,
     state: &'a str,
     #[serde(flatten)]
-    taken: Taken,
+    accepted: Accepted,
 }
 
-/// What the daemon said when it took the message.
+/// The daemon's answer to an accepted message.
 #[derive(Clone, Copy, Default, Serialize)]
-struct Taken {
+struct Accepted {
     #[serde(skip_serializing_if = "Option::is_none")]
     recipients: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -114,18 +122,18 @@ struct Taken {
 }
 
 impl Send {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         if let Some(topic) = &self.topic {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
         let body = self.read_body()?;
-        let client = join_as(self.from.as_deref(), self.key_file.as_deref(), asked)?;
+        let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
         let sent = if self.no_ack {
-            self.fence(&client, &send_id, deadline)?
+            self.wait_until_handled(&client, &send_id, deadline)?
         } else {
-            self.wait(&client, &send_id, deadline)?
+            self.wait_until_accepted(&client, &send_id, deadline)?
         };
         self.report(&send_id, sent)?;
         Ok(DONE)
@@ -150,11 +158,11 @@ impl Send {
 
     fn read_body(&self) -> Result<String, Failure> {
         match (self.body.as_deref(), self.file.as_deref()) {
-            (Some(_), Some(_)) => {
-                Err(Failure::usage("a body comes from the command line or from --file, not both"))
-            }
+            (Some(_), Some(_)) => Err(Failure::usage(
+                "the text is given twice: leave out one of the argument and --file",
+            )),
             (None, None) => {
-                Err(Failure::usage("no body: give a text, - for standard input, or --file PATH"))
+                Err(Failure::usage("no body: give a text, - for standard input, or --file FILE"))
             }
             (Some("-"), None) => input::read_text(None, BODY_BYTES_MAX),
             (Some(body), None) => Ok(body.to_owned()),
@@ -162,50 +170,61 @@ impl Send {
         }
     }
 
-    /// Until the daemon has accepted it.
-    fn wait(&self, client: &Client, send_id: &SendId, deadline: u64) -> Result<Taken, Failure> {
-        let (mut missed, mut aside) = (None, Aside::default());
+    /// Waits until the daemon has accepted the message.
+    fn wait_until_accepted(
+        &self,
+        client: &Client,
+        send_id: &SendId,
+        deadline: u64,
+    ) -> Result<Accepted, Failure> {
+        let (mut missed, mut notices) = (None, Notices::default());
         loop {
             match self.next(client, deadline)? {
                 Event::Accepted { send_id: id, recipients, away } if id == *send_id => {
-                    return missed.map_or(Ok(Taken { recipients, away }), Err);
+                    return missed.map_or(Ok(Accepted { recipients, away }), Err);
                 }
                 Event::Refused { send_id: id, nack } if id == *send_id => {
-                    let is_partial = nack.to.is_some() && self.is_for_several();
+                    let is_partial = nack.to.is_some() && self.has_several_recipients();
                     let failure = not_delivered(client, &self.to, &nack);
                     if !is_partial {
                         return Err(failure);
                     }
-                    // The others may still get it; each that doesn't is named.
-                    missed = Some(keep(missed, failure));
+                    // The others may still receive it. Each failure is reported.
+                    missed = Some(report_earlier(missed, failure));
                 }
-                event => aside.note(event)?,
+                event => notices.print(event)?,
             }
         }
     }
 
-    /// Until the daemon has answered something that was asked after it: by then it would have said so.
-    fn fence(&self, client: &Client, send_id: &SendId, deadline: u64) -> Result<Taken, Failure> {
-        let mut aside = Aside::default();
+    /// Waits until the daemon has handled an at-most-once message: its refusal would come before the
+    /// answer to a later request.
+    fn wait_until_handled(
+        &self,
+        client: &Client,
+        send_id: &SendId,
+        deadline: u64,
+    ) -> Result<Accepted, Failure> {
+        let mut notices = Notices::default();
         loop {
             ask(client, "status", None)?;
-            let mut again_after = None;
+            let mut retry_ms = None;
             for event in client.events().try_iter() {
                 match event {
                     Event::Refused { send_id: id, nack } if id == *send_id => {
                         return Err(not_delivered(client, &self.to, &nack));
                     }
                     Event::Busy { send_id: id, wait_ms } if id == *send_id => {
-                        again_after = Some(wait_ms);
+                        retry_ms = Some(wait_ms);
                     }
-                    event => aside.note(event)?,
+                    event => notices.print(event)?,
                 }
             }
-            let Some(wait_ms) = again_after else { return Ok(Taken::default()) };
+            let Some(wait_ms) = retry_ms else { return Ok(Accepted::default()) };
             if clock::monotonic_ms().saturating_add(wait_ms) > deadline {
                 return Err(self.timed_out());
             }
-            // The library sends it again by then; a request after that finds out what became of it.
+            // The client library has retransmitted it by then.
             std::thread::sleep(Duration::from_millis(wait_ms + 1));
         }
     }
@@ -214,35 +233,35 @@ impl Send {
         let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
         client.events().recv_timeout(left).map_err(|error| match error {
             RecvTimeoutError::Timeout => self.timed_out(),
-            RecvTimeoutError::Disconnected => Failure::failed("the connection is over"),
+            RecvTimeoutError::Disconnected => Failure::failed("the connection has ended"),
         })
     }
 
     fn timed_out(&self) -> Failure {
-        let to = foreign_line(&self.to);
+        let to = escaped(&self.to);
         Failure::new(
             TIMED_OUT,
             format!(
-                "{to} had no room for the message, or the daemon no word, within {} ms",
+                "the message was not accepted within {} ms: {to} has no room, or the daemon is slow",
                 self.timeout
             ),
         )
     }
 
-    fn is_for_several(&self) -> bool {
+    fn has_several_recipients(&self) -> bool {
         self.to == EVERYONE
     }
 
-    fn report(&self, send_id: &SendId, taken: Taken) -> Result<(), Failure> {
+    fn report(&self, send_id: &SendId, accepted: Accepted) -> Result<(), Failure> {
         let state = if self.no_ack { "taken" } else { "accepted" };
         let mut out = Out::new();
         if self.json {
-            return out.json("sent", &Report { send_id: &send_id.0, state, taken });
+            return out.json("sent", &Report { send_id: &send_id.0, state, accepted });
         }
-        match taken.recipients {
-            None if taken.away => out.line(format_args!(
-                "{state} {send_id}; {} is away, and it waits until then",
-                foreign_line(&self.to)
+        match accepted.recipients {
+            None if accepted.away => out.line(format_args!(
+                "{state} {send_id}; it waits until {} is here",
+                escaped(&self.to)
             )),
             None => out.line(format_args!("{state} {send_id}")),
             Some(1) => out.line(format_args!("{state} {send_id} for 1 recipient")),
@@ -251,53 +270,54 @@ impl Send {
     }
 }
 
-/// Joins to say something: as the agent that was named, with its key if it has one, or as who this
-/// process is.
+/// Joins in order to send: as the named agent, with its key if it has one, or with the identity of
+/// this process.
 pub(super) fn join_as(
     from: Option<&str>,
     key_file: Option<&str>,
-    asked: &Asked,
+    options: &GlobalOptions,
 ) -> Result<Client, Failure> {
-    join_named(from, key_file, asked).map_err(or_print)
+    join_named(from, key_file, options).map_err(or_print)
 }
 
 fn join_named(
     from: Option<&str>,
     key_file: Option<&str>,
-    asked: &Asked,
+    options: &GlobalOptions,
 ) -> Result<Client, Failure> {
-    let mut place = asked.place()?;
+    let mut context = options.context()?;
     from.map_or(Ok(()), check_name)?;
-    let identity = Identity::of_process(&place)?;
+    let identity = Identity::of_process(&context)?;
     if from.is_none() {
-        identity.check_speaks()?;
+        identity.check_is_person()?;
     }
     let (Identity::Person(_), Some(name)) = (&identity, from) else {
-        return join_or_start(&mut place, &|endpoint| identity.settings(endpoint));
+        return join_or_start(&mut context, &|endpoint| identity.settings(endpoint));
     };
-    let key = key_of(&place.home, name, key_file)?;
-    // Its mail is not for this command.
+    let key = key_of(&context.home, name, key_file)?;
+    // Messages to the agent are not for this command.
     let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
-    join_or_start(&mut place, &|endpoint| Settings {
+    join_or_start(&mut context, &|endpoint| Settings {
         capabilities,
         key: key.clone(),
         ..Settings::agent(endpoint, name)
     })
 }
 
-/// What the daemon, or the recipient, said no to.
+/// The failure of a message that the daemon or the recipient has refused.
 pub(super) fn not_delivered(client: &Client, to: &str, nack: &Nack) -> Failure {
-    let mut words = format!("{}: {}", foreign_line(&nack.code), foreign_line(&nack.message));
+    let mut message = format!("{}: {}", escaped(&nack.code), escaped(&nack.message));
     let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && to != RELAY;
-    if let Some(name) = is_unknown.then(|| nearest(to, client)).flatten() {
-        words.push_str(&format!("; did you mean {}?", foreign_line(&name)));
+    if let Some(name) = is_unknown.then(|| nearest_agent(to, client)).flatten() {
+        message.push_str(&format!("; did you mean {}?", escaped(&name)));
     }
-    Failure::new(NOT_DELIVERED, words)
+    Failure::new(NOT_DELIVERED, message)
 }
 
-fn keep(earlier: Option<Failure>, failure: Failure) -> Failure {
-    if let Some(words) = earlier.and_then(|failure| failure.words) {
-        say(words);
+/// Prints an earlier failure, and returns the later one.
+fn report_earlier(earlier: Option<Failure>, failure: Failure) -> Failure {
+    if let Some(message) = earlier.and_then(|failure| failure.message) {
+        say(message);
     }
     failure
 }

@@ -1,4 +1,4 @@
-//! `service`: have the system start the daemon and watch over it.
+//! `service`: have the system start the daemon, and restart it if it fails.
 
 mod hosted;
 mod supervise;
@@ -7,20 +7,23 @@ pub(super) use hosted::Hosted;
 pub(super) use supervise::supervise;
 
 use super::{
-    DONE, FAILED, Failure, TIMED_OUT, argv,
-    ask::{ask, read},
+    context::{Context, GlobalOptions},
     down,
+    escape::escaped,
+    failure::{DONE, FAILED, Failure},
     identity::{Identity, agent_around},
-    launch::{self, own_program},
-    place::{Asked, Place},
-    print::{Out, duration, foreign_line, say},
+    installed::{
+        failed, home, installed, is_mine, log_length, no_service, running_process, start, state,
+        wait_until_down, wait_until_up,
+    },
+    launch,
+    print::{Out, duration, say},
+    program::own_program,
     restart,
 };
 use crate::{
-    client::{ClientError, Settings},
-    config::{is_absent, service as directions},
+    config::{is_absent, service as service_file},
     daemon::STORE_FILE,
-    protocol::relay,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{
@@ -29,16 +32,9 @@ use platform::{
     service::{self, Installed, Kind, Program, Site, State},
 };
 use serde::Serialize;
-use std::{fs, path::Path, slice, thread, time::Duration};
+use std::fs;
 
-/// How long the system may take until clients can connect, or until nobody can.
-const WAIT_MS: u64 = 20_000;
-
-/// Between two looks: nothing tells a stranger when a socket appears.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// Have the system start the daemon and start it again if it fails: a systemd user unit on Linux, a launchd
-/// agent on macOS, a service or a scheduled task on Windows.
+/// Have the system start the daemon, and restart it if it fails.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -46,7 +42,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
     help_triggers("--help"),
     example = "agent-relay service install",
     example = "agent-relay service status",
-    example = "agent-relay service uninstall"
+    example = "agent-relay service uninstall",
+    note = "It is a systemd user unit on Linux, a launchd agent on macOS, and a service or a scheduled task on Windows."
 )]
 pub(super) struct Service {
     #[argh(subcommand)]
@@ -63,7 +60,7 @@ enum Action {
     Status(Status),
 }
 
-/// Install the service, for this user, and start it. A daemon that runs makes room for it.
+/// Install the service for this user, and start it. A running daemon is stopped.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -75,12 +72,12 @@ enum Action {
             --logon needs none."
 )]
 struct Install {
-    /// on Windows: a task at this user's logon, in place of a service
+    /// on Windows: a task at this user's logon instead of a service
     #[argh(switch)]
     logon: bool,
 
-    /// on Windows: the user whom the service is for, if not who installs it
-    #[argh(option, arg_name = "name", from_str_fn(argv::text))]
+    /// on Windows: the user that the service is for; default: this user
+    #[argh(option, arg_name = "user")]
     user: Option<String>,
 
     /// print one JSON object
@@ -102,7 +99,7 @@ struct Uninstall {
     json: bool,
 }
 
-/// Start the service. A daemon that runs beside it makes room for it.
+/// Start the service. A daemon that runs beside it is stopped.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "start", help_triggers("--help"), example = "agent-relay service start")]
 struct Start {
@@ -111,7 +108,7 @@ struct Start {
     json: bool,
 }
 
-/// Stop the service, until the next logon or until a command of yours wants a daemon.
+/// Stop the service until the next logon, or until a command of yours needs a daemon.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "stop", help_triggers("--help"), example = "agent-relay service stop")]
 struct Stop {
@@ -120,7 +117,7 @@ struct Stop {
     json: bool,
 }
 
-/// Say what is installed, what it runs, and since when. Fails unless it runs.
+/// Show what is installed, what it runs, and since when. Fails unless it runs.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -134,7 +131,7 @@ struct Status {
     json: bool,
 }
 
-/// How the service stands.
+/// The state of the service.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     installed: bool,
@@ -146,37 +143,37 @@ struct Report {
     program: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     home: Option<String>,
-    /// Whom a service serves that has an account of its own.
+    /// The user that a service with an account of its own serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     enabled: bool,
     running: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// Since when clients can connect; milliseconds since 1970.
+    /// The time from which on clients can connect, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
-    /// The directory in which its owner could put something else in its program's place.
+    /// The directory in which the owner could replace the service's program.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaceable_in: Option<String>,
 }
 
 impl Service {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         match self.action {
-            Action::Install(it) => it.run(asked),
-            Action::Uninstall(it) => it.run(asked),
-            Action::Start(it) => it.run(asked),
-            Action::Stop(it) => it.run(asked),
-            Action::Status(it) => it.run(asked),
+            Action::Install(install) => install.run(options),
+            Action::Uninstall(uninstall) => uninstall.run(options),
+            Action::Start(start) => start.run(options),
+            Action::Stop(stop) => stop.run(options),
+            Action::Status(status) => status.run(options),
         }
     }
 }
 
 impl Install {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let site = if self.logon {
             if self.user.is_some() {
                 return Err(Failure::usage(
@@ -188,69 +185,72 @@ impl Install {
             service::site(self.user.as_deref())
         };
         match site.map_err(Failure::because)? {
-            Some(site) => self.at(&site, asked),
-            None => self.as_me(asked),
+            Some(site) => self.install_for_owner(&site, options),
+            None => self.install_for_this_user(options),
         }
     }
 
-    /// For its owner, under an account of its own.
-    fn at(&self, site: &Site, asked: &Asked) -> Result<i32, Failure> {
-        if asked.home.is_some() || asked.endpoint.is_some() {
+    /// Installs a service under an account of its own, for its owner.
+    fn install_for_owner(&self, site: &Site, options: &GlobalOptions) -> Result<i32, Failure> {
+        if options.home.is_some() || options.endpoint.is_some() {
             return Err(Failure::usage(
-                "a service has its own home and endpoint: leave --home and --endpoint out, or install a \
-                 task with --logon",
+                "a service has its own home and endpoint: leave --home and --endpoint out, or \
+                 install a task with --logon",
             ));
         }
-        // Who never logged on has no place for what leads to the service, and one that is closed is known better
-        // before it is there.
-        let owners = paths::home_of(&site.owner).map_err(Failure::because)?;
+        // Fails before anything is installed if the owner has no home, for service.toml.
+        let owners_home = paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
         let _start_lock = if User::me().is_ok_and(|me| me == site.owner) {
-            let mut place = Asked { home: own_home()?, endpoint: None }.place()?;
-            // What this terminal leads to otherwise is none of the service's business.
-            place.sources.environment = None;
-            let start_lock = restart::hold_off(&place.home)?;
-            make_room(&place)?;
+            let mut context = GlobalOptions { home: own_home()?, endpoint: None }.context()?;
+            // The environment of this terminal does not apply to the service.
+            context.sources.environment = None;
+            let start_lock = restart::hold_off(&context.home)?;
+            stop_unmanaged(&context)?;
             start_lock
         } else {
             None
         };
-        paths::make_private_dir_of(&owners, &site.owner).map_err(Failure::because)?;
-        let heard = log_length(&site.home);
+        paths::make_private_dir_of(&owners_home, &site.owner).map_err(Failure::because)?;
+        let log_start = log_length(&site.home);
         service::install(&program, Some(site)).map_err(Failure::because)?;
-        tell_owner(site)?;
-        tell_of_store(site)?;
-        let mut place = place_of(asked, &installed()?)?;
-        let installed = wait_until_up(&mut place, heard)?;
-        show(&place, &installed, self.json)?;
+        write_service_file(site)?;
+        notice_old_store(site)?;
+        let mut context = context_of(options, &installed()?)?;
+        let installed = wait_until_up(&mut context, log_start)?;
+        show(&context, &installed, self.json)?;
         Ok(DONE)
     }
 
-    /// As this user.
-    fn as_me(&self, asked: &Asked) -> Result<i32, Failure> {
-        let mut place = asked.place_of_daemon()?;
-        // What this terminal says of it, the system would not know.
-        place.sources.option = place.sources.option.or_else(|| place.sources.environment.take());
-        // The Task Scheduler takes every end of a program for a good one.
-        let by = if self.logon { "--supervised" } else { "--service" };
-        let arguments = launch::arguments(&place, by);
+    /// Installs a service or a task that runs as this user.
+    fn install_for_this_user(&self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let mut context = options.context_of_daemon()?;
+        // The system does not know the environment of this terminal.
+        context.sources.option =
+            context.sources.option.or_else(|| context.sources.environment.take());
+        // The Task Scheduler takes every exit of a program for a success.
+        let mode = if self.logon { "--supervised" } else { "--service" };
+        let arguments = launch::arguments(&context, mode);
         let program = Program { file: own_program()?, arguments };
         service::check_install(&program, None).map_err(Failure::because)?;
-        launch::make_home(&place.home)?;
-        let _start_lock = restart::hold_off(&place.home)?;
-        make_room(&place)?;
-        let heard = log_length(&place.home);
+        launch::make_home(&context.home)?;
+        let _start_lock = restart::hold_off(&context.home)?;
+        stop_unmanaged(&context)?;
+        let log_start = log_length(&context.home);
         service::install(&program, None).map_err(|error| match service::installed() {
-            // What fails at once may fail before the system has said that it starts.
-            Ok(Some(installed)) => stays(failed(&place, &installed, &error.to_string(), heard)),
+            // A daemon that fails at once may fail before the system reports its start.
+            Ok(Some(installed)) => {
+                stays_installed(failed(&context, &installed, &error.to_string(), log_start))
+            }
             _ => Failure::because(error),
         })?;
-        let installed = wait_until_up(&mut place, heard).map_err(stays)?;
-        show(&place, &installed, self.json)?;
+        let installed = wait_until_up(&mut context, log_start).map_err(stays_installed)?;
+        show(&context, &installed, self.json)?;
         if let (false, Some(command)) = (self.json, service::without_logon()) {
             say(format_args!(
-                "it runs while you are logged in; `{command}` has it run from the system's start on"
+                "the service runs while you are logged in; after `{command}` it runs from the start \
+                 of the system on"
             ));
         }
         Ok(DONE)
@@ -258,28 +258,32 @@ impl Install {
 }
 
 impl Uninstall {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let installed = service::installed().map_err(Failure::because)?;
         let mut removed = service::uninstall().map_err(Failure::because)?;
-        if let Some(task) = installed.as_ref().filter(|it| it.state == State::Unsaid) {
-            // The task is gone all the same: what runs is not started again.
-            if let Err(failure) = place_of(asked, task).and_then(|place| stop_unsaid(&place)) {
-                let why = failure.words.unwrap_or_default();
+        if let Some(task) = installed.as_ref().filter(|task| task.state == State::Unsaid) {
+            // The task is removed in any case: the daemon is not started again.
+            if let Err(failure) =
+                context_of(options, task).and_then(|context| stop_daemon(&context))
+            {
+                let why = failure.into_message();
                 say(format_args!("the service is removed, but its daemon is not stopped: {why}"));
             }
         }
         let site = service::site(None).map_err(Failure::because)?;
-        // What is no such file says nothing, and goes as well.
-        let told = match &site {
-            Some(_) => directions::Service::load(&paths::home().map_err(Failure::because)?).ok(),
+        // A broken service.toml is removed as well.
+        let service_file = match &site {
+            Some(_) => service_file::Service::load(&paths::home().map_err(Failure::because)?).ok(),
             None => None,
         };
         for owner in owners(installed.as_ref(), site) {
-            removed |= untell(&owner)?;
+            removed |= remove_service_file(&owner)?;
         }
-        let home = installed.and_then(|it| it.after("--home").map(str::to_owned));
-        let home = home.or_else(|| told.flatten().map(|told| told.home.display().to_string()));
-        let home = home.map_or_else(|| asked.home().map(|home| home.display().to_string()), Ok)?;
+        let home = installed.and_then(|service| service.after("--home").map(str::to_owned));
+        let home =
+            home.or_else(|| service_file.flatten().map(|file| file.home.display().to_string()));
+        let home =
+            home.map_or_else(|| options.home().map(|home| home.display().to_string()), Ok)?;
         let mut out = Out::new();
         if self.json {
             #[derive(Serialize)]
@@ -289,7 +293,7 @@ impl Uninstall {
             }
             out.json("service-uninstall", &Removed { removed, home: &home })?;
         } else if removed {
-            out.line(format_args!("the service is removed; {home} is left, with what it kept"))?;
+            out.line(format_args!("the service is removed; its home {home} stays"))?;
         } else {
             out.line("no service was installed")?;
         }
@@ -298,44 +302,44 @@ impl Uninstall {
 }
 
 impl Start {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let installed = installed()?;
-        let mut place = place_of(asked, &installed)?;
+        let mut context = context_of(options, &installed)?;
         if agent_around().is_some() {
-            restart::check_not_stopped(&place.home)?;
+            restart::check_not_stopped(&context.home)?;
         }
-        let _start_lock = restart::hold_off(&place.home)?;
-        // Where the system doesn't say what it runs, what runs is taken for it; a second one would find no room.
-        let is_unsaid = installed.state == State::Unsaid;
-        if !is_unsaid && is_mine(&installed) {
-            make_room(&place)?;
+        let _start_lock = restart::hold_off(&context.home)?;
+        // A system that does not report the state may run the daemon that is up: it is not stopped.
+        let is_unknown = installed.state == State::Unsaid;
+        if !is_unknown && is_mine(&installed) {
+            stop_unmanaged(&context)?;
         }
-        let is_up = is_unsaid && who_is_up(&place)?.is_some();
-        let installed = if is_up { installed } else { start(&mut place, &installed)? };
-        restart::allow(&place.home)?;
-        show(&place, &installed, self.json)?;
+        let is_up = is_unknown && running_process(&context)?.is_some();
+        let installed = if is_up { installed } else { start(&mut context, &installed)? };
+        restart::allow(&context.home)?;
+        show(&context, &installed, self.json)?;
         Ok(DONE)
     }
 }
 
 impl Stop {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let before = installed()?;
-        let mut place = place_of(asked, &before)?;
-        let _start_lock = restart::hold_off(&place.home)?;
+        let mut context = context_of(options, &before)?;
+        let _start_lock = restart::hold_off(&context.home)?;
         match before.state {
-            State::Unsaid => stop_unsaid(&place)?,
+            State::Unsaid => stop_daemon(&context)?,
             _ => service::stop().map_err(Failure::because)?,
         }
-        let after = wait_until_down(&mut place)?;
-        restart::mark_stopped(&place.home)?;
-        show(&place, &after, self.json)?;
+        let after = wait_until_down(&mut context)?;
+        restart::mark_stopped(&context.home)?;
+        show(&context, &after, self.json)?;
         Ok(DONE)
     }
 }
 
 impl Status {
-    fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let Some(installed) = service::installed().map_err(Failure::because)? else {
             if self.json {
                 Out::new().json("service", &Report::default())?;
@@ -343,90 +347,45 @@ impl Status {
             }
             return Err(no_service());
         };
-        let place = place_of(asked, &installed)?;
-        let is_up = show(&place, &installed, self.json)?;
+        let context = context_of(options, &installed)?;
+        let is_up = show(&context, &installed, self.json)?;
         Ok(if is_up { DONE } else { FAILED })
     }
 }
 
-/// The service whose daemon is this place's, if the system says how that stands. Whom it doesn't answer, it would
-/// start nothing for, either.
-pub(super) fn of(place: &Place) -> Option<Installed> {
-    let installed = service::watched().ok().flatten()?;
-    let is_its_home =
-        place.home.to_str().is_some_and(|home| installed.after("--home") == Some(home));
-    let asked = place.sources.option.as_deref().or(place.sources.environment.as_deref());
-    let defaults =
-        place.sources.config.as_ref().map_or(&place.sources.defaults[..], slice::from_ref);
-    let is_its_endpoint = asked.is_none_or(|asked| match installed.after("--endpoint") {
-        Some(own) => own == asked,
-        // It listens where a daemon of this home does that is told nothing.
-        None => defaults.iter().any(|default| default == asked),
-    });
-    (is_its_home && is_its_endpoint).then_some(installed)
-}
-
-/// Refused where to start it again would not start this program.
-pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
-    let Some(program) = &installed.program else { return Ok(()) };
-    let own = own_program()?;
-    let real = |file: &Path| fs::canonicalize(file).ok();
-    if real(&program.file).is_none_or(|file| real(&own) == Some(file)) {
-        return Ok(());
-    }
-    Err(Failure::failed(format!(
-        "the daemon is the service's, which runs {}: `agent-relay service install` has it run {}",
-        program.file.display(),
-        own.display()
-    )))
-}
-
-/// Starts the service whose daemon is this place's, and returns once that can be reached; false where none is.
-pub(super) fn start_of(place: &mut Place) -> Result<bool, Failure> {
-    let Some(installed) = of(place) else { return Ok(false) };
-    start(place, &installed).map(|_| true)
-}
-
-/// Starts it, and waits until clients can connect.
-fn start(place: &mut Place, installed: &Installed) -> Result<Installed, Failure> {
-    let heard = log_length(Path::new(&home(place, installed)));
-    service::start().map_err(|error| failed(place, installed, &error.to_string(), heard))?;
-    wait_until_up(place, heard)
-}
-
-/// Writes down for the owner where his service is.
-fn tell_owner(site: &Site) -> Result<(), Failure> {
+/// Writes service.toml into the home of the service's owner.
+fn write_service_file(site: &Site) -> Result<(), Failure> {
     let home = paths::home_of(&site.owner).map_err(Failure::because)?;
-    let text = directions::Service {
+    let text = service_file::Service {
         endpoint: site.endpoint.as_text().to_owned(),
         home: site.home.clone(),
         account: site.account.to_string(),
     }
     .to_text();
-    let file = home.join(directions::FILE);
+    let file = home.join(service_file::FILE);
     paths::write_private_file_for(&file, text.as_bytes(), &site.owner).map_err(Failure::because)
 }
 
-/// A daemon before may have kept something, which the service's doesn't have.
-fn tell_of_store(site: &Site) -> Result<(), Failure> {
-    let kept = paths::home_of(&site.owner).map_err(Failure::because)?.join(STORE_FILE);
-    if kept.exists() {
+/// Prints a notice about the store of an earlier daemon, which the service does not use.
+fn notice_old_store(site: &Site) -> Result<(), Failure> {
+    let store = paths::home_of(&site.owner).map_err(Failure::because)?.join(STORE_FILE);
+    if store.exists() {
         say(format_args!(
-            "{} stays: what a daemon kept in it before is not the service's (docs/WINDOWS.md says how it \
-             becomes that)",
-            kept.display()
+            "{} stays: the service does not use the messages that an earlier daemon stored in it \
+             (docs/WINDOWS.md says how to move them)",
+            store.display()
         ));
     }
     Ok(())
 }
 
-/// Who may have been told of a service that is gone: its owner; and, since perhaps it was removed before but not
-/// what leads to it, this user and all who have a service's home.
+/// Returns the users who may have a service.toml of a removed service: its owner, this user, and all
+/// who have a service's home, since an earlier removal may have failed halfway.
 fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
     let mut owners: Vec<_> = removed.and_then(Installed::owner).into_iter().collect();
     let Some(site) = site else { return owners };
-    let is_task = removed.is_some_and(|it| it.kind == Kind::Task);
-    // Beside a task there may be somebody else's service. Who can't look there is no administrator.
+    let is_task = removed.is_some_and(|service| service.kind == Kind::Task);
+    // Beside a task there may be another user's service. Only an administrator can list the homes.
     let homes = site.home.parent().filter(|_| !is_task).and_then(|homes| fs::read_dir(homes).ok());
     let names = homes.into_iter().flatten().flatten().map(|home| home.file_name());
     owners.extend(names.filter_map(|name| User::parse(name.to_str()?).ok()));
@@ -434,179 +393,75 @@ fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
     owners
 }
 
-/// Stops what runs where the system doesn't say whose it is.
-fn stop_unsaid(place: &Place) -> Result<(), Failure> {
-    down::stop(place, &Identity::of_process(place)?).map(drop)
+/// Stops the daemon itself, for a system that does not report the state of the service.
+fn stop_daemon(context: &Context) -> Result<(), Failure> {
+    down::stop(context, &Identity::of_process(context)?).map(drop)
 }
 
-/// Removes what leads a user to his service; false where there was nothing.
-fn untell(owner: &User) -> Result<bool, Failure> {
+/// Removes a user's service.toml. Returns false if there was none.
+fn remove_service_file(owner: &User) -> Result<bool, Failure> {
     let home = match paths::home_of(owner) {
-        // He is gone himself.
+        // The user was removed.
         Err(error) if is_absent(&error) => return Ok(false),
         home => home.map_err(Failure::because)?,
     };
-    let file = home.join(directions::FILE);
+    let file = home.join(service_file::FILE);
     match fs::remove_file(&file) {
         Ok(()) => Ok(true),
         Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(Failure::failed(format!(
-            "the service is removed, but {} is left, which leads to it ({error}): remove that, too",
+            "the service is removed, but {} is not ({error}): remove that file, too",
             file.display()
         ))),
     }
 }
 
-fn installed() -> Result<Installed, Failure> {
-    service::installed().map_err(Failure::because)?.ok_or_else(no_service)
-}
-
-fn no_service() -> Failure {
-    Failure::failed("no service is installed: `agent-relay service install` does that")
-}
-
-/// Where the service's daemon is: what its own definition says comes first. The home of one that has an account
-/// of its own is closed to its owner, who has service.toml in his.
-fn place_of(asked: &Asked, installed: &Installed) -> Result<Place, Failure> {
+/// Returns the context of the service's daemon, by its definition first. The owner cannot read the
+/// home of a service with an account of its own, and has service.toml in the home of this user.
+fn context_of(options: &GlobalOptions, installed: &Installed) -> Result<Context, Failure> {
     let word = |option: &str| installed.after(option).map(str::to_owned);
     let home = if installed.kind == Kind::Service { own_home()? } else { word("--home") };
-    let asked = Asked {
-        home: home.or_else(|| asked.home.clone()),
-        endpoint: word("--endpoint").or_else(|| asked.endpoint.clone()),
+    let options = GlobalOptions {
+        home: home.or_else(|| options.home.clone()),
+        endpoint: word("--endpoint").or_else(|| options.endpoint.clone()),
     };
-    asked.place()
+    options.context()
 }
 
-/// Where service.toml of this user's is, whatever this terminal has for a home.
+/// This user's default home, which has service.toml, whatever the environment says.
 fn own_home() -> Result<Option<String>, Failure> {
     let home = paths::home().map_err(Failure::because)?;
     Ok(Some(home.display().to_string()))
 }
 
-/// Whether this user may ask its daemon how it is.
-fn is_mine(installed: &Installed) -> bool {
-    installed.owner().is_none_or(|owner| User::me().is_ok_and(|me| me == owner))
-}
-
-/// How it is, by the system's word or by its own.
-fn state(place: &Place, installed: &Installed) -> Result<State, Failure> {
-    if installed.state != State::Unsaid {
-        return Ok(installed.state.clone());
-    }
-    Ok(match who_is_up(place)? {
-        Some((pid, _)) => State::Running(pid),
-        None if place.is_locked()? => State::Changing,
-        None => State::Stopped,
-    })
-}
-
-/// Ends a daemon of this home's that the system does not look after.
-fn make_room(place: &Place) -> Result<(), Failure> {
+/// Stops a daemon of this home that is not the service's.
+fn stop_unmanaged(context: &Context) -> Result<(), Failure> {
     let ours = service::installed().map_err(Failure::because)?.map(|installed| installed.state);
-    let Some((pid, _)) = who_is_up(place)? else { return Ok(()) };
-    if ours != Some(State::Running(pid)) && down::make_room(place)?.is_some() {
+    let Some((pid, _)) = running_process(context)? else { return Ok(()) };
+    if ours != Some(State::Running(pid)) && down::stop_for_replacement(context)?.is_some() {
         say(format_args!(
-            "the daemon that ran as process {pid} makes room; its clients come back by themselves"
+            "the daemon that ran as process {pid} is stopped; its clients reconnect by themselves"
         ));
     }
     Ok(())
 }
 
-/// The process of the daemon that can be reached, and since when it can.
-fn who_is_up(place: &Place) -> Result<Option<(u32, u64)>, Failure> {
-    let client = match place.try_join(&|endpoint| Settings::guest(endpoint)) {
-        Ok(client) => client,
-        Err(ClientError::NoDaemon { .. }) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let json = ask(&client, "status", None)?;
-    let status: relay::Status<'_> = read("status", &json)?;
-    let since = clock::unix_ms().saturating_sub(status.uptime_ms);
-    let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
-    Ok(process.transpose()?.map(|process| (process.pid, since)))
+/// Adds to the failure of a start that the service stays installed.
+fn stays_installed(failure: Failure) -> Failure {
+    let code = failure.code;
+    let why = failure.into_message();
+    let remedy = "correct that, and run `agent-relay service start`";
+    Failure::new(code, format!("{why}; the service stays installed: {remedy}"))
 }
 
-/// Waits until clients can connect to what the system has started. Of its log counts what it says from then on.
-fn wait_until_up(place: &mut Place, heard: u64) -> Result<Installed, Failure> {
-    let late = format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
-    wait_until(place, &late, |place, now| {
-        place.look_again()?;
-        match state(place, now)? {
-            State::Failed(why) => Err(failed(place, now, &why, heard)),
-            // It says so itself only when clients can connect.
-            State::Running(_) if !is_mine(now) => Ok(true),
-            State::Running(pid) => Ok(who_is_up(place)?.is_some_and(|(up, _)| up == pid)),
-            _ => Ok(false),
-        }
-    })
-}
-
-fn wait_until_down(place: &mut Place) -> Result<Installed, Failure> {
-    let late = format!("the service is still there {WAIT_MS} ms later");
-    wait_until(place, &late, |place, now| {
-        Ok(!matches!(state(place, now)?, State::Running(_) | State::Changing))
-    })
-}
-
-/// Waits until what the system has installed is so, and says how it is then.
-fn wait_until(
-    place: &mut Place,
-    late: &str,
-    is_so: impl Fn(&mut Place, &Installed) -> Result<bool, Failure>,
-) -> Result<Installed, Failure> {
-    let deadline = clock::monotonic_ms() + WAIT_MS;
-    loop {
-        let now = installed()?;
-        if is_so(place, &now)? {
-            return Ok(now);
-        }
-        if clock::monotonic_ms() > deadline {
-            let log = log(place, &now);
-            return Err(Failure::new(TIMED_OUT, format!("{late}: its log is {log}")));
-        }
-        thread::sleep(LOOK_AGAIN);
-    }
-}
-
-/// The home of its daemon.
-fn home(place: &Place, installed: &Installed) -> String {
-    let home = installed.after("--home").map(str::to_owned);
-    home.unwrap_or_else(|| place.home.display().to_string())
-}
-
-fn log(place: &Place, installed: &Installed) -> String {
-    Path::new(&home(place, installed)).join(super::log::FILE).display().to_string()
-}
-
-/// How long the log in this home is: what stands in it is of daemons before. One that can't be seen tells nothing.
-fn log_length(home: &Path) -> u64 {
-    fs::metadata(home.join(super::log::FILE)).map_or(0, |log| log.len())
-}
-
-fn failed(place: &Place, installed: &Installed, why: &str, heard: u64) -> Failure {
-    let log = log(place, installed);
-    // Where only administrators read it, the event log says it, too.
-    let said = launch::last_line(Path::new(&log), heard);
-    let said = said.map(|said| format!(", its last word: {said}")).unwrap_or_default();
-    Failure::failed(format!("the service failed ({why}){said}; its log is {log}"))
-}
-
-/// What failed at its installation is there all the same.
-fn stays(failure: Failure) -> Failure {
-    let why = failure.words.unwrap_or_default();
-    let words =
-        format!("{why}; it stays installed: once that is mended, `agent-relay service start`");
-    Failure::new(failure.code, words)
-}
-
-/// Prints how it stands; whether it runs.
-fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failure> {
-    let state = state(place, installed)?;
+/// Prints the state of the service. Returns whether it runs.
+fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Failure> {
+    let state = state(context, installed)?;
     let pid = match state {
         State::Running(pid) => Some(pid),
         _ => None,
     };
-    let up = if is_mine(installed) { who_is_up(place)? } else { None };
+    let up = if is_mine(installed) { running_process(context)? } else { None };
     let since = up.filter(|(up, _)| Some(*up) == pid).map(|(_, since)| since);
     let failed = match &state {
         State::Failed(why) => Some(why.clone()),
@@ -617,7 +472,7 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
         kind: Some(installed.kind.word()),
         definition: Some(installed.definition.display().to_string()),
         program: installed.program.as_ref().map(|program| program.file.display().to_string()),
-        home: Some(home(place, installed)),
+        home: Some(home(context, installed)),
         owner: installed.owner().map(|owner| owner.to_string()),
         enabled: installed.is_enabled,
         running: pid.is_some(),
@@ -634,10 +489,10 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
     }
     if let Some(directory) = &report.replaceable_in {
         say(format_args!(
-            "{} can be changed by the service's owner: whatever runs as the owner, agents among it, could \
-             replace the service's program and become its account; move the executables into a directory in \
-             %ProgramFiles%, and install from there",
-            foreign_line(directory)
+            "{} can be changed by the service's owner: programs of the owner, such as agents, could \
+             replace the service's program and run under its account; move the executables into a \
+             directory in %ProgramFiles%, and install from there",
+            escaped(directory)
         ));
     }
     if let Some((up, _)) = up.filter(|(up, _)| Some(*up) != pid) {
@@ -649,10 +504,11 @@ fn show(place: &Place, installed: &Installed, json: bool) -> Result<bool, Failur
     Ok(pid.is_some())
 }
 
-/// Where its owner could replace the program of a service that has an account of its own.
+/// Returns the directory in which the owner could replace the program of a service that has an
+/// account of its own.
 fn replaceable_in(installed: &Installed) -> Option<String> {
     let (owner, program) = (installed.owner()?, installed.program.as_ref()?);
-    // What can't be looked at is no reason to say nothing else.
+    // An error here is ignored: the rest of the report is still of use.
     let directory = service::replaceable_by(&owner, program).ok().flatten()?;
     Some(directory.display().to_string())
 }
@@ -665,14 +521,14 @@ fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Resul
         }
         (State::Running(pid), None) if report.owner.is_some() => format!("runs as process {pid}"),
         (State::Running(pid), None) => format!("process {pid} starts"),
-        (State::Changing, _) => "starts or stops at this moment".to_owned(),
+        (State::Changing, _) => "starts or stops".to_owned(),
         (State::Stopped | State::Unsaid, _) => "stopped".to_owned(),
-        (State::Failed(why), _) => format!("failed: {}", foreign_line(why)),
+        (State::Failed(why), _) => format!("failed: {}", escaped(why)),
     };
     let program = match &report.program {
-        None => "not as it was installed: the definition was changed by hand".to_owned(),
+        None => "unknown: the definition was changed by hand".to_owned(),
         Some(program) if matches!(fs::exists(program), Ok(false)) => {
-            format!("{program} (is not there: `agent-relay service install` from where it is now)")
+            format!("{program} (missing: run `agent-relay service install` from its new directory)")
         }
         Some(program) => program.clone(),
     };
@@ -691,7 +547,7 @@ fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Resul
         ("defined in", report.definition.clone()),
     ] {
         if let Some(value) = value {
-            out.line(format_args!("  {name:<10} {}", foreign_line(&value)))?;
+            out.line(format_args!("  {name:<10} {}", escaped(&value)))?;
         }
     }
     Ok(())

@@ -1,13 +1,16 @@
-//! `spawn`: run an agent that has no terminal of its own.
+//! `spawn`: run a command as an agent in the background.
 
 use super::{
-    AS_AGENT_RELAY, DONE, Failure, TIMED_OUT, argv,
-    launch::{join_or_start, make_home, own_program, said_since},
-    log,
-    place::{Asked, Place},
-    print::{Out, foreign_line, say},
-    run::{LAST_LINE, RUN, check_accepts_text},
-    wrapped::{ANSWER, check_name},
+    context::{Context, GlobalOptions},
+    escape::escaped,
+    failure::{DONE, Failure, TIMED_OUT},
+    join::join_or_start,
+    launch::make_home,
+    log::{self, text_since},
+    print::{Out, say},
+    program::{AS_AGENT_RELAY, own_program},
+    run::check_accepts_text,
+    wrapped::{ANSWER, LAST_LINE, RUN_DIRECTORY, check_name},
 };
 use crate::{
     client,
@@ -29,99 +32,110 @@ use std::{
     time::Duration,
 };
 
-/// How long it may take until the agent runs and has joined.
+/// The time until the agent runs and has joined, at most.
 const START_MS: u64 = 30_000;
 
-/// Between two looks at whether it does: nothing tells a stranger when a socket appears.
+/// The pause between two looks: no system reports that a socket has appeared.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What begins a sentence of ours in a log.
-const SENTENCE: &str = "agent-relay: ";
+/// The prefix of a line of this program in a log.
+const PREFIX: &str = "agent-relay: ";
 
-/// Run a command as an agent in the background, until it ends or `stop`.
+/// Run a command as an agent, in the background.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "spawn",
     help_triggers("--help"),
-    usage = "<name> [--key-file <path>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--json] [--] <command> [<argument>...]",
+    usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--json] [--] <command...>",
     example = "agent-relay spawn Bob --brief -- codex",
     example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
-    note = "`agent-relay attach NAME` shows it. How it ended is in logs/NAME.log in the home."
+    note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
 )]
 pub(super) struct Spawn {
     /// the agent's name
-    #[argh(positional, from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "agent")]
     name: String,
 
-    /// where the key is of the name, if it has one; keys/NAME in the home where absent
-    #[argh(option, arg_name = "path", from_str_fn(argv::text))]
+    /// the file with the name's key, if it has one; default: keys/NAME in the home
+    #[argh(option, arg_name = "file")]
     key_file: Option<String>,
 
-    /// the directory that it runs in; this one where absent
-    #[argh(option, arg_name = "dir", from_str_fn(argv::text))]
+    /// the directory to run the command in; default: this one
+    #[argh(option, arg_name = "dir")]
     cwd: Option<String>,
 
-    /// take `->relay:Bob hello` in one line for a message, too
+    /// also send `->relay:Bob hello` on one line as a message
     #[argh(switch)]
     inline: bool,
 
-    /// read what the agent says off its screen, also where it writes a transcript
+    /// read the agent's messages from its screen, not from its transcript
     #[argh(switch)]
     grid: bool,
 
-    /// type messages into a command of which nothing is known but that it reads text; not into
-    /// programs that it starts, nor into a shell, an interpreter or a multiplexer
+    /// type messages into an unknown command that reads text; not into programs that it
+    /// starts, nor into a shell, an interpreter or a multiplexer
     #[argh(switch)]
     accepts_text: bool,
 
-    /// tell the agent first how to speak to others (see `agent-relay brief`); a shell or an interpreter is
-    /// told nothing
+    /// first type how to send messages (see `agent-relay brief`), unless the command is a
+    /// shell or an interpreter
     #[argh(switch)]
     brief: bool,
 
     /// print one JSON object
     #[argh(switch)]
     json: bool,
+
+    /// the command and its arguments
+    #[argh(positional, greedy, arg_name = "command")]
+    _command: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Report<'a> {
     name: &'a str,
-    /// None where it has ended already, and well.
+    /// `None` if it has ended already, with success.
     pid: Option<u32>,
     log: &'a Path,
 }
 
 impl Spawn {
-    pub(super) fn run(self, asked: &Asked, command: Vec<OsString>) -> Result<i32, Failure> {
+    /// Runs the command, which is not parsed: it need not be UTF-8.
+    pub(super) fn run(
+        self,
+        options: &GlobalOptions,
+        command: Vec<OsString>,
+    ) -> Result<i32, Failure> {
         let name = &self.name;
         check_name(name)?;
         if command.is_empty() {
-            return Err(Failure::usage("no command to run: agent-relay spawn NAME -- COMMAND"));
+            return Err(Failure::usage(
+                "no command to run: give one, as in `agent-relay spawn NAME -- COMMAND`",
+            ));
         }
         let directory = self.directory()?;
-        let mut place = asked.place()?;
-        if Visit::to(&place.home.join(RUN), name).is_ok() {
+        let mut context = options.context()?;
+        if Visit::to(&context.home.join(RUN_DIRECTORY), name).is_ok() {
             return Err(Failure::failed(format!(
                 "{name} runs already: choose another name, or end it with `agent-relay stop {name}`"
             )));
         }
-        let recipes = recipes::load(&place.home);
+        let recipes = recipes::load(&context.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         check_accepts_text(self.accepts_text, &command, Some(&directory), &recipes)?;
         let guest = |endpoint: &str| client::Settings::guest(endpoint);
-        let endpoint = join_or_start(&mut place, &guest)?.endpoint().to_owned();
+        let endpoint = join_or_start(&mut context, &guest)?.endpoint().to_owned();
         if !self.accepts_text
             && let Some(line) = wrap::prospect(&command, Some(&directory), &recipes).notice(name)
         {
-            say(foreign_line(&line));
+            say(escaped(&line));
         }
-        let (log, log_end) = log_for(&place.home, name)?;
-        let arguments = self.arguments(&place, &endpoint, directory, command)?;
+        let (log, log_end) = log_for(&context.home, name)?;
+        let arguments = self.arguments(&context, &endpoint, directory, command)?;
         let mut wrapper =
             process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
-        let started = self.await_start(&place, &mut wrapper, &log, log_end)?;
+        let started = self.await_start(&context, &mut wrapper, &log, log_end)?;
         let pid = started.map(|state| state.pid);
         let mut out = Out::new();
         if self.json {
@@ -148,16 +162,16 @@ impl Spawn {
         Err(Failure::failed(format!("there is no directory {}", directory.display())))
     }
 
-    /// How this program is to be run as the wrapper.
+    /// The arguments with which this program runs as the wrapper.
     fn arguments(
         &self,
-        place: &Place,
+        context: &Context,
         endpoint: &str,
         directory: PathBuf,
         command: Vec<OsString>,
     ) -> Result<Vec<OsString>, Failure> {
         let mut arguments: Vec<OsString> = vec![AS_AGENT_RELAY.into()];
-        arguments.extend(["--home".into(), place.home.clone().into_os_string()]);
+        arguments.extend(["--home".into(), context.home.clone().into_os_string()]);
         arguments.extend(["--endpoint".into(), endpoint.into()]);
         arguments.extend(["run", "--detached", "-n"].map(OsString::from));
         arguments.push(self.name.as_str().into());
@@ -178,16 +192,17 @@ impl Spawn {
         Ok(arguments)
     }
 
-    /// Waits until the wrapper answers, which it does once its command runs; none where that is over.
+    /// Waits until the wrapper answers, which it does once its command runs. `None` if the command has
+    /// ended already, with success.
     fn await_start(
         &self,
-        place: &Place,
+        context: &Context,
         wrapper: &mut Detached,
         log: &Path,
         log_end: u64,
     ) -> Result<Option<State>, Failure> {
         let name = &self.name;
-        let run_directory = place.home.join(RUN);
+        let run_directory = context.home.join(RUN_DIRECTORY);
         let deadline = clock::monotonic_ms() + START_MS;
         loop {
             let answer = Visit::to(&run_directory, name)
@@ -196,14 +211,14 @@ impl Spawn {
                 Ok(Answer::State(state)) if state.wrapper_pid == wrapper.pid() => {
                     return Ok(Some(state));
                 }
-                // Not yet, or not by this one.
+                // No answer yet, or one of another wrapper.
                 _ => {}
             }
             if let Some(code) = wrapper.exited().map_err(Failure::because)? {
                 if code == DONE {
                     return Ok(None);
                 }
-                return Err(Failure::failed(why(name, code, log, log_end)));
+                return Err(Failure::failed(explain_end(name, code, log, log_end)));
             }
             if clock::monotonic_ms() > deadline {
                 return Err(Failure::new(
@@ -219,26 +234,26 @@ impl Spawn {
     }
 }
 
-/// The log, with room in it, and how long it is.
+/// Makes room in the agent's log. Returns its path and length.
 fn log_for(home: &Path, name: &str) -> Result<(PathBuf, u64), Failure> {
     make_home(home)?;
     let log = log::of_agent(home, name);
-    paths::make_private_dir(log.parent().expect("it is in a directory"))
+    paths::make_private_dir(log.parent().expect("the log is in a directory"))
         .map_err(Failure::because)?;
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
     Ok((log, log_end))
 }
 
-/// What the wrapper said about its end, or its command's last lines.
-fn why(name: &str, code: i32, log: &Path, log_end: u64) -> String {
-    let said = said_since(log, log_end).unwrap_or_default();
-    if let Some(sentence) = said.lines().rev().find_map(|line| line.strip_prefix(SENTENCE)) {
-        return format!("{name} did not start: {}", foreign_line(sentence));
+/// Explains why a wrapper ended: by its error in the log, or by its command's last lines.
+fn explain_end(name: &str, code: i32, log: &Path, log_end: u64) -> String {
+    let text = text_since(log, log_end).unwrap_or_default();
+    if let Some(error) = text.lines().rev().find_map(|line| line.strip_prefix(PREFIX)) {
+        return format!("{name} did not start: {}", escaped(error));
     }
-    let mark = LAST_LINE.trim_start_matches('\n');
-    let lines = said.lines().filter_map(|line| line.strip_prefix(mark));
-    let lines: String = lines.map(|line| format!("{LAST_LINE}{}", foreign_line(line))).collect();
+    let prefix = LAST_LINE.trim_start_matches('\n');
+    let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+    let lines: String = lines.map(|line| format!("{LAST_LINE}{}", escaped(line))).collect();
     let colon = if lines.is_empty() { "" } else { "; the last lines on its screen:" };
     format!("{name} ended at once, with code {code}{colon}{lines}")
 }

@@ -1,12 +1,14 @@
-//! `status`: what runs, and what waits; or how far one message is.
+//! `status`: the state of the daemon, or of a message.
 
 use super::{
-    DONE, FAILED, Failure, argv,
-    ask::{ask, join, read},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, FAILED, Failure},
     identity::{Identity, or_print},
-    messages::{self, Standing, ago, ahead, each_row, id_in_full, people},
-    place::Asked,
-    print::{Colour, Out, duration, foreign_line},
+    join::join,
+    messages::{self, Standing, ago, ahead, each_row, full_id, route},
+    print::{Colour, Out, duration},
+    request::{ask, read},
 };
 use crate::{
     client::{Client, ClientError},
@@ -16,7 +18,7 @@ use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Show whether the daemon runs, and what waits in it; or how far one message is.
+/// Show the state of the daemon, or of a message.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -27,12 +29,12 @@ use serde_json::value::RawValue;
     example = "agent-relay status 3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 )]
 pub(super) struct Status {
-    /// print JSON: one object, or one a line for each recipient of a message
+    /// print one JSON object, or for a message one a line for each recipient
     #[argh(switch)]
     json: bool,
 
-    /// a message's id, or the eight characters of it that an agent is shown, or that of its SEND
-    #[argh(positional, arg_name = "id", from_str_fn(argv::text))]
+    /// the id of a message or of its SEND, or the eight characters that an agent is shown
+    #[argh(positional, arg_name = "id")]
     id: Option<String>,
 }
 
@@ -45,14 +47,14 @@ struct Report<'a> {
 }
 
 impl Status {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let mut out = Out::new();
         if let Some(id) = &self.id {
-            return self.message(asked, &mut out, id);
+            return self.message(options, &mut out, id);
         }
-        let place = asked.place().map_err(or_print)?;
-        let identity = Identity::of_process(&place).map_err(or_print)?;
-        match place.try_join(&|endpoint| identity.settings(endpoint)) {
+        let context = options.context().map_err(or_print)?;
+        let identity = Identity::of_process(&context).map_err(or_print)?;
+        match context.try_join(&|endpoint| identity.settings(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
                 let report = Report { running: false, endpoint: &endpoint, status: None };
                 out.json("status", &report)?;
@@ -73,9 +75,9 @@ impl Status {
         }
     }
 
-    fn message(&self, asked: &Asked, out: &mut Out, id: &str) -> Result<i32, Failure> {
-        let client = join(asked)?;
-        let id = id_in_full(&client, id)?;
+    fn message(&self, options: &GlobalOptions, out: &mut Out, id: &str) -> Result<i32, Failure> {
+        let client = join(options)?;
+        let id = full_id(&client, id)?;
         let request =
             |Page { cursor, limit }| MessageRequest { id: id.clone(), cursor, limit, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
@@ -85,7 +87,7 @@ impl Status {
     }
 }
 
-/// One message's way.
+/// Prints the way of one message.
 fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
     let way = &row.way;
     let attempts = match (way.attempts, way.failures) {
@@ -95,17 +97,17 @@ fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
         (attempts, failures) => format!("attempt {attempts}; {failures} failed"),
     };
     let mut lines = vec![
-        ("id", format!("{}, of SEND {}", foreign_line(&row.id), foreign_line(&row.send_id))),
+        ("id", format!("{}, of SEND {}", escaped(&row.id), escaped(&row.send_id))),
         ("accepted", accepted(row)),
         ("handed", attempts),
     ];
     if let Some(reported) = &way.reported {
-        let why = reported.why.as_deref().map(|why| format!(": {}", foreign_line(why)));
-        let (state, why) = (foreign_line(&reported.state), why.unwrap_or_default());
+        let why = reported.why.as_deref().map(|why| format!(": {}", escaped(why)));
+        let (state, why) = (escaped(&reported.state), why.unwrap_or_default());
         lines.push(("reported", format!("{state}{why}, {}", ago(reported.at))));
     }
     lines.push(("now", now(row)));
-    let heading = out.paint(Colour::Bold, people(row));
+    let heading = out.paint(Colour::Bold, route(row));
     out.line(heading)?;
     for (name, value) in lines {
         let name = out.paint(Colour::Faint, format!("{name:<9}"));
@@ -125,7 +127,7 @@ fn accepted(row: &MessageRow<'_>) -> String {
     format!("{}; {survives}", ago(row.taken))
 }
 
-/// The state it is in, in words.
+/// The present state of a message in words.
 fn now(row: &MessageRow<'_>) -> String {
     let ended = row.way.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
     let expires = row.way.expires.map(|at| format!("; it expires in {}", ahead(at)));
@@ -136,18 +138,14 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     let counts = &status.counts;
     let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
     let process = process.transpose()?;
-    let fails = process.as_ref().and_then(|it| it.store_fails.as_deref()).map(foreign_line);
-    let remarks: Vec<_> = process.iter().flat_map(|it| &it.remarks).cloned().collect();
+    let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
+    let remarks: Vec<_> = process.iter().flat_map(|process| &process.remarks).cloned().collect();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
         ("process", process.map_or_else(|| "unknown".to_owned(), process_words)),
         (
             "version",
-            format!(
-                "{} (protocol {})",
-                foreign_line(&status.version),
-                foreign_line(&status.protocol)
-            ),
+            format!("{} (protocol {})", escaped(&status.version), escaped(&status.protocol)),
         ),
         ("up for", duration(status.uptime_ms)),
         (
@@ -178,11 +176,12 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
             ),
         ),
     ];
-    let too_often = status.too_often.as_ref().map(|it| {
-        let (from, to) = (foreign_line(&it.from), foreign_line(&it.to));
-        format!("{} refused, the last from {from} to {to} {}", it.refused, ago(it.at))
+    let too_often = status.too_often.as_ref().map(|limited| {
+        let (from, to) = (escaped(&limited.from), escaped(&limited.to));
+        let at = ago(limited.at);
+        format!("{} refused, the last from {from} to {to} {at}", limited.refused)
     });
-    let lines = lines.into_iter().chain(too_often.map(|words| ("too often", words)));
+    let lines = lines.into_iter().chain(too_often.map(|line| ("too often", line)));
     let up = out.paint(Colour::Green, "the daemon is up");
     out.line(up)?;
     for (name, value) in lines {
@@ -191,14 +190,14 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     }
     for remark in remarks {
         let name = out.paint(Colour::Yellow, format!("{:<9}", "note"));
-        out.line(format_args!("  {name} {}", foreign_line(&remark)))?;
+        out.line(format_args!("  {name} {}", escaped(&remark)))?;
     }
     Ok(())
 }
 
-fn process_words(it: relay::Process<'_>) -> String {
-    let left = it
+fn process_words(process: relay::Process<'_>) -> String {
+    let left = process
         .left
-        .map(|left| format!("; it left {}, which is somebody else's now", foreign_line(&left)));
-    format!("{}, home {}{}", it.pid, foreign_line(&it.home), left.unwrap_or_default())
+        .map(|left| format!("; it left {}, which another process uses now", escaped(&left)));
+    format!("{}, home {}{}", process.pid, escaped(&process.home), left.unwrap_or_default())
 }

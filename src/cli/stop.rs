@@ -1,8 +1,8 @@
 //! `stop`: end a wrapped agent.
 
 use super::{
-    DONE, Failure, argv,
-    place::Asked,
+    context::GlobalOptions,
+    failure::{DONE, Failure},
     print::Out,
     wrapped::{self, explain},
 };
@@ -14,26 +14,26 @@ use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What hears no requests is ended by force after some seconds; its last messages take some, too.
+/// The time until a command has ended: an unresponsive one is killed after some seconds, and its last
+/// messages take some as well.
 const END: Duration = Duration::from_secs(30);
 
-/// From the command's end to the wrapper's.
+/// The time from the command's end to the wrapper's.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// End a wrapped agent's command and what runs with it: its terminal is hung up, and what ignores that is made
-/// to end.
+/// End a wrapped agent.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "stop",
     help_triggers("--help"),
     example = "agent-relay stop Ann",
-    note = "What the command has made independent of itself, such as a daemon, goes on.",
-    note = "What waits for the agent waits until it is back. `agent-relay down` stops the daemon."
+    note = "Its terminal is closed, and processes that ignore that are killed. Independent processes, such as daemons, go on.",
+    note = "Messages wait until the agent is back. `agent-relay down` stops the daemon."
 )]
 pub(super) struct Stop {
     /// the wrapped agent
-    #[argh(positional, from_str_fn(argv::text))]
+    #[argh(positional, arg_name = "agent")]
     name: String,
 
     /// print one JSON object
@@ -49,9 +49,9 @@ struct Report<'a> {
 }
 
 impl Stop {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
-        let visit = wrapped::visit(asked, name)?;
+        let visit = wrapped::visit(options, name)?;
         let ended = match visit.ask(&Request::Stop, END) {
             Ok(Answer::Ended(ended)) => ended,
             Ok(_) => {

@@ -1,11 +1,14 @@
-//! `tap`: everything that is routed, live.
+//! `tap`: all messages as they are routed.
 
 use super::{
-    Failure,
-    ask::{Aside, ask, data_of, join, read},
-    place::Asked,
-    print::{Colour, Out, compact, foreign_line, indented, say},
-    question,
+    ask,
+    context::GlobalOptions,
+    escape::{escaped, indented},
+    failure::Failure,
+    join::join,
+    notices::Notices,
+    print::{Colour, Out, compact, say},
+    request::{ask, data_of, read},
 };
 use crate::{
     client::{Answer, Delivery, Event, State},
@@ -17,7 +20,7 @@ use crate::{
 };
 use argh::{ArgsInfo, FromArgs};
 
-/// Print every message, and every answer to a question, as it is routed, until Ctrl-C.
+/// Print all messages and answers as they are routed, until Ctrl-C.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -33,24 +36,25 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    pub(super) fn run(self, asked: &Asked) -> Result<i32, Failure> {
-        let client = join(asked)?;
-        let (mut out, mut aside) = (Out::new(), Aside::default());
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let client = join(options)?;
+        let (mut out, mut notices) = (Out::new(), Notices::default());
         ask(&client, "tap", None)?;
         loop {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
-                // A new connection taps nothing yet.
+                // A new connection does not tap by itself.
                 Ok(event @ Event::State(State::Ready(_))) => {
                     ask(&client, "tap", None)?;
-                    aside.note(event)?;
+                    notices.print(event)?;
                 }
-                Ok(event) => aside.note(event)?,
-                Err(_) => return Err(Failure::failed("the connection is over")),
+                Ok(event) => notices.print(event)?,
+                Err(_) => return Err(Failure::failed("the connection has ended")),
             }
         }
     }
 
+    /// Prints a copy of a message, and nothing for other deliveries.
     pub(super) fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
         let Some(json) = data_of(delivery).filter(|_| is_copy(delivery)) else { return Ok(()) };
         if self.json {
@@ -58,15 +62,15 @@ impl Tap {
         }
         let copy: TapCopy<'_> = read("tap", json)?;
         if copy.lost > 0 {
-            say(format_args!("{} messages were too fast to be shown", copy.lost));
+            say(format_args!("{} messages were routed too fast to be shown", copy.lost));
         }
-        let topic = copy.topic.as_deref().map(foreign_line);
+        let topic = copy.topic.as_deref().map(escaped);
         let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-        let (from, to) = (foreign_line(&copy.from), foreign_line(&copy.to));
+        let (from, to) = (escaped(&copy.from), escaped(&copy.to));
         let answering = if copy.answer.is_some() { ", answering" } else { "" };
         let heading = format!("{from} -> {to}{topic}{answering}");
         let heading = out.paint(Colour::Bold, heading);
-        out.line(format_args!("{heading}: {}", words(&copy)))
+        out.line(format_args!("{heading}: {}", text(&copy)))
     }
 }
 
@@ -74,16 +78,20 @@ fn is_copy(delivery: &Delivery) -> bool {
     delivery.from == RELAY && delivery.kind == relay::TAP
 }
 
-/// What was said, as far as it is a text.
-fn words(copy: &TapCopy<'_>) -> String {
+/// The text of a copy, indented.
+fn text(copy: &TapCopy<'_>) -> String {
     if let Some(TapAnswer { response, response_data: data }) = copy.answer {
         let data = data.map(ToOwned::to_owned);
-        return indented(&question::words(&Answer { from: copy.from.to_string(), response, data }));
+        return indented(&ask::answer_text(&Answer {
+            from: copy.from.to_string(),
+            response,
+            data,
+        }));
     }
     let Some(payload) = copy.payload else { return "(too large to be shown)".to_owned() };
     match serde_json::from_str::<MessagePayload<'_>>(payload.get()) {
         Ok(spoken) => indented(&spoken.body),
-        Err(_) => foreign_line(&compact(payload)),
+        Err(_) => escaped(&compact(payload)),
     }
 }
 
@@ -92,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_and_what_was_answered_are_shown() {
-        let shown = |words_of: &str| {
+    fn messages_and_answers_are_shown() {
+        let shown = |members: &str| {
             let copy = format!(
-                r#"{{"send_id":"a","from":"Bob","to":"Ann","recipients":1,"requires_ack":false{words_of}}}"#
+                r#"{{"send_id":"a","from":"Bob","to":"Ann","recipients":1,"requires_ack":false{members}}}"#
             );
-            words(&serde_json::from_str(&copy).unwrap())
+            text(&serde_json::from_str(&copy).unwrap())
         };
         assert_eq!(shown(r#","payload":{"kind":"message","body":"one\ntwo"}"#), "one\n    two");
         let answer = r#","answer":{"response":true,"responseData":{"body":"one\n\u001b[2J"}}"#;

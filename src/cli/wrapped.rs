@@ -1,95 +1,117 @@
-//! What the commands for one wrapped agent have in common: finding its wrapper, and what it answers.
+//! The connection of a command to the wrapper of an agent.
 
 use super::{
-    DONE, Failure, TIMED_OUT,
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure, TIMED_OUT},
     identity::agent_around,
-    place::Asked,
-    print::{Out, foreign_line},
-    run::RUN,
+    print::Out,
 };
 use crate::{
     protocol::{
-        control::{Answer, Request, State},
+        control::{Answer, Ended, Request, State},
         name::Name,
     },
     wrap::visit::{self, Visit, VisitError},
 };
 use std::{path::Path, time::Duration};
 
-/// How long a wrapper may take to answer.
+/// The directory in the home directory for the files of running wrappers.
+pub(super) const RUN_DIRECTORY: &str = "run";
+
+/// The prefix of each of a command's last lines.
+pub(super) const LAST_LINE: &str = "\n    | ";
+
+/// The time in which a wrapper answers, at most.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
-/// Names of wrapped agents that an error lists.
+/// The most names of wrapped agents that an error lists.
 const NAMES_MAX: usize = 20;
 
-/// A person's connection to the wrapper of this agent.
-pub(super) fn visit(asked: &Asked, name: &str) -> Result<Visit, Failure> {
+/// Connects a person's command to the wrapper of an agent.
+pub(super) fn visit(options: &GlobalOptions, name: &str) -> Result<Visit, Failure> {
     if let Some(agent) = agent_around() {
         return Err(Failure::failed(format!(
-            "this is for a person at a terminal of his own, not for {} or what runs in it",
-            foreign_line(&agent)
+            "this command is for a person at a terminal, not for {} or a program in it",
+            escaped(&agent)
         )));
     }
     check_name(name)?;
-    let run_directory = asked.home()?.join(RUN);
+    let run_directory = options.home()?.join(RUN_DIRECTORY);
     Visit::to(&run_directory, name).map_err(|error| match error {
-        VisitError::Nobody => nobody(&run_directory, name),
+        VisitError::Nobody => not_wrapped(&run_directory, name),
         error => explain(name, &error),
     })
 }
 
+/// Checks that an agent may have a name.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     Name::parse(name)
         .map(drop)
-        .map_err(|error| Failure::usage(format!("no agent can be called {name:?}: {error}")))
+        .map_err(|error| Failure::usage(format!("an agent cannot have the name {name:?}: {error}")))
 }
 
-/// Names who is there instead.
-fn nobody(run_directory: &Path, name: &str) -> Failure {
-    let is_there = |name: &String| Visit::to(run_directory, name).is_ok();
-    let mut there: Vec<_> = visit::names(run_directory).into_iter().filter(is_there).collect();
-    let more = there.len().saturating_sub(NAMES_MAX);
-    there.truncate(NAMES_MAX);
-    let there = match (there.join(", "), more) {
+/// The failure for an agent without a wrapper, with the names of those that have one.
+fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
+    let is_wrapped = |name: &String| Visit::to(run_directory, name).is_ok();
+    let mut names: Vec<_> = visit::names(run_directory).into_iter().filter(is_wrapped).collect();
+    let more = names.len().saturating_sub(NAMES_MAX);
+    names.truncate(NAMES_MAX);
+    let others = match (names.join(", "), more) {
         (none, _) if none.is_empty() => "none runs here".to_owned(),
         (names, 0) => format!("there are {names}"),
         (names, more) => format!("there are {names} and {more} more"),
     };
     Failure::failed(format!(
-        "no wrapped agent {name}: {there} (`agent-relay agents` shows who is connected)"
+        "no wrapped agent {name}: {others} (`agent-relay agents` shows who is connected)"
     ))
 }
 
+/// The failure of a request to a wrapper.
 pub(super) fn explain(name: &str, error: &VisitError) -> Failure {
-    let sentence = format!("{name} can't be reached: {}", foreign_line(&error.to_string()));
+    let sentence = format!("cannot reach {name}: {}", escaped(&error.to_string()));
     match error {
         VisitError::TimedOut => Failure::new(TIMED_OUT, sentence),
-        VisitError::Refused(sentence) => Failure::failed(foreign_line(sentence)),
+        VisitError::Refused(sentence) => Failure::failed(escaped(sentence)),
         _ => Failure::failed(sentence),
     }
 }
 
-/// Has an agent's messages wait, or typed again, and prints what came of it: in words, how many wait.
+/// Changes whether an agent's messages are held, and prints the result: as JSON, or as a sentence
+/// about the number of messages that wait.
 pub(super) fn change(
-    asked: &Asked,
+    options: &GlobalOptions,
     name: &str,
     request: &Request,
     json: bool,
-    words: impl FnOnce(usize) -> String,
+    sentence: impl FnOnce(usize) -> String,
 ) -> Result<i32, Failure> {
-    let state = ask(&visit(asked, name)?, name, request)?;
+    let state = ask(&visit(options, name)?, name, request)?;
     let mut out = Out::new();
     match json {
         true => out.json("wrapped", &state)?,
-        false => out.line(words(state.waiting))?,
+        false => out.line(sentence(state.waiting))?,
     }
     Ok(DONE)
 }
 
-/// Asks for something that is answered with how the agent stands.
+/// Sends a request that is answered with the agent's state.
 pub(super) fn ask(visit: &Visit, name: &str, request: &Request) -> Result<State, Failure> {
     match visit.ask(request, ANSWER).map_err(|error| explain(name, &error))? {
         Answer::State(state) => Ok(state),
         _ => Err(explain(name, &VisitError::Misspoken("it answers something else".into()))),
     }
+}
+
+/// The last lines on the screen of a command that failed, each indented on a line of its own.
+pub(super) fn last_lines(ended: &Ended) -> String {
+    if ended.code == DONE || ended.last_lines.is_empty() {
+        return String::new();
+    }
+    let mut text = "; the last lines on its screen:".to_owned();
+    for line in &ended.last_lines {
+        text.push_str(LAST_LINE);
+        text.push_str(&escaped(line));
+    }
+    text
 }

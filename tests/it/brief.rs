@@ -71,10 +71,10 @@ fn where_there_is_no_file_one_is_made_and_removed_again() {
     let again = out(&run(&sandbox, &["brief", "--install"], DONE));
     assert!(again.starts_with("AGENTS.md had this text already:\n"), "{again}");
     let removed = out(&run(&sandbox, &["brief", "--remove"], DONE));
-    assert_eq!(removed, "AGENTS.md had nothing else and was removed\n");
+    assert_eq!(removed, "AGENTS.md had no other text and was removed\n");
     assert!(!here(&sandbox, "AGENTS.md"));
     let nothing = out(&run(&sandbox, &["brief", "--remove"], DONE));
-    assert!(nothing.starts_with("nothing to take out: "), "{nothing}");
+    assert!(nothing.starts_with("nothing to remove: "), "{nothing}");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn files_that_are_there_get_it_and_keep_the_rest() {
     let older = with.replace("Other agents", "OTHER AGENTS") + "more\r\n";
     fs::write(sandbox.directory().join("CLAUDE.md"), &older).unwrap();
     let replaced = out(&run(&sandbox, &["brief", "--install", "--claude", "--codex"], DONE));
-    assert!(replaced.contains("CLAUDE.md has this text now, in place of an older one:\n"));
+    assert!(replaced.contains("CLAUDE.md now has this text instead of an older one:\n"));
     assert!(replaced.contains("AGENTS.md was made, with this text:\n"), "{replaced}");
     assert_eq!(read(&sandbox, "CLAUDE.md"), with + "more\r\n");
 
@@ -104,7 +104,7 @@ fn files_that_are_there_get_it_and_keep_the_rest() {
     assert_eq!(read(&sandbox, "GEMINI.md"), gemini);
     assert!(!here(&sandbox, "AGENTS.md"));
     let absent = out(&run(&sandbox, &["brief", "--remove", "GEMINI.md"], DONE));
-    assert_eq!(absent, "GEMINI.md does not have it\n");
+    assert_eq!(absent, "GEMINI.md does not have the text\n");
     let left = fs::read_dir(sandbox.directory()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("md")).collect();
     assert_eq!(left.len(), 2, "nothing is left beside them: {left:?}");
@@ -139,10 +139,7 @@ fn where_one_may_only_be_read_the_others_stay_as_they_are() {
     permissions.set_readonly(true);
     fs::set_permissions(&gemini, permissions).unwrap();
     let refused = run(&sandbox, &["brief", "--install"], FAILED);
-    assert!(
-        err(&refused).contains("GEMINI.md can't be written: it may only be read"),
-        "{refused:?}"
-    );
+    assert!(err(&refused).contains("GEMINI.md is not written: it is read-only"), "{refused:?}");
     assert_eq!(out(&refused), "");
     for (name, text) in files {
         assert_eq!(read(&sandbox, name), text);

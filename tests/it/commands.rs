@@ -88,7 +88,7 @@ fn daemon_goes_up_and_down() {
     assert_eq!((&status["running"], &status["status"]["agents_here"]), (&true.into(), &0.into()));
     let replaced = run(&sandbox, &["up", "--replace", "--json"], DONE);
     assert!(out(&replaced).contains(r#""started":true"#), "{replaced:?}");
-    assert!(out(&run(&sandbox, &["agents"], DONE)).contains("nobody has been here yet"));
+    assert!(out(&run(&sandbox, &["agents"], DONE)).contains("no agents yet"));
     let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
     assert!(log.contains("listening at "), "{log}");
     drop(detached);
@@ -436,7 +436,7 @@ fn undelivered_message_has_its_own_exit_code() {
     let away = err(&run(&sandbox, &["send", "--no-ack", "Bob", "x"], NOT_DELIVERED));
     assert!(away.contains("AGENT_OFFLINE"), "{away}");
     let waits = out(&run(&sandbox, &["send", "Bob", "x"], DONE));
-    assert!(waits.contains("Bob is away, and it waits until then"), "{waits}");
+    assert!(waits.contains("it waits until Bob is here"), "{waits}");
     run(&sandbox, &["send", "--no-ack", "Carol", "x"], DONE);
     let large = vec![b'x'; 2_000_000];
     let large = err(&run_with(&sandbox, &["send", "Carol", "-"], &large, NOT_DELIVERED));
@@ -504,15 +504,15 @@ fn usage_errors_name_the_mistake_and_the_remedy() {
         (&["send", "Bob"], "no body"),
         (&["send", "Bob", "two", "words"], "goes in quotes"),
         (&["send"], "missing: to"),
-        (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': a whole number"),
+        (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': give a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
-        (&["listen", "--as", "Bob", "--count", "0"], "--count '0': a whole number"),
+        (&["listen", "--as", "Bob", "--count", "0"], "--count '0': give a whole number"),
         (&["send", "--importance", "101", "Bob", "y"], "a whole number from 0 to 100"),
         (&["ask", "--importance", "-1", "Bob", "y"], "a whole number from 0 to 100"),
         (&["send", "--thread", &long, "Bob", "y"], "a label of at most 256 bytes"),
         (&["send", "--ttl", "1w", "Bob", "y"], "a bare number is seconds"),
-        (&["send", "--ttl", "0s", "Bob", "y"], "--ttl '0s': no time at all is too short"),
-        (&["history", "--limit", "0"], "--limit '0': a whole number of messages, 1 at least"),
+        (&["send", "--ttl", "0s", "Bob", "y"], "--ttl '0s': give more than 0"),
+        (&["history", "--limit", "0"], "--limit '0': give a whole number of messages, 1 at least"),
         (&["history", "--search", ""], "--search has no word in it"),
         (&["history", "--search", " -- "], "--search has no word in it"),
         (&["send", "--topic", "a.*", "*", "y"], "are for subscriptions"),

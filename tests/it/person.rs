@@ -579,7 +579,7 @@ fn commands_for_people_refuse_agents() {
         ann.press(&format!("run \"{}\" {command}\r", program.display()));
     }
     ann.wait_until("both refusals", |screen| {
-        dense(screen).matches(&dense("person at a terminal of his own")).count() == 2
+        dense(screen).matches(&dense("person at a terminal")).count() == 2
     });
 }
 

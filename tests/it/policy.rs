@@ -189,7 +189,7 @@ fn file_writable_by_others_stops_the_start() {
         );
         assert!(failed.contains(&why), "{failed}");
         let checked = err(&run(&sandbox, &["policy", "check", path.to_str().unwrap()], DONE));
-        assert_eq!(checked, format!("agent-relay: no daemon takes it as it lies there: {why}\n"));
+        assert_eq!(checked, format!("agent-relay: no daemon accepts the file: {why}\n"));
     }
     change_mode(&sandbox, &path, "644");
     sandbox.start();

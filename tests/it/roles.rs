@@ -85,7 +85,7 @@ fn a_keyed_name_is_for_who_has_its_key() {
     let mut bob = sandbox.join("Bob");
     let key = keyed(&sandbox, "Ann");
     let refused = err(&run(&sandbox, &["send", "--as", "Ann", "Bob", "hello"], FAILED));
-    let why = "policy.toml has a key for Ann, which this command has not: it looks for it in keys/Ann in the home";
+    let why = "policy.toml requires a key for Ann, and this command has none: put it into keys/Ann in the home";
     assert!(refused.contains(why), "{refused}");
 
     let file = secret_file(&sandbox.directory().join("ann.key"), &key);
@@ -227,7 +227,7 @@ fn a_command_whose_agent_is_gone_says_so() {
     let (code, said) = inside(Some(&file), &line);
     assert!(code == 3 && said.contains("AGENT_OFFLINE"), "{said}");
     let (code, said) = inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
-    assert!(code == USAGE && said.contains("speak for it alone"), "{said}");
+    assert!(code == USAGE && said.contains("send only as it"), "{said}");
 }
 
 #[test]

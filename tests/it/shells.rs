@@ -49,8 +49,8 @@ fn undecodable_body_is_refused_with_a_remedy() {
         for line in [&["send", "Bob", "-"], &["ask", "Bob", "-"]] {
             let refused = err(&run_with(&sandbox, line, bytes, FAILED));
             let words = format!(
-                "standard input can't be sent, since {why}: `agent-relay help send` says how shells \
-                 give a text\n"
+                "standard input is not sent, since {why}: `agent-relay help send` shows how to give a \
+                 text\n"
             );
             assert!(refused.ends_with(&words), "{refused}");
             assert_eq!(refused.lines().count(), 1, "{refused}");

@@ -220,7 +220,7 @@ fn what_a_daemon_kept_before_it_stays_until_it_is_copied() {
 
     let kept = stage.own_home().join("relay.db");
     let installed = sentence(&stage.succeeds(["service", "install"]));
-    assert!(installed.contains("makes room"), "{installed}");
+    assert!(installed.contains("is stopped"), "{installed}");
     assert!(installed.contains(&format!("{} stays", kept.display())), "{installed}");
     assert!(!stage.text(["history", "--with", "Ann"]).contains("from before"));
 

@@ -185,7 +185,7 @@ fn a_program_that_is_gone_is_named_and_no_old_word_of_the_log() {
         .unwrap();
     systemd.systemctl(&["daemon-reload"]);
     let failed = systemd.fails(&["service", "start"]);
-    assert!(!failed.contains("its last word") && !failed.contains("own systemd"), "{failed}");
+    assert!(!failed.contains("its last line") && !failed.contains("own systemd"), "{failed}");
     let shown = String::from_utf8(systemd.run(&["service", "status"]).stdout).unwrap();
     assert!(shown.contains("/nowhere/at/all (is not there"), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! At-least-once messages, one to one, with an ACK each way: what durability costs.
+//! Measurements of at-least-once messages, one to one, with an ACK each way.
 
 use super::route::{End, Template, invalid};
 use crate::protocol::{
@@ -12,10 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long nothing may move before the bench gives up.
+/// The time without progress after which a measurement fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// From a SEND to its ACK, in nanoseconds, one message at a time; and the durability that the ACK says.
+/// Measures the nanoseconds from each SEND to its ACK, one message at a time. Also returns the
+/// durability that the ACK states.
 pub(super) fn acceptance(
     from: &mut End,
     to: &mut End,
@@ -51,7 +52,7 @@ fn durability_of(json: &[u8]) -> io::Result<String> {
     Ok(ack.durability.map_or_else(|| "unknown".to_owned(), |text| text.into_owned()))
 }
 
-/// Reads once, acknowledges each message that came, and says how many.
+/// Reads once, and acknowledges the messages. Returns their number.
 fn acknowledge(end: &mut End) -> io::Result<u64> {
     let (mut count, mut acks) = (0, Vec::new());
     end.read_kinds(|kind, json| {
@@ -67,10 +68,10 @@ fn acknowledge(end: &mut End) -> io::Result<u64> {
     Ok(count)
 }
 
-/// How far a flood is.
+/// The progress of a flood.
 struct Progress {
     accepted: AtomicU64,
-    heard: AtomicU64,
+    received: AtomicU64,
     sent_all: AtomicU64,
     failed: AtomicBool,
     sender: Thread,
@@ -80,23 +81,23 @@ impl Progress {
     fn new() -> Self {
         Self {
             accepted: AtomicU64::new(0),
-            heard: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             sent_all: AtomicU64::new(u64::MAX),
             failed: AtomicBool::new(false),
             sender: thread::current(),
         }
     }
 
-    /// Messages that are both accepted and heard.
-    fn through(&self) -> u64 {
-        self.accepted.load(Ordering::Acquire).min(self.heard.load(Ordering::Acquire))
+    /// The number of messages that are both accepted and received.
+    fn completed(&self) -> u64 {
+        self.accepted.load(Ordering::Acquire).min(self.received.load(Ordering::Acquire))
     }
 
     fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Counts steps on one end until as many came as were sent.
+    /// Runs steps on one end until as many messages were counted as sent.
     fn count(
         &self,
         total: &AtomicU64,
@@ -117,8 +118,8 @@ impl Progress {
 
     fn await_all(&self, all: u64) {
         let mut last = (0, Instant::now());
-        while self.through() < all && !self.has_failed() && last.1.elapsed() < WATCHDOG {
-            let now = self.through();
+        while self.completed() < all && !self.has_failed() && last.1.elapsed() < WATCHDOG {
+            let now = self.completed();
             if now > last.0 {
                 last = (now, Instant::now());
             }
@@ -127,7 +128,7 @@ impl Progress {
     }
 }
 
-/// Messages a second that were accepted and heard, with `window` on the way.
+/// Measures the messages a second that are accepted and received, with `window` in flight.
 pub(super) fn flood(
     from: &mut End,
     to: &mut End,
@@ -145,30 +146,31 @@ pub(super) fn flood(
         let threads = [
             builder()
                 .spawn_scoped(scope, move || progress.count(&progress.accepted, || accept(from)))?,
-            builder()
-                .spawn_scoped(scope, move || progress.count(&progress.heard, || acknowledge(to)))?,
+            builder().spawn_scoped(scope, move || {
+                progress.count(&progress.received, || acknowledge(to))
+            })?,
         ];
         let (mut sent, mut bytes) = (0, Vec::new());
         while start.elapsed() < time && !progress.has_failed() {
-            let on_the_way = sent - progress.through();
-            if on_the_way > window / 2 {
+            let in_flight = sent - progress.completed();
+            if in_flight > window / 2 {
                 thread::park_timeout(Duration::from_millis(1));
                 continue;
             }
             bytes.clear();
-            (on_the_way..window).for_each(|_| template.append(&mut bytes));
+            (in_flight..window).for_each(|_| template.append(&mut bytes));
             write(&bytes)?;
-            sent += window - on_the_way;
+            sent += window - in_flight;
         }
-        // One more, so that nobody who has everything is left waiting for it.
+        // One more message wakes a thread that has read all the others.
         sent += 1;
         progress.sent_all.store(sent, Ordering::Release);
         bytes.clear();
         template.append(&mut bytes);
         write(&bytes)?;
         progress.await_all(sent);
-        let rate = progress.through() as f64 / start.elapsed().as_secs_f64();
-        if progress.through() < sent {
+        let rate = progress.completed() as f64 / start.elapsed().as_secs_f64();
+        if progress.completed() < sent {
             hang_ups.into_iter().for_each(|hang_up| hang_up());
         }
         for thread in threads {
@@ -178,7 +180,7 @@ pub(super) fn flood(
     })
 }
 
-/// Reads once and counts what was accepted.
+/// Reads once, and counts the accepted messages.
 fn accept(end: &mut End) -> io::Result<u64> {
     let mut count = 0;
     end.read_kinds(|kind, _| count += u64::from(kind == Kind::Ack))?;

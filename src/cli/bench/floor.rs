@@ -1,9 +1,9 @@
-//! The floor: a process that relays between two connections and parses nothing.
+//! The floor: a process that relays bytes between two connections and parses nothing.
 //!
-//! Two blocking hops through another process are the least that any daemon of this shape pays, so its
-//! figures, taken in the same run, say what the daemon's own work costs.
+//! Every daemon has at least these two blocking hops, so the floor's figures of the same run show
+//! the cost of the daemon's own work.
 
-use crate::cli::Failure;
+use crate::cli::failure::Failure;
 use platform::{
     endpoint::Endpoint,
     transport::{Listener, Stream},
@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-/// What one read takes.
+/// The size of a read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Takes two connections and copies between them until either ends.
@@ -42,7 +42,7 @@ fn copy(from: &Stream, to: &Stream) {
         match from_reader.read(&mut buffer) {
             Ok(count) if count > 0 && to_writer.write_all(&buffer[..count]).is_ok() => {}
             _ => {
-                // Either end is the end of both.
+                // The end of one connection ends both.
                 from.hang_up();
                 to.hang_up();
                 return;

@@ -1,4 +1,4 @@
-//! What is measured on a path: one-way latency, flood, fan-out.
+//! Measurements of one-way latency, floods and fan-outs.
 
 use super::route::{End, Template};
 use std::{
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the other side may stay silent before the bench gives up.
+/// The time without progress after which a measurement fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// One-way times of single messages, in nanoseconds.
+/// Measures the one-way times of single messages, in nanoseconds.
 pub(super) fn latency(
     from: &End,
     to: &mut End,
@@ -31,24 +31,24 @@ pub(super) fn latency(
     Ok(times)
 }
 
-/// What a flood came to.
+/// The result of a flood.
 pub(super) struct Flood {
     /// Messages sent.
     pub(super) sent: u64,
-    /// Messages heard, by all receivers.
-    pub(super) heard: u64,
-    /// From the first sent to the last heard.
+    /// Messages received, by all receivers.
+    pub(super) received: u64,
+    /// The time from the first message sent to the last received.
     pub(super) time: Duration,
 }
 
 impl Flood {
-    /// Messages heard in a second.
+    /// Messages received in a second.
     pub(super) fn rate(&self) -> f64 {
-        self.heard as f64 / self.time.as_secs_f64()
+        self.received as f64 / self.time.as_secs_f64()
     }
 }
 
-/// Sends for `time` with at most `window` messages on the way to each receiver, and counts.
+/// Sends for `time`, with at most `window` messages in flight to each receiver.
 pub(super) fn flood(
     from: &End,
     to: &mut [End],
@@ -57,7 +57,7 @@ pub(super) fn flood(
     time: Duration,
 ) -> io::Result<Flood> {
     let receivers = to.len() as u64;
-    let heard = AtomicU64::new(0);
+    let received = AtomicU64::new(0);
     let sent_all = AtomicU64::new(u64::MAX);
     let failed = AtomicBool::new(false);
     let hang_ups: Vec<_> = to.iter().map(End::hang_up).collect();
@@ -66,9 +66,10 @@ pub(super) fn flood(
         let sender = thread::current();
         let mut threads = Vec::new();
         for end in to {
-            let (heard, sent_all, failed, sender) = (&heard, &sent_all, &failed, sender.clone());
+            let (received, sent_all, failed, sender) =
+                (&received, &sent_all, &failed, sender.clone());
             let receive = move || {
-                let outcome = receive(end, heard, sent_all, &sender);
+                let outcome = receive(end, received, sent_all, &sender);
                 failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
                 sender.unpark();
                 outcome
@@ -80,27 +81,28 @@ pub(super) fn flood(
         let mut sent = 0;
         let mut bytes = Vec::new();
         while !is_over(start) {
-            let on_the_way = sent - heard.load(Ordering::Acquire) / receivers;
-            if on_the_way > window / 2 {
+            let in_flight = sent - received.load(Ordering::Acquire) / receivers;
+            if in_flight > window / 2 {
                 thread::park_timeout(Duration::from_millis(1));
                 continue;
             }
             bytes.clear();
-            for _ in on_the_way..window {
+            for _ in in_flight..window {
                 template.append(&mut bytes);
             }
             from.write(&bytes)?;
-            sent += window - on_the_way;
+            sent += window - in_flight;
         }
-        // One more, so that a receiver that has everything is not left waiting for it.
+        // One more message wakes a receiver that has read all the others.
         sent += 1;
         sent_all.store(sent, Ordering::Release);
         bytes.clear();
         template.append(&mut bytes);
         from.write(&bytes)?;
-        await_all(&heard, sent * receivers, &failed);
-        let flood = Flood { sent, heard: heard.load(Ordering::Acquire), time: start.elapsed() };
-        if flood.heard < sent * receivers {
+        await_all(&received, sent * receivers, &failed);
+        let flood =
+            Flood { sent, received: received.load(Ordering::Acquire), time: start.elapsed() };
+        if flood.received < sent * receivers {
             hang_ups.into_iter().for_each(|hang_up| hang_up());
         }
         for thread in threads {
@@ -110,11 +112,11 @@ pub(super) fn flood(
     })
 }
 
-/// Waits for the last message; a receiver that gets nothing more is woken by the caller's hang-up.
-fn await_all(heard: &AtomicU64, all: u64, failed: &AtomicBool) {
+/// Waits for the last message. The caller's hang-up wakes receivers that get no more.
+fn await_all(received: &AtomicU64, all: u64, failed: &AtomicBool) {
     let mut last = (0, Instant::now());
     loop {
-        let now = heard.load(Ordering::Acquire);
+        let now = received.load(Ordering::Acquire);
         if now >= all || failed.load(Ordering::Relaxed) || last.1.elapsed() > WATCHDOG {
             return;
         }
@@ -125,18 +127,18 @@ fn await_all(heard: &AtomicU64, all: u64, failed: &AtomicBool) {
     }
 }
 
-/// Counts until as many came as were sent; the number is known only after the last was sent.
+/// Counts messages until as many arrived as were sent, which is known after the last one.
 fn receive(
     end: &mut End,
-    heard: &AtomicU64,
+    received: &AtomicU64,
     sent_all: &AtomicU64,
     sender: &thread::Thread,
 ) -> io::Result<()> {
-    let mut mine = 0;
-    while mine < sent_all.load(Ordering::Acquire) {
+    let mut own = 0;
+    while own < sent_all.load(Ordering::Acquire) {
         let count = end.count_messages()?;
-        mine += count;
-        heard.fetch_add(count, Ordering::Release);
+        own += count;
+        received.fetch_add(count, Ordering::Release);
         sender.unpark();
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The two paths a message can take from one end of the bench to the other: the floor, and a daemon.
+//! The ends of a measured path, through the floor or the daemon, and the messages on it.
 
 use crate::protocol::{
     envelope::{Envelope, Header, Kind, stated_kind},
@@ -14,18 +14,18 @@ const ID_DIGITS: usize = 16;
 /// The daemon that is measured.
 pub(super) struct Daemon {
     pub(super) endpoint: Endpoint,
-    /// Who may run it beside this user, the system and administrators.
+    /// A user who may run the daemon, besides this user, the system and administrators.
     pub(super) server: Option<User>,
 }
 
-/// One end of a connection: whole frames in, bytes out.
+/// An end of a path, which reads whole frames and writes bytes.
 pub(super) struct End {
     stream: Stream,
     decoder: Decoder,
 }
 
 impl End {
-    /// Connects, and says nothing.
+    /// Connects without a HELLO.
     pub(super) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         Stream::connect(endpoint).map(Self::over)
     }
@@ -40,24 +40,24 @@ impl End {
         let mut end = Self::over(stream);
         let capabilities = Capabilities { max_inflight: window, ..Capabilities::default() };
         let hello = Hello { agent: Some(name.to_owned()), capabilities, ..Hello::default() };
-        end.say(&Header::new(Kind::Hello, "hello", 0), &hello)?;
+        end.send(&Header::new(Kind::Hello, "hello", 0), &hello)?;
         end.await_kind(Kind::Welcome)?;
         Ok(end)
     }
 
-    /// Subscribes to a topic and waits for the daemon's word.
+    /// Subscribes to a topic, and waits for the ACK.
     pub(super) fn subscribe(&mut self, topic: &str) -> io::Result<()> {
         let header = Header { topic: Some(topic), ..Header::new(Kind::Subscribe, "subscribe", 0) };
-        self.say(&header, &Empty {})?;
+        self.send(&header, &Empty {})?;
         self.await_kind(Kind::Ack)
     }
 
-    /// Writes everything.
+    /// Writes all bytes.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.stream).write_all(bytes)
     }
 
-    /// Reads once and counts the messages in it; a PING is answered.
+    /// Reads once, and counts the messages. Answers a PING.
     pub(super) fn count_messages(&mut self) -> io::Result<u64> {
         let mut count = 0;
         let mut others = Vec::new();
@@ -74,7 +74,7 @@ impl End {
         Ok(count)
     }
 
-    /// Reads once and shows every frame with its kind; a PING is answered, a refusal ends the bench.
+    /// Reads once, and calls `each` with every ACK and DELIVER. Answers a PING. A refusal is an error.
     pub(super) fn read_kinds(&mut self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<()> {
         let mut others = Vec::new();
         for json in self.read()? {
@@ -86,19 +86,19 @@ impl End {
         others.iter().try_for_each(|json| self.answer(json))
     }
 
-    /// Writes while another thread has this end to read from.
+    /// Returns a function that writes while another thread reads from this end.
     pub(super) fn writer(&self) -> impl Fn(&[u8]) -> io::Result<()> + use<> {
         let stream = self.stream.clone();
         move |bytes| (&stream).write_all(bytes)
     }
 
-    /// Ends the connection, whoever waits on it.
+    /// Returns a function that ends the connection, and wakes threads that wait for it.
     pub(super) fn hang_up(&self) -> impl FnOnce() + Send + use<> {
         let stream = self.stream.clone();
         move || stream.hang_up()
     }
 
-    /// The next whole frames, in place: counting them must not cost what the daemon is measured by.
+    /// Reads the next whole frames in place, at little cost, since that is part of the measured time.
     fn read(&mut self) -> io::Result<Frames<'_>> {
         while !self.decoder.has_next() {
             let count = (&self.stream).read(self.decoder.space())?;
@@ -108,10 +108,10 @@ impl End {
             self.decoder.filled(count);
         }
         let taken = self.decoder.take().map_err(|violation| invalid(&violation.to_string()))?;
-        Ok(taken.expect("it has whole frames"))
+        Ok(taken.expect("the decoder has a frame"))
     }
 
-    fn say(&self, header: &Header<'_>, payload: &impl serde::Serialize) -> io::Result<()> {
+    fn send(&self, header: &Header<'_>, payload: &impl serde::Serialize) -> io::Result<()> {
         let mut bytes = Vec::new();
         header.append(&mut bytes, payload);
         self.write(&bytes)
@@ -131,7 +131,7 @@ impl End {
         }
     }
 
-    /// A PING gets its PONG; an ERROR or a refusal ends the bench.
+    /// Answers a PING. An ERROR or a refusal is an error.
     fn answer(&self, json: &[u8]) -> io::Result<()> {
         let envelope = Envelope::read(json).map_err(|error| invalid(&error.to_string()))?;
         match envelope.kind {
@@ -139,7 +139,7 @@ impl End {
                 let ping: Heartbeat = envelope
                     .typed(envelope.payload)
                     .map_err(|error| invalid(&error.to_string()))?;
-                self.say(&Header::new(Kind::Pong, "pong", 0), &ping)
+                self.send(&Header::new(Kind::Pong, "pong", 0), &ping)
             }
             Kind::Error => {
                 let fault: Result<Fault, _> = envelope.typed(envelope.payload);
@@ -151,7 +151,7 @@ impl End {
     }
 }
 
-/// A DELIVER of ours, or on the floor the SEND itself.
+/// Reports whether a frame is a DELIVER, or on the floor a SEND.
 fn is_message(json: &[u8]) -> bool {
     json.starts_with(b"{\"v\":1,\"type\":\"DELIVER\"")
         || json.starts_with(b"{\"v\":1,\"type\":\"SEND\"")
@@ -161,7 +161,7 @@ pub(super) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// A SEND's frame whose id can be changed in place.
+/// A frame with a SEND, whose id is changed in place for each message.
 #[derive(Clone)]
 pub(super) struct Template {
     frame: Vec<u8>,
@@ -170,7 +170,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// To an agent or on a topic, with a body of so many bytes.
+    /// A SEND to an agent or on a topic, with a body of this length.
     pub(super) fn new(to: Option<&str>, topic: Option<&str>, body_bytes: usize) -> Self {
         let id = "0".repeat(ID_DIGITS);
         let header = Header { to, topic, ..Header::new(Kind::Send, &id, 1_700_000_000_000) };
@@ -182,11 +182,12 @@ impl Template {
         };
         let mut frame = Vec::new();
         header.append(&mut frame, &spoken);
-        let place = frame.windows(ID_DIGITS).position(|window| window == id.as_bytes());
-        Self { frame, id_at: place.expect("the frame holds its id"), next: 0 }
+        let offset = frame.windows(ID_DIGITS).position(|window| window == id.as_bytes());
+        Self { frame, id_at: offset.expect("the frame holds its id"), next: 0 }
     }
 
-    /// The same, at least once. Its ids begin with `next`: what the daemon has taken before, it knows.
+    /// A SEND with at-least-once delivery. Its ids begin with `next`, since the daemon ignores ids of
+    /// earlier runs.
     pub(super) fn acknowledged(to: &str, body_bytes: usize, next: u64) -> Self {
         let plain = Self::new(Some(to), None, body_bytes);
         let mut frame = plain.frame;
@@ -196,7 +197,7 @@ impl Template {
         Self { frame, id_at: plain.id_at, next }
     }
 
-    /// Appends one frame with an id of its own.
+    /// Appends a frame with the next id.
     pub(super) fn append(&mut self, bytes: &mut Vec<u8>) {
         let mut rest = self.next;
         self.next += 1;
@@ -214,7 +215,7 @@ mod tests {
     use crate::protocol::frame::Batch;
 
     #[test]
-    fn each_frame_of_a_template_has_an_id_of_its_own() {
+    fn frames_of_a_template_have_different_ids() {
         let mut template = Template::new(Some("bench-b"), None, 256);
         let mut bytes = Vec::new();
         template.append(&mut bytes);

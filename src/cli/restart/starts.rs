@@ -1,6 +1,5 @@
-//! The file that counts a home's automatic starts: a line for each of the last minute, its time in
-//! milliseconds since
-//! 1970. Whoever reads or writes it has the home's start lock.
+//! The file that counts a home's automatic starts: one line for each start of the last minute, with
+//! its time in milliseconds since 1970. Readers and writers hold the home's start lock.
 
 use crate::config::is_absent;
 use platform::paths;
@@ -13,22 +12,21 @@ use std::{
 /// The file's name in the home directory.
 const FILE: &str = "starts";
 
-/// Starts within [`WINDOW_MS`], at most.
+/// The most starts within [`WINDOW_MS`].
 const STARTS_MAX: usize = 5;
 
 const WINDOW_MS: u64 = 60_000;
 
-/// More than that is no such file.
+/// The longest part of the file that is read.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// Counts one more start, unless there were too many; false where there were.
+/// Counts a start. Returns false, and counts nothing, if there were too many.
 ///
-/// Only times within a minute of `now` count, before or after it: a clock that is set allows a few
-/// starts more, and never forbids one for longer than a minute.
+/// Times count within a minute before and after `now`: after a change of the clock a few starts more
+/// are allowed, and none is refused for longer than a minute.
 ///
 /// # Errors
-/// If the file can't be read, is no such file, or can't be written: nothing is counted then, and
-/// nothing may start.
+/// If the file cannot be read, parsed or written. Nothing is counted then, and nothing may start.
 pub(super) fn count(home: &Path, now: u64) -> io::Result<bool> {
     let path = home.join(FILE);
     let mut times = read(&path)?;
@@ -42,10 +40,10 @@ pub(super) fn count(home: &Path, now: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Forgets all that were counted.
+/// Forgets the starts that were counted.
 ///
 /// # Errors
-/// If the file can't be removed; the sentence names it.
+/// If the file cannot be removed. The error names it.
 pub(super) fn forget(home: &Path) -> io::Result<()> {
     let path = home.join(FILE);
     match fs::remove_file(&path) {
@@ -93,7 +91,7 @@ mod tests {
             Self(home)
         }
 
-        /// How many of so many starts at this time are allowed.
+        /// Attempts starts at a time. Returns how many are allowed.
         fn allowed(&self, starts: usize, now: u64) -> usize {
             (0..starts).filter(|_| count(&self.0, now).unwrap()).count()
         }
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_is_set_never_forbids_starts_for_longer_than_a_minute() {
+    fn changed_clock_refuses_starts_for_at_most_a_minute() {
         let home = Home::new();
         for now in [1_000_000_000, 0, u64::MAX, 500_000] {
             assert_eq!(home.allowed(7, now), STARTS_MAX, "{now}");
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_holds_something_else_allows_no_start_until_it_is_forgotten() {
+    fn unreadable_file_allows_no_start_until_it_is_forgotten() {
         let home = Home::new();
         for wrong in [&b"soon\n"[..], b"-1\n", &[0xff; 8], "9".repeat(5000).as_bytes()] {
             fs::write(home.0.join(FILE), wrong).unwrap();
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn home_that_takes_no_file_allows_no_start() {
+    fn unwritable_home_allows_no_start() {
         let home = Home::new();
         fs::create_dir(home.0.join(FILE)).unwrap();
         assert!(count(&home.0, 0).is_err());

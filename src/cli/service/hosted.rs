@@ -1,13 +1,13 @@
-//! What the service manager of Windows starts: the daemon, under an account of its own, for one owner.
+//! The daemon as a Windows service, under an account of its own, for one owner.
 //!
-//! No command of anybody's: it is told by its place behind the first argument, and never tried.
+//! It is not a command: its arguments follow `--as-agent-relay`, and are compared as a whole.
 
-use super::super::{
-    AS_AGENT_RELAY, DONE, Failure,
-    launch::own_program,
+use crate::cli::{
+    context::{Context, GlobalOptions},
+    failure::{DONE, Failure},
     log,
-    place::{Asked, Place},
-    up,
+    program::{AS_AGENT_RELAY, own_program},
+    serve,
 };
 use platform::{
     paths,
@@ -16,7 +16,7 @@ use platform::{
 };
 use std::ffi::OsString;
 
-/// A service's daemon, as its definition has it.
+/// The arguments of a service's daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hosted {
     home: String,
@@ -24,7 +24,7 @@ pub(crate) struct Hosted {
     owner: String,
 }
 
-/// What a service runs.
+/// The program of a service, with its arguments.
 pub(super) fn program(site: &Site) -> Result<Program, Failure> {
     let (home, owner) = (site.home.clone().into_os_string(), site.owner.to_string());
     let mut arguments: Vec<OsString> = vec![AS_AGENT_RELAY.into(), "--home".into(), home];
@@ -34,7 +34,7 @@ pub(super) fn program(site: &Site) -> Result<Program, Failure> {
 }
 
 impl Hosted {
-    /// Whether the words behind [`AS_AGENT_RELAY`] are those of [`program`].
+    /// Parses the arguments after [`AS_AGENT_RELAY`], if they are those of [`program`].
     pub(crate) fn of(words: &[OsString]) -> Option<Self> {
         let words: Vec<_> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
         match words[..] {
@@ -49,29 +49,30 @@ impl Hosted {
         }
     }
 
-    /// Runs it until the service manager stops it.
+    /// Runs the daemon until the service manager stops it.
     pub(crate) fn run(self) -> Result<i32, Failure> {
         let serve = move |running: &Running| {
             let served = self
-                .place()
-                .and_then(|(place, owner)| up::run(place, owner, |_| running.is_ready()));
+                .context()
+                .and_then(|(context, owner)| serve::run(context, owner, |_| running.is_ready()));
             served.map(drop).map_err(|failure| {
-                let words = failure.words.unwrap_or_default();
-                tracing::error!("{words}");
-                words
+                let message = failure.into_message();
+                tracing::error!("{message}");
+                message
             })
         };
         service::run(serve).map_err(Failure::because)?;
         Ok(DONE)
     }
 
-    fn place(&self) -> Result<(Place, User), Failure> {
+    fn context(&self) -> Result<(Context, User), Failure> {
         let owner = User::parse(&self.owner).map_err(Failure::because)?;
-        let asked = Asked { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) };
-        let home = asked.home()?;
+        let options =
+            GlobalOptions { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) };
+        let home = options.home()?;
         paths::make_private_dir(&home).map_err(Failure::because)?;
         log::begin_in(&home, &owner)?;
-        Ok((asked.place_of_daemon()?, owner))
+        Ok((options.context_of_daemon()?, owner))
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn what_is_installed_is_known_when_it_is_started() {
+    fn installed_arguments_are_recognized_at_the_start() {
         let owner = User::me().unwrap();
         let site = Site {
             account: owner.clone(),

@@ -1,32 +1,33 @@
-//! Where the system starts the daemon at logon, but doesn't see how it ends: a process beside it that has it started
-//! again when it fails. A daemon that was told to stop ends this, too.
+//! A process that restarts the daemon when it fails, for a system that starts it at logon but does
+//! not see how it ends. It ends with a daemon that was stopped on purpose.
 //!
-//! It never waits before it starts the next one, so that whoever stops the daemon never finds none that comes back
-//! later.
+//! It does not wait between restarts: a command that stops the daemon never finds a pause in which
+//! none is up, with one to come.
 
-use super::super::{
-    DONE, Failure,
-    launch::{self, make_home, own_program},
+use crate::cli::{
+    context::GlobalOptions,
+    failure::{DONE, Failure},
+    launch::{self, make_home},
     log,
-    place::Asked,
+    program::own_program,
 };
 use crate::client::Settings;
 use platform::{clock, peer::User, process};
 use std::process::{Command, Stdio};
 
-/// After so many failures in a row there is no next one: it would fail, too.
+/// The failures in a row after which the daemon is not started again.
 const FAILURES_MAX: u32 = 5;
 
-/// What ran for so long has not failed in a row.
+/// A run of this length ends a row of failures.
 const STEADY_MS: u64 = 60_000;
 
-/// Runs the daemon, as [`launch::arguments`] have it, until it is told to stop or fails for good.
-pub(crate) fn supervise(asked: &Asked) -> Result<i32, Failure> {
-    let (program, home) = (own_program()?, asked.home()?);
+/// Runs the daemon with [`launch::arguments_for`], until it is stopped or fails too often.
+pub(crate) fn supervise(options: &GlobalOptions) -> Result<i32, Failure> {
+    let (program, home) = (own_program()?, options.home()?);
     make_home(&home)?;
     log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
     process::end_before_others().map_err(Failure::because)?;
-    let arguments = launch::words(&home, asked.endpoint.as_deref(), "--service");
+    let arguments = launch::arguments_for(&home, options.endpoint.as_deref(), "--service");
     let mut failures = Failures(0);
     loop {
         let begun = clock::monotonic_ms();
@@ -34,10 +35,10 @@ pub(crate) fn supervise(asked: &Asked) -> Result<i32, Failure> {
         let how = match ended {
             Ok(status) if status.success() => return Ok(DONE),
             Ok(status) => format!("the daemon ended with a failure ({status})"),
-            Err(error) => format!("{} is not started: {error}", program.display()),
+            Err(error) => format!("{} was not started: {error}", program.display()),
         };
-        // No other can run beside one that somebody else has started.
-        if is_up(asked) {
+        // Another process has started a daemon: ours could not run beside it.
+        if is_up(options) {
             tracing::info!("{how}, and another one is up: there is nothing to watch over");
             return Ok(DONE);
         }
@@ -49,15 +50,17 @@ pub(crate) fn supervise(asked: &Asked) -> Result<i32, Failure> {
     }
 }
 
-fn is_up(asked: &Asked) -> bool {
-    asked.place().is_ok_and(|place| place.try_join(&|endpoint| Settings::guest(endpoint)).is_ok())
+fn is_up(options: &GlobalOptions) -> bool {
+    options
+        .context()
+        .is_ok_and(|context| context.try_join(&|endpoint| Settings::guest(endpoint)).is_ok())
 }
 
-/// How many there were in a row.
+/// A count of failures in a row.
 struct Failures(u32);
 
 impl Failures {
-    /// Whether there is a next start after one that ran for so long.
+    /// Counts a failure after a run of this length. Returns whether to start again.
     fn allow_another(&mut self, ran_ms: u64) -> bool {
         self.0 = if ran_ms < STEADY_MS { self.0 + 1 } else { 1 };
         self.0 < FAILURES_MAX
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_again_and_again_is_let_be_and_what_fails_now_and_then_is_not() {
+    fn only_failures_in_a_row_end_the_restarts() {
         let mut failures = Failures(0);
         for _ in 1..FAILURES_MAX {
             assert!(failures.allow_another(0));

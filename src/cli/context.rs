@@ -1,9 +1,7 @@
-//! Where things are: the home directory, the configuration, the daemon; and how a command gets to it.
+//! The context of a command: the home directory, the configuration, and the daemon's endpoint; and
+//! the connection to the daemon.
 
-use super::{
-    Failure, VERSION,
-    print::{foreign_line, say},
-};
+use super::{escape::escaped, failure::Failure, print::say, program::VERSION};
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
     config::{
@@ -18,65 +16,68 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the command line said before the command.
+/// The options before the command.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct GlobalOptions {
     pub(super) endpoint: Option<String>,
     pub(super) home: Option<String>,
 }
 
-impl Asked {
-    /// The home directory, which may not exist yet.
+impl GlobalOptions {
+    /// Returns the home directory, which may not exist yet.
     pub(super) fn home(&self) -> Result<PathBuf, Failure> {
-        let set = self.home.clone().map(Into::into).or_else(|| env::var_os("AGENT_RELAY_HOME"));
-        let home = match set.filter(|home| !home.is_empty()) {
+        let named = self.home.clone().map(Into::into).or_else(|| env::var_os("AGENT_RELAY_HOME"));
+        let home = match named.filter(|home| !home.is_empty()) {
             Some(home) => std::path::absolute(home),
             None => paths::home(),
         };
         home.map_err(|error| Failure::failed(format!("{error}: name a directory with --home")))
     }
 
-    /// Everything, for a command that wants a daemon. A broken configuration is told, and is the next daemon's
-    /// trouble: it must not part agents from the one that runs.
-    pub(super) fn place(&self) -> Result<Place, Failure> {
+    /// Returns the context of a command that joins a daemon. A broken config.toml is only reported:
+    /// it must not separate agents from the running daemon.
+    pub(super) fn context(&self) -> Result<Context, Failure> {
         let home = self.home()?;
         let config = match Config::load(&home) {
             Err(wrong) if wrong.line.is_some() => {
-                let wrong = foreign_line(&wrong.to_string());
-                say(format_args!("{wrong}; no daemon starts until that is mended"));
+                let wrong = escaped(&wrong.to_string());
+                say(format_args!("{wrong}; no daemon starts until that is corrected"));
                 Config::default()
             }
             config => config.map_err(Failure::because)?,
         };
-        self.place_with(home, config)
+        self.context_with(home, config)
     }
 
-    /// Everything, for a daemon, or for what has one started later: a broken configuration ends it here.
-    pub(super) fn place_of_daemon(&self) -> Result<Place, Failure> {
+    /// Returns the context of a daemon, or of a command that has one started later. A broken
+    /// config.toml is an error.
+    pub(super) fn context_of_daemon(&self) -> Result<Context, Failure> {
         let home = self.home()?;
         let config = Config::load(&home).map_err(Failure::because)?;
-        self.place_with(home, config)
+        self.context_with(home, config)
     }
 
-    fn place_with(&self, home: PathBuf, config: Config) -> Result<Place, Failure> {
+    fn context_with(&self, home: PathBuf, config: Config) -> Result<Context, Failure> {
         let sources = self.sources(&home, &config)?;
-        Ok(Place { home, config, sources })
+        Ok(Context { home, config, sources })
     }
 
+    /// Collects the sources of the endpoint.
     pub(super) fn sources(&self, home: &Path, config: &Config) -> Result<EndpointSources, Failure> {
         let option = self.endpoint.as_deref().map(checked).transpose()?;
-        let environment = match env::var_os("AGENT_RELAY_ENDPOINT").filter(|it| !it.is_empty()) {
+        let environment = match env::var_os("AGENT_RELAY_ENDPOINT").filter(|text| !text.is_empty())
+        {
             Some(text) => Some(checked(text)?),
             None => None,
         };
         let config = config.endpoint.as_deref().map(checked).transpose()?;
         let service = service_in(home)?;
-        let left = left_in(home)?;
+        let left = endpoint_left_in(home)?;
         let mut defaults = Vec::new();
         if !Endpoint::shared().is_foreign().unwrap_or(true) {
             defaults.push(Endpoint::shared().as_text().to_owned());
         }
-        // Where the system doesn't say who we are, the shared one has to do.
+        // Without a user from the system, only the shared endpoint is left.
         defaults.extend(Endpoint::per_user().ok().map(|endpoint| endpoint.as_text().to_owned()));
         Ok(EndpointSources { option, environment, config, service, left, defaults })
     }
@@ -88,7 +89,7 @@ fn checked(text: impl AsRef<std::ffi::OsStr>) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Believed only if nobody else could have written it: it says who may run the daemon.
+/// Reads service.toml. It says who may run the daemon, so nobody else may be able to write it.
 fn service_in(home: &Path) -> Result<Option<Service>, Failure> {
     let Some(mut service) = Service::load(home).map_err(Failure::because)? else {
         return Ok(None);
@@ -98,7 +99,8 @@ fn service_in(home: &Path) -> Result<Option<Service>, Failure> {
     Ok(Some(service))
 }
 
-fn left_in(home: &Path) -> Result<Option<String>, Failure> {
+/// Reads the endpoint that the last daemon left in its home.
+fn endpoint_left_in(home: &Path) -> Result<Option<String>, Failure> {
     let path = home.join(ENDPOINT_FILE);
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
@@ -107,78 +109,83 @@ fn left_in(home: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Where everything is.
+/// The home directory, the configuration, and the sources of the endpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Context {
     pub(super) home: PathBuf,
     pub(super) config: Config,
     pub(super) sources: EndpointSources,
 }
 
-impl Place {
-    /// Joins the first daemon that is there.
-    pub(super) fn try_join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, ClientError> {
-        let mut nobody = None;
+impl Context {
+    /// Joins the first daemon that listens at one of the endpoints.
+    pub(super) fn try_join(
+        &self,
+        settings: &dyn Fn(&str) -> Settings,
+    ) -> Result<Client, ClientError> {
+        let mut absent = None;
         for endpoint in self.sources.candidates() {
-            let settings = self.trusting(make(endpoint));
+            let settings = self.with_server(settings(endpoint));
             let is_operator = settings.mode == Mode::Operator;
             match Client::join(settings) {
-                // The key is of another home's daemon, or this one is too old to know what it is for.
+                // The key is for another home's daemon, or this daemon is too old to know keys.
                 Err(ClientError::Ended(Ended::Fault(fault)))
                     if is_operator && fault.is(ErrorCode::Unauthorized) =>
                 {
-                    return Client::join(self.trusting(Settings::guest(endpoint)));
+                    return Client::join(self.with_server(Settings::guest(endpoint)));
                 }
-                Err(error @ ClientError::NoDaemon { .. }) => nobody = nobody.or(Some(error)),
+                Err(error @ ClientError::NoDaemon { .. }) => absent = absent.or(Some(error)),
                 other => return other,
             }
         }
-        Err(nobody.expect("there is always an endpoint to try"))
+        Err(absent.expect("there is always an endpoint to try"))
     }
 
-    /// What joins the service expects its account there.
-    pub(super) fn trusting(&self, settings: Settings) -> Settings {
+    /// Adds the account that is expected at the service's endpoint.
+    pub(super) fn with_server(&self, settings: Settings) -> Settings {
         Settings { server: self.server(&settings.endpoint), ..settings }
     }
 
-    /// Who runs what is at an endpoint, where that is the service.
+    /// The user who runs the daemon at an endpoint, if that is the service's.
     pub(super) fn server(&self, endpoint: &str) -> Option<User> {
-        let service = self.sources.service.as_ref().filter(|it| it.endpoint == endpoint)?;
-        // No user is nobody to be trusted.
+        let service =
+            self.sources.service.as_ref().filter(|service| service.endpoint == endpoint)?;
+        // An account that is not a user's is not trusted.
         User::parse(&service.account).ok()
     }
 
-    /// The same as a command wants it: with a sentence where it fails.
-    pub(super) fn join(&self, make: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
-        judged(self.try_join(make), make)
+    /// Joins as [`Self::try_join`] does, with a command's messages.
+    pub(super) fn join(&self, settings: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
+        report(self.try_join(settings), settings)
     }
 
-    /// Whether a daemon runs with this home, wherever it listens.
+    /// Reports whether a daemon runs with this home, at any endpoint.
     pub(super) fn is_locked(&self) -> Result<bool, Failure> {
         let lock = self.home.join(LOCK_FILE);
         Lock::is_held(&lock).map_err(Failure::because)
     }
 
-    /// Reads again what a daemon that was started since has left.
-    pub(super) fn look_again(&mut self) -> Result<(), Failure> {
-        self.sources.left = left_in(&self.home)?;
+    /// Reads the endpoint that a daemon has left in the home meanwhile.
+    pub(super) fn reread_endpoint(&mut self) -> Result<(), Failure> {
+        self.sources.left = endpoint_left_in(&self.home)?;
         Ok(())
     }
 }
 
-/// What a command makes of a try.
-pub(super) fn judged(
+/// Turns the result of [`Context::try_join`] into a command's: a notice about another version, or a
+/// failure with a remedy.
+pub(super) fn report(
     joined: Result<Client, ClientError>,
-    make: &dyn Fn(&str) -> Settings,
+    settings: &dyn Fn(&str) -> Settings,
 ) -> Result<Client, Failure> {
-    joined.map(greet).map_err(|error| refused(&make(""), error))
+    joined.map(notice_version).map_err(|error| join_failure(&settings(""), error))
 }
 
-/// Says so where the daemon is another version's.
-fn greet(client: Client) -> Client {
+/// Prints a notice if the daemon is of another version.
+fn notice_version(client: Client) -> Client {
     let version = &client.welcome().server.version;
     if version != VERSION {
-        let version = foreign_line(version);
+        let version = escaped(version);
         say(format_args!(
             "the daemon is version {version}, this is {VERSION}: `agent-relay up --replace` brings \
              them together"
@@ -187,22 +194,22 @@ fn greet(client: Client) -> Client {
     client
 }
 
-/// A name that was refused is named.
-pub(super) fn refused(settings: &Settings, error: ClientError) -> Failure {
+/// The failure to join, with the refused name.
+pub(super) fn join_failure(settings: &Settings, error: ClientError) -> Failure {
     match (&error, &settings.mode) {
         (ClientError::Ended(Ended::Fault(fault)), Mode::Agent(name))
             if fault.is(ErrorCode::NameInUse) =>
         {
             Failure::failed(format!(
-                "{name} is connected already: choose another name, or end that one first"
+                "{name} is connected already: choose another name, or end the other agent first"
             ))
         }
         (ClientError::Ended(Ended::Fault(fault)), Mode::Agent(name))
             if fault.is(ErrorCode::Unauthorized) =>
         {
             Failure::failed(format!(
-                "policy.toml has a key for {name}, which this command has not: it looks for it in keys/{name} in \
-                 the home directory, or where --key-file says"
+                "policy.toml requires a key for {name}, and this command has none: put it into \
+                 keys/{name} in the home directory, or name its file with --key-file"
             ))
         }
         _ => error.into(),

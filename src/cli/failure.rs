@@ -1,0 +1,105 @@
+//! The exit codes of the commands, and the failure that ends one early.
+
+use super::escape::escaped;
+use crate::client::{ClientError, Ended};
+use std::{fmt::Display, io};
+
+/// Exit code: done.
+pub(super) const DONE: i32 = 0;
+/// Exit code: failed.
+pub(super) const FAILED: i32 = 1;
+/// Exit code: the command line is wrong.
+pub(super) const USAGE: i32 = 2;
+/// Exit code: a message was not delivered.
+pub(super) const NOT_DELIVERED: i32 = 3;
+/// Exit code: no answer in time.
+pub(super) const TIMED_OUT: i32 = 4;
+
+/// The end of a command before it is done: an exit code, and a message unless there is nothing to
+/// say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) code: i32,
+    pub(super) message: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: Some(message.into()) }
+    }
+
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self::new(FAILED, message)
+    }
+
+    /// A failure with the message of an error.
+    pub(super) fn because(error: impl Display) -> Self {
+        Self::failed(error.to_string())
+    }
+
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    pub(super) fn no_daemon(endpoint: &str) -> Self {
+        Self::failed(format!("no daemon at {endpoint}: start one with `agent-relay up`"))
+    }
+
+    /// A failure to write to standard output; success if its reader has closed it.
+    pub(super) fn unwritten(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { code: DONE, message: None };
+        }
+        Self::failed(format!("write to standard output: {error}"))
+    }
+
+    /// Returns the message, or an empty one.
+    pub(super) fn into_message(self) -> String {
+        self.message.unwrap_or_default()
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::NoDaemon { endpoint, .. } => Self::no_daemon(&endpoint),
+            ClientError::TimedOut { .. } => Self::new(TIMED_OUT, escaped(&error.to_string())),
+            ClientError::Ended(ended) => ended.into(),
+            error => Self::failed(escaped(&error.to_string())),
+        }
+    }
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        let message = escaped(&ended.to_string());
+        match ended {
+            Ended::GaveUp { absent: true, .. } => {
+                Self::failed(format!("{message}: start a daemon with `agent-relay up`"))
+            }
+            _ => Self::failed(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn giving_up_on_an_absent_daemon_names_the_command_that_starts_one() {
+        let message = |absent| {
+            let why = "connect to /s: Connection refused".to_owned();
+            Failure::from(Ended::GaveUp { attempts: 10, why, absent }).into_message()
+        };
+        let gave_up = "gave up after 10 attempts: connect to /s: Connection refused";
+        assert_eq!(message(true), format!("{gave_up}: start a daemon with `agent-relay up`"));
+        assert_eq!(message(false), gave_up);
+    }
+
+    #[test]
+    fn closed_standard_output_is_not_a_failure() {
+        assert_eq!(Failure::unwritten(io::ErrorKind::BrokenPipe.into()).code, DONE);
+        assert_eq!(Failure::unwritten(io::ErrorKind::StorageFull.into()).code, FAILED);
+    }
+}

@@ -1,0 +1,183 @@
+//! The installed service: which daemon it runs, its state, and its start.
+
+use super::{
+    context::Context,
+    failure::{Failure, TIMED_OUT},
+    log,
+    program::own_program,
+    request::{ask, read},
+};
+use crate::{
+    client::{ClientError, Settings},
+    protocol::relay,
+};
+use platform::{
+    clock,
+    peer::User,
+    service::{self, Installed, State},
+};
+use std::{fs, path::Path, slice, thread, time::Duration};
+
+/// The time until clients can connect, or until none can, at most.
+const WAIT_MS: u64 = 20_000;
+
+/// The pause between two looks: no system reports that a socket has appeared.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Returns the installed service whose daemon is this context's, if the system reports its state. A
+/// system that does not answer would not start it, either.
+pub(super) fn of(context: &Context) -> Option<Installed> {
+    let installed = service::watched().ok().flatten()?;
+    let is_its_home =
+        context.home.to_str().is_some_and(|home| installed.after("--home") == Some(home));
+    let requested = context.sources.option.as_deref().or(context.sources.environment.as_deref());
+    let defaults =
+        context.sources.config.as_ref().map_or(&context.sources.defaults[..], slice::from_ref);
+    let is_its_endpoint = requested.is_none_or(|requested| match installed.after("--endpoint") {
+        Some(own) => own == requested,
+        // Without an endpoint of its own it listens at the home's default.
+        None => defaults.iter().any(|default| default == requested),
+    });
+    (is_its_home && is_its_endpoint).then_some(installed)
+}
+
+/// Fails if a restart of the service would start another program than this one.
+pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
+    let Some(program) = &installed.program else { return Ok(()) };
+    let own = own_program()?;
+    let real = |file: &Path| fs::canonicalize(file).ok();
+    if real(&program.file).is_none_or(|file| real(&own) == Some(file)) {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the service runs {}: `agent-relay service install` changes that to {}",
+        program.file.display(),
+        own.display()
+    )))
+}
+
+/// Starts the installed service whose daemon is this context's, and waits until clients can connect.
+/// Returns false if there is none.
+pub(super) fn start_if_installed(context: &mut Context) -> Result<bool, Failure> {
+    let Some(installed) = of(context) else { return Ok(false) };
+    start(context, &installed).map(|_| true)
+}
+
+/// Starts an installed service, and waits until clients can connect.
+pub(super) fn start(context: &mut Context, installed: &Installed) -> Result<Installed, Failure> {
+    let log_start = log_length(Path::new(&home(context, installed)));
+    service::start().map_err(|error| failed(context, installed, &error.to_string(), log_start))?;
+    wait_until_up(context, log_start)
+}
+
+/// Returns the installed service, or fails.
+pub(super) fn installed() -> Result<Installed, Failure> {
+    service::installed().map_err(Failure::because)?.ok_or_else(no_service)
+}
+
+pub(super) fn no_service() -> Failure {
+    Failure::failed("no service is installed: install one with `agent-relay service install`")
+}
+
+/// Reports whether this user may ask the service's daemon for its status.
+pub(super) fn is_mine(installed: &Installed) -> bool {
+    installed.owner().is_none_or(|owner| User::me().is_ok_and(|me| me == owner))
+}
+
+/// Returns the state of a service, from the system or else from its daemon.
+pub(super) fn state(context: &Context, installed: &Installed) -> Result<State, Failure> {
+    if installed.state != State::Unsaid {
+        return Ok(installed.state.clone());
+    }
+    Ok(match running_process(context)? {
+        Some((pid, _)) => State::Running(pid),
+        None if context.is_locked()? => State::Changing,
+        None => State::Stopped,
+    })
+}
+
+/// Returns the process id of the daemon that clients can connect to, and its start in milliseconds
+/// since 1970.
+pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, Failure> {
+    let client = match context.try_join(&|endpoint| Settings::guest(endpoint)) {
+        Ok(client) => client,
+        Err(ClientError::NoDaemon { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let json = ask(&client, "status", None)?;
+    let status: relay::Status<'_> = read("status", &json)?;
+    let since = clock::unix_ms().saturating_sub(status.uptime_ms);
+    let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
+    Ok(process.transpose()?.map(|process| (process.pid, since)))
+}
+
+/// Waits until clients can connect to the daemon of the service. An error shows what was logged from
+/// `log_start` on.
+pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Installed, Failure> {
+    let late = format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
+    wait_until(context, &late, |context, now| {
+        context.reread_endpoint()?;
+        match state(context, now)? {
+            State::Failed(why) => Err(failed(context, now, &why, log_start)),
+            // The system reports another user's daemon as running once clients can connect.
+            State::Running(_) if !is_mine(now) => Ok(true),
+            State::Running(pid) => Ok(running_process(context)?.is_some_and(|(up, _)| up == pid)),
+            _ => Ok(false),
+        }
+    })
+}
+
+pub(super) fn wait_until_down(context: &mut Context) -> Result<Installed, Failure> {
+    let late = format!("the service still runs {WAIT_MS} ms later");
+    wait_until(context, &late, |context, now| {
+        Ok(!matches!(state(context, now)?, State::Running(_) | State::Changing))
+    })
+}
+
+/// Waits until `is_reached`, and returns the service as it is then.
+fn wait_until(
+    context: &mut Context,
+    late: &str,
+    is_reached: impl Fn(&mut Context, &Installed) -> Result<bool, Failure>,
+) -> Result<Installed, Failure> {
+    let deadline = clock::monotonic_ms() + WAIT_MS;
+    loop {
+        let now = installed()?;
+        if is_reached(context, &now)? {
+            return Ok(now);
+        }
+        if clock::monotonic_ms() > deadline {
+            let log = log_path(context, &now);
+            return Err(Failure::new(TIMED_OUT, format!("{late}: its log is {log}")));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The home of the service's daemon.
+pub(super) fn home(context: &Context, installed: &Installed) -> String {
+    let home = installed.after("--home").map(str::to_owned);
+    home.unwrap_or_else(|| context.home.display().to_string())
+}
+
+fn log_path(context: &Context, installed: &Installed) -> String {
+    Path::new(&home(context, installed)).join(log::FILE).display().to_string()
+}
+
+/// The length of the log in a home, which earlier daemons wrote; 0 if it cannot be read.
+pub(super) fn log_length(home: &Path) -> u64 {
+    fs::metadata(home.join(log::FILE)).map_or(0, |log| log.len())
+}
+
+pub(super) fn failed(
+    context: &Context,
+    installed: &Installed,
+    why: &str,
+    log_start: u64,
+) -> Failure {
+    let log = log_path(context, installed);
+    // If only administrators may read the log, the event log has the line as well.
+    let line = log::last_line(Path::new(&log), log_start);
+    let line = line.map(|line| format!(", its last line: {line}")).unwrap_or_default();
+    Failure::failed(format!("the service failed ({why}){line}; its log is {log}"))
+}

@@ -1,0 +1,44 @@
+//! Notices on standard error about a connection, while a command waits for something else.
+
+use super::{escape::escaped, failure::Failure, print::say};
+use crate::client::{Event, State};
+
+/// Notices about events that are not what a command waits for.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// Whether the daemon was lost, which is reported once.
+    is_away: bool,
+}
+
+impl Notices {
+    /// Prints a notice about an event, if it is of interest. Fails if the session has ended.
+    pub(super) fn print(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::State(State::Backoff { why, .. }) if !self.is_away => {
+                self.is_away = true;
+                say(format_args!("{}; trying again", escaped(&why)));
+            }
+            Event::State(State::Ready(_)) if self.is_away => {
+                self.is_away = false;
+                say("connected again");
+            }
+            Event::Complaint(fault) => {
+                let (message, code) = (escaped(&fault.message), escaped(&fault.code));
+                say(format_args!("{message} ({code})"));
+            }
+            Event::Missed { why } => {
+                let why = escaped(&why);
+                say(format_args!("messages sent at most once may be missing: {why}"));
+            }
+            Event::Ended(ended) => return Err(ended.into()),
+            Event::State(_)
+            | Event::Delivered(_)
+            | Event::Accepted { .. }
+            | Event::Refused { .. }
+            | Event::Answered { .. }
+            | Event::Busy { .. }
+            | Event::Subscribed { .. } => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Requests of the commands to the daemon, and its answers.
+
+use super::{escape::escaped, failure::Failure};
+use crate::{
+    client::{Client, ClientError, Delivery},
+    config::nearest,
+    protocol::{
+        code::NackCode,
+        name::GUEST,
+        payload::Nack,
+        relay::{AgentRow, Agents, Page, Process, Status},
+        typed,
+    },
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The rows of a list that are requested at once.
+const ROWS: usize = 500;
+
+/// Advice for a guest who wants to be the operator.
+const NO_KEY: &str = "; you are a guest there, since its operator.key is not in your home: name the \
+                      daemon's home with --home";
+
+/// Sends a request to `@relay`, and returns the `data` of its answer.
+pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
+    let answer = client.request(body, data).map_err(|error| match error {
+        // Not the request is wrong, but the id in it.
+        ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
+            let why = escaped(&nack.message);
+            Failure::failed(format!("{why}: inbox, history and dead-letters show ids"))
+        }
+        ClientError::Refused(nack) => Failure::failed(format!(
+            "the daemon refused `{body}`: {} ({}){}",
+            escaped(&nack.message),
+            escaped(&nack.code),
+            if needs_operator(client, &nack) { NO_KEY } else { "" }
+        )),
+        other => other.into(),
+    })?;
+    Ok(data_of(&answer).unwrap_or("{}").to_owned())
+}
+
+/// Reports whether a guest was refused, to whom more would be allowed with the operator's key.
+fn needs_operator(client: &Client, nack: &Nack) -> bool {
+    client.name().starts_with(GUEST) && nack.code == NackCode::Forbidden.as_str()
+}
+
+/// Returns the `data` of a delivery's payload.
+pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
+    delivery.data.as_deref().map(RawValue::get)
+}
+
+/// Parses an answer of the daemon to a request.
+pub(super) fn read<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Result<T, Failure> {
+    typed::read(json).map_err(|why| {
+        Failure::failed(format!("the daemon's answer to `{request}` is not understood: {why}"))
+    })
+}
+
+/// Asks the daemon about its process. An older daemon does not answer that.
+pub(super) fn about(client: &Client) -> Result<Option<Process<'static>>, Failure> {
+    let json = ask(client, "status", None)?;
+    let status: Status<'_> = read("status", &json)?;
+    let Some(daemon) = status.daemon else { return Ok(None) };
+    let process: Process<'_> = read("status", daemon.get())?;
+    Ok(Some(Process {
+        pid: process.pid,
+        endpoint: process.endpoint.into_owned().into(),
+        home: process.home.into_owned().into(),
+        left: process.left.map(|left| left.into_owned().into()),
+        ..process
+    }))
+}
+
+/// Calls `each` with every agent that the daemon knows, page by page.
+pub(super) fn each_agent(
+    client: &Client,
+    mut each: impl FnMut(AgentRow<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut page = Page { cursor: None, limit: Some(ROWS) };
+    loop {
+        let data = serde_json::value::to_raw_value(&page).expect("a page is JSON");
+        let json = ask(client, "agents", Some(&data))?;
+        let Agents { agents, next_cursor } = read("agents", &json)?;
+        agents.into_iter().try_for_each(&mut each)?;
+        let next = next_cursor.map(Into::into);
+        if next.is_none() || next == page.cursor {
+            return Ok(());
+        }
+        page.cursor = next;
+    }
+}
+
+/// Returns the name of a connected agent that looks most like an unknown one.
+pub(super) fn nearest_agent(wanted: &str, client: &Client) -> Option<String> {
+    let mut connected = Vec::new();
+    let listed = each_agent(client, |agent| {
+        connected.extend(agent.here.then(|| agent.name.into_owned()));
+        Ok(())
+    });
+    // Without a list there is no advice; the refusal is reported anyway.
+    listed.ok().and_then(|()| nearest(wanted, connected.into_iter()))
+}

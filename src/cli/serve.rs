@@ -1,0 +1,59 @@
+//! The daemon in this process.
+
+use super::{
+    context::{Context, GlobalOptions},
+    escape::escaped,
+    failure::{DONE, Failure},
+    launch::make_home,
+    log,
+};
+use crate::daemon;
+use platform::{endpoint::Endpoint, lock::Lock, peer::User};
+use std::fmt::Display;
+
+/// Runs the daemon for a service manager: its messages go to its log.
+pub(super) fn as_service(options: &GlobalOptions) -> Result<i32, Failure> {
+    let home = options.home()?;
+    make_home(&home)?;
+    log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
+    options.context_of_daemon().and_then(|context| foreground(context, None)).inspect_err(
+        |failure| {
+            if let Some(message) = &failure.message {
+                tracing::error!("{message}");
+            }
+        },
+    )
+}
+
+/// Runs the daemon for this user. `start_lock` is released once clients can connect.
+pub(super) fn foreground(context: Context, start_lock: Option<Lock>) -> Result<i32, Failure> {
+    if let Some(service) = context.sources.service_used() {
+        return Err(Failure::failed(format!(
+            "the daemon is a service (at {}), which `agent-relay service start` starts: a daemon \
+             beside it needs another --endpoint and --home",
+            escaped(&service.endpoint)
+        )));
+    }
+    run(context, User::me().map_err(Failure::because)?, |_| drop(start_lock))
+}
+
+/// Runs the daemon of a context for its owner. `ready` is called once clients can connect.
+pub(super) fn run(
+    context: Context,
+    owner: User,
+    ready: impl FnOnce(&Endpoint),
+) -> Result<i32, Failure> {
+    let failed = |error: &dyn Display| Failure::failed(escaped(&error.to_string()));
+    let endpoint =
+        context.sources.requested().map(|text| Endpoint::parse(text.as_ref())).transpose();
+    let settings = daemon::Settings {
+        owner,
+        endpoint: endpoint.map_err(|error| failed(&error))?,
+        limits: context.config.limits(),
+        history_days: context.config.history_days,
+        store_bytes_max: context.config.store_max_bytes,
+        home: context.home,
+    };
+    daemon::run(settings, ready).map_err(|error| failed(&error))?;
+    Ok(DONE)
+}
