@@ -1,5 +1,20 @@
-# Sourced. `step NAME` ends the step before it and begins the next; the end of the script ends the last.
-# Whatever fails ends the script (set -e), and the last line then says in which step.
+# shellcheck shell=bash
+# Sourced at the root of the repository. `step NAME` ends the step before it and begins the next; the end of
+# the script ends the last. A failing command ends the script (set -e), whose last line then names the step.
+#
+# Beside each step's time stands its time in the last run without a failure, from target/ci-times: a line for
+# each step of each script, `SECONDS<tab>SCRIPT: STEP`. A fresh clone has no such file.
+
+ci_times=$PWD/target/ci-times
+# The script that a person or CI has started keeps the times, also of the scripts that it starts.
+ci_times_owner=
+if [ -z "${CI_TIMES_OF_RUN:-}" ]; then
+    mkdir -p target
+    export CI_TIMES_OF_RUN="$ci_times.$$"
+    : >"$CI_TIMES_OF_RUN"
+    ci_times_owner=1
+fi
+
 step() {
     step_passed
     step_name=$1 step_began=$SECONDS
@@ -7,18 +22,36 @@ step() {
 }
 
 step_passed() {
-    [ -z "${step_name:-}" ] || printf -- '-- %s: passed in %d s\n' "$step_name" $((SECONDS - step_began))
+    [ -z "${step_name:-}" ] || printf -- '-- %s: passed in %s\n' "$step_name" "$(time_of "$step_name" "$step_began")"
     step_name=
+}
+
+# `time_of STEP SECOND`: the time since that second, and that of the last green run. Records it.
+time_of() {
+    local seconds=$((SECONDS - $2)) key="${0##*/}: $1" last=
+    printf '%d\t%s\n' $seconds "$key" >>"$CI_TIMES_OF_RUN"
+    [ ! -e "$ci_times" ] || last=$(key=$key awk -F '\t' '$2 == ENVIRON["key"] { print $1 }' "$ci_times")
+    printf '%d s%s' $seconds "${last:+ (last green run: $last s)}"
+}
+
+# After a run without a failure. Steps that it did not have keep their times.
+keep_times() {
+    touch "$ci_times"
+    awk -F '\t' '{ seconds[$2] = $1 } END { for (key in seconds) print seconds[key] "\t" key }' \
+        "$ci_times" "$CI_TIMES_OF_RUN" | LC_ALL=C sort -k 2 >"$CI_TIMES_OF_RUN.new"
+    mv "$CI_TIMES_OF_RUN.new" "$ci_times"
 }
 
 step_ended() {
     local code=$?
     if [ $code -eq 0 ]; then
         step_passed
+        [ -z "$ci_times_owner" ] || keep_times
     else
         printf -- '\n-- %s: FAILED after %d s (exit code %d)\n' \
             "${step_name:-$0}" $((SECONDS - ${step_began:-0})) $code
     fi
+    [ -z "$ci_times_owner" ] || rm -f "$CI_TIMES_OF_RUN"
     return $code
 }
 trap step_ended EXIT
