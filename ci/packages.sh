@@ -1,4 +1,4 @@
-# Sourced. `packages NAME…` installs the Debian packages that are not there yet, and only then asks apt.
+# Sourced. `packages NAME…` installs the Debian packages that are missing, and asks apt only for those.
 packages() {
     local missing=() name
     for name in "$@"; do

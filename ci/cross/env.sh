@@ -1,13 +1,13 @@
-# Sourced by bash at the root of the checkout by whatever builds for another system: `. ci/cross/env.sh`.
-# Afterwards `cargo +deb test -p platform --target x86_64-pc-windows-gnu` works as it stands.
+# Sourced by bash at the root of the checkout, before a build for another system: `. ci/cross/env.sh`.
+# Then, for example, `cargo +deb test -p platform --target x86_64-pc-windows-gnu` works.
 
 cache=$HOME/.cache/agent-relay
-# Two compilers never share an output folder. Nor do two checkouts: cargo would take one's for the other's.
+# An output folder of its own for this compiler and this checkout: cargo would mix up their files.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/cross}
-# Set by a rustup or cargo that this shell may run in; they would overrule `+deb`.
+# These would overrule `+deb`; a rustup or cargo around this shell may have set them.
 unset RUSTC RUSTDOC CARGO RUSTC_BOOTSTRAP RUSTUP_TOOLCHAIN
 
-# Windows: mingw links, Wine runs. What the programs find in Wine's own folder, see shim/.
+# Windows: mingw links, Wine runs. shim/ has the libraries that Wine lacks.
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
 CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/wine
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER
@@ -17,6 +17,6 @@ unset DISPLAY WINESERVER
 # msvc: only type-checked, so its C compiler only has to exist.
 export CC_x86_64_pc_windows_msvc=$cache/msvc/cl AR_x86_64_pc_windows_msvc=$cache/msvc/lib
 
-# macOS: zig links against stubs of the few libraries that it has no list of. These lie outside the
-# checkout because the compiler remembers where.
+# macOS: zig links against stubs of the libraries that it does not know. They are outside the checkout because
+# the compiler remembers their path.
 export SDKROOT=$cache/macos
