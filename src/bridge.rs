@@ -21,6 +21,7 @@ mod listener;
 pub mod obstacle;
 mod outgoing;
 mod output;
+mod ownership;
 pub mod recipe;
 pub mod screen;
 mod settings;
@@ -28,18 +29,18 @@ mod source;
 pub mod transcript;
 
 pub use failure::{DeliveryFailure, FailureCause};
-pub use input::{File, IncomingMessage, Input};
+pub use input::{IncomingMessage, Input};
 pub use outgoing::OutgoingMessage;
 pub use output::{Output, Progress, SendHandle, State};
 pub use settings::Settings;
-pub use source::Heard;
+pub use source::ReadFrom;
 
 use crate::protocol::{Moment, name};
 use injector::{Injector, View};
 use keyboard::Reader;
 use listener::{Event, Listener};
 use recipe::{Recipe, Spot};
-use transcript::Record;
+use transcript::{Record, TranscriptId};
 
 /// The machine.
 pub struct Bridge {
@@ -103,11 +104,11 @@ impl Bridge {
                 self.answer(out);
                 self.injector.advance(now, out);
             }
-            Input::Owned(file) => {
-                let events = self.listener.owned(now, file);
+            Input::Owned(id) => {
+                let events = self.listener.owned(now, id);
                 self.pass_on(now, events, out);
             }
-            Input::Recorded(file, record) => self.recorded(now, file, record, out),
+            Input::Recorded(id, record) => self.recorded(now, id, record, out),
             Input::Searched { at, is_alone } => {
                 let events = self.listener.searched(now, at, is_alone);
                 self.pass_on(now, events, out);
@@ -174,7 +175,7 @@ impl Bridge {
 
     /// Where the agent's messages are read.
     #[must_use]
-    pub fn read_from(&self) -> Heard {
+    pub fn read_from(&self) -> ReadFrom {
         self.listener.read_from()
     }
 
@@ -209,12 +210,12 @@ impl Bridge {
         }
     }
 
-    fn recorded(&mut self, now: Moment, file: File, record: Record, out: &mut Vec<Output>) {
+    fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record, out: &mut Vec<Output>) {
         let was_typed_here = match &record {
             Record::Prompt(text) => self.injector.typed_beginning_of(text),
             Record::Reply(_) | Record::TurnOver => false,
         };
-        let events = self.listener.recorded(now, file, record, was_typed_here);
+        let events = self.listener.recorded(now, id, record, was_typed_here);
         self.pass_on(now, events, out);
     }
 

@@ -3,13 +3,13 @@
 //! given back, or waits.
 
 use agent_relay::bridge::{
-    Bridge, DeliveryFailure, FailureCause, File, IncomingMessage, Input, Output, Progress,
-    SendHandle, Settings,
+    Bridge, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, Progress, SendHandle,
+    Settings,
     frame::{PASTE_BEGINS, PASTE_ENDS},
     keyboard::Reader,
     obstacle::Obstacle,
     recipe::{Book, Known, Reads, Recipe, Spot},
-    transcript::Record,
+    transcript::{Record, TranscriptId},
 };
 use agent_relay::protocol::{
     Moment,
@@ -336,9 +336,9 @@ impl World {
     /// A file that may be the program's transcript goes on, or is known to be it.
     fn writes_down(&mut self, operations: &mut Operations<'_>) {
         let what = operations.byte();
-        let file = File(u32::from(what / 16 % 3));
+        let id = TranscriptId(u32::from(what / 16 % 3));
         let record = match what % 16 {
-            0 => return self.input(Input::Owned(file)),
+            0 => return self.input(Input::Owned(id)),
             1 => Record::Prompt(format!("{}\nits first lines", self.header)),
             2 | 3 => Record::Prompt(self.writes_it_all_down()),
             4 | 5 => Record::Prompt(operations.one_of(&PRESSED).to_owned()),
@@ -346,7 +346,7 @@ impl World {
             10 | 11 => Record::Reply(operations.text()),
             _ => Record::TurnOver,
         };
-        self.input(Input::Recorded(file, record));
+        self.input(Input::Recorded(id, record));
     }
 
     /// The last frame, whole: so it was sent off, by whatever.

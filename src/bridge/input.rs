@@ -1,8 +1,11 @@
 //! The bridge's inputs: everything that can happen around an agent.
 
 use super::{
-    failure::DeliveryFailure, keyboard::Reader, output::SendHandle, recipe::Recipe,
-    transcript::Record,
+    failure::DeliveryFailure,
+    keyboard::Reader,
+    output::SendHandle,
+    recipe::Recipe,
+    transcript::{Record, TranscriptId},
 };
 use crate::protocol::{Moment, deliver::Proof};
 
@@ -24,10 +27,6 @@ pub struct IncomingMessage {
     /// The text.
     pub body: String,
 }
-
-/// Names one file that may be the child's transcript.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct File(pub u32);
 
 /// An event for the bridge.
 #[derive(Debug)]
@@ -67,11 +66,11 @@ pub enum Input<'a> {
     Held(bool),
     /// The child's terminal accepted this many bytes of [`Output::Write`](super::Output::Write).
     Written(usize),
-    /// The system says that this file is the child's transcript.
-    Owned(File),
-    /// A file that may be the child's transcript got another record.
-    Recorded(File, Record),
-    /// All records that the followed files held at a moment have been passed on.
+    /// This transcript is the child's: the system says so.
+    Owned(TranscriptId),
+    /// A transcript that may be the child's has another record.
+    Recorded(TranscriptId, Record),
+    /// All records that the followed transcripts had at a moment have been passed on.
     Searched {
         /// That moment.
         at: Moment,

@@ -6,13 +6,12 @@ mod sent;
 use super::{
     extract::{Extracted, Extractor},
     failure::DeliveryFailure,
-    input::File,
     outgoing::OutgoingMessage,
     output::SendHandle,
     screen::Screen,
     settings::Settings,
-    source::{Heard, Source},
-    transcript::Record,
+    source::{ReadFrom, Source},
+    transcript::{Record, TranscriptId},
 };
 use crate::protocol::Moment;
 use sent::{FailureNotice, SentMessages};
@@ -76,7 +75,7 @@ impl Listener {
         self.extractor.screen_mut().take_answers()
     }
 
-    pub(super) fn read_from(&self) -> Heard {
+    pub(super) fn read_from(&self) -> ReadFrom {
         self.source.read_from()
     }
 
@@ -92,7 +91,7 @@ impl Listener {
 
     /// Whether the transcript says that the agent works.
     pub(super) fn is_at_work(&self) -> bool {
-        self.source.at_work()
+        self.source.is_at_work()
     }
 
     pub(super) fn set_margin(&mut self, columns: usize) {
@@ -114,13 +113,13 @@ impl Listener {
         let mut found = Vec::new();
         self.extractor.feed(now, bytes, &mut found);
         let mut events = self.shown(now, found);
-        events.extend(self.look_for_answers(now));
+        events.extend(self.compare_with_screen(now));
         events
     }
 
     /// The person submitted a line.
     pub(super) fn entered(&mut self, now: Moment) {
-        self.source.entered(now, self.extractor.screen());
+        self.source.enter(now, self.extractor.screen());
     }
 
     pub(super) fn resized(&mut self, now: Moment, columns: usize, rows: usize) -> Vec<Event> {
@@ -151,7 +150,7 @@ impl Listener {
 
     /// The agent's turn is over: reads the rows that have not stood still.
     pub(super) fn end_turn(&mut self, now: Moment, found: &mut Vec<Extracted>) {
-        self.source.turn_over();
+        self.source.end_turn();
         self.extractor.turn_over(now, found);
     }
 
@@ -164,8 +163,8 @@ impl Listener {
         program: &str,
     ) -> Vec<Event> {
         let mut events = self.shown(now, found);
-        events.extend(self.source.miss_transcript(now, program).map(Event::Problem));
-        events.extend(self.look_for_answers(now));
+        events.extend(self.source.check_missing(now, program).map(Event::Problem));
+        events.extend(self.compare_with_screen(now));
         events
     }
 
@@ -176,27 +175,27 @@ impl Listener {
         self.shown(now, found)
     }
 
-    /// The system says that this file is the child's transcript.
-    pub(super) fn owned(&mut self, now: Moment, file: File) -> Vec<Event> {
-        let records = self.source.owned(file);
+    /// This transcript is the child's: the system says so.
+    pub(super) fn owned(&mut self, now: Moment, id: TranscriptId) -> Vec<Event> {
+        let records = self.source.owned(id);
         self.read(now, records)
     }
 
-    /// A file that may be the child's transcript goes on; `was_typed_here` for a prompt in a frame
-    /// that was typed here.
+    /// A transcript that may be the child's has another record; `was_typed_here` for a prompt in a
+    /// frame that was typed here.
     pub(super) fn recorded(
         &mut self,
         now: Moment,
-        file: File,
+        id: TranscriptId,
         record: Record,
         was_typed_here: bool,
     ) -> Vec<Event> {
         let screen = self.extractor.screen();
-        let records = self.source.recorded(now, (file, record), was_typed_here, screen);
+        let records = self.source.recorded(now, (id, record), was_typed_here, screen);
         self.read(now, records)
     }
 
-    /// All files were read as they were at a moment.
+    /// All transcripts were read to the ends that they had at a moment.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Event> {
         let records = self.source.searched(now, at, is_alone);
         self.read(now, records)
@@ -231,12 +230,12 @@ impl Listener {
         if self.source.reads_screen() {
             return found.into_iter().map(|extracted| self.event(now, extracted)).collect();
         }
-        self.source.saw(now, &found);
+        self.source.note_shown(now, &found);
         Vec::new()
     }
 
-    fn look_for_answers(&mut self, now: Moment) -> Vec<Event> {
-        let records = self.source.look_for_answers(now, self.extractor.screen());
+    fn compare_with_screen(&mut self, now: Moment) -> Vec<Event> {
+        let records = self.source.compare(now, self.extractor.screen());
         self.read(now, records)
     }
 

@@ -2,53 +2,53 @@
 
 use std::fmt;
 
-/// Why nothing is typed now.
+/// A reason why no text is typed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
-    /// The program has shown nothing yet.
+    /// The program has not shown its prompt yet.
     Starting,
-    /// Its screen changes.
+    /// The screen changes.
     Printing,
-    /// A key was pressed a moment ago.
+    /// The person pressed a key a moment ago.
     Typing,
-    /// A line was begun and not sent off.
+    /// The person has typed a part of a line.
     HalfTyped,
-    /// It has not read what was typed before.
+    /// The program has not read all that was typed before.
     NotReading,
-    /// A full-screen program that takes keys.
+    /// A full-screen program is shown that takes keys.
     OtherScreen,
-    /// A program in the terminal's foreground that is not known to read text.
+    /// The program in the terminal's foreground is not known to read text.
     OtherProgram,
-    /// The same, which was wrapped itself.
+    /// The wrapped program is not known to read text.
     Unaccepted,
-    /// An interpreter, a debugger, an editor: what is typed is a command.
+    /// An interpreter, a debugger or an editor reads commands.
     Interpreter,
-    /// A multiplexer, another machine, another user: what is typed goes on to another program.
+    /// A multiplexer, or a session on another machine or of another user, passes keys on.
     Session,
-    /// Another wrapper.
+    /// Another wrapper has the terminal.
     Nested,
-    /// The system does not say which program reads.
+    /// The system does not tell which program reads the terminal.
     Unidentified,
     /// The program was suspended.
     Suspended,
-    /// The program asks its person something.
+    /// The program asks the person something.
     Dialog,
-    /// Its agent is at work.
+    /// The agent is at work.
     Busy,
-    /// No prompt is seen.
+    /// No prompt is on the screen.
     NoPrompt,
-    /// A shell: what is typed would be run.
+    /// A shell would run the text.
     Shell,
-    /// An agent CLI would run what is typed.
+    /// The agent CLI is in its shell mode, and would run the text.
     ShellMode,
-    /// Its person wants nothing typed for now.
+    /// The person has put the messages on hold.
     Held,
-    /// What was typed stays, however often it is sent off.
+    /// The typed text stays in the composer, although Enter was pressed.
     NoEnterTaken,
 }
 
 impl Obstacle {
-    /// The reason, and behind a colon what ends it, where a person can: for `agent`, while
+    /// The reason, and after a colon the remedy if a person has one: for messages to `agent`, while
     /// `program` has the terminal.
     #[must_use]
     pub fn words(self, agent: &str, program: Option<&str>) -> String {
@@ -73,7 +73,7 @@ impl Obstacle {
         format!("{}: {remedy}", self.reason(program))
     }
 
-    /// The reason, about `program` if it is known.
+    /// The reason, with the program's name if that is known.
     #[must_use]
     pub fn reason(self, program: Option<&str>) -> String {
         self.to_string().replacen("the program", program.unwrap_or("the program"), 1)

@@ -1,7 +1,7 @@
-//! How each kind of program takes text: as data, chosen by the command's name.
+//! Recipes: how each kind of program takes text.
 //!
-//! A recipe decides from what the screen shows whether something may be typed now, and in which form.
-//! Where it is in doubt it says no: the message waits, and the reason is shown.
+//! A recipe is data, chosen by the command's name. From the screen it decides whether a text may be
+//! typed now, and in which form. In doubt it refuses: the message waits, and the reason is shown.
 
 mod book;
 mod expands;
@@ -16,44 +16,44 @@ use super::{keyboard::Reader, obstacle::Obstacle, transcript::Format};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What a program of one kind needs.
+/// How one kind of program takes text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// The recipe's own name.
+    /// The recipe's name.
     pub name: String,
-    /// What the program does with what is typed.
+    /// What the program does with a line.
     pub reads: Reads,
-    /// What sends the text off.
+    /// The keys that submit a text.
     pub submit: String,
-    /// A line feed does so as well, though the program has an editor.
+    /// A line feed submits as well, although the program takes several lines.
     pub line_feed_submits: bool,
-    /// The screen has stood still for so long before something is typed.
+    /// The time for which the screen must not have changed before a text is typed, in milliseconds.
     pub quiet_ms: u64,
-    /// The person has not touched a key for so long.
+    /// The time for which the person must not have pressed a key, in milliseconds.
     pub untouched_ms: u64,
-    /// A program that shows nothing at all is taken to be ready after this time.
+    /// The time after which a program that shows nothing counts as ready, in milliseconds.
     pub start_ms: u64,
-    /// From the text's having been typed to the Enter, at least: until the screen stands still again.
+    /// The shortest time from a text to the keys that submit it, in milliseconds. They wait longer
+    /// while the screen changes.
     pub guard_ms: u64,
-    /// And at most.
+    /// The longest such time, in milliseconds.
     pub guard_ms_max: u64,
-    /// The transcript that it writes.
+    /// The format of the transcript that the program writes.
     pub transcript: Option<&'static Format>,
-    /// When its agent is at work the transcript says, not the screen.
+    /// What says whether the agent is at work; the screen, if nothing else does.
     pub turns: Option<Turns>,
-    /// It takes text in while its agent works.
+    /// The program takes text while its agent works.
     pub while_busy: bool,
-    /// Its composer reads keys: while the terminal gathers lines, it does not read.
+    /// The composer reads single keys: while the terminal gathers lines, nobody reads them.
     pub raw_mode: bool,
-    /// What it finds in its environment, where that has no such variable.
+    /// Variables that the program gets unless they are set.
     pub environment: BTreeMap<String, String>,
-    /// What its command gets behind its name; see [`Recipe::arguments`].
+    /// Arguments for the command; see [`Recipe::arguments`].
     arguments: Vec<String>,
-    /// Blanks that it leaves in front of its agent's words.
+    /// The columns that the program leaves blank in front of its agent's words.
     pub margin: u8,
-    /// What it would make more of than text.
+    /// The parts of a text that the program would expand.
     pub expands: Expands,
-    /// What it shows.
     looks: Looks,
 }
 
@@ -61,30 +61,30 @@ pub struct Recipe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
-    /// It reads it as text.
+    /// Reads it as text.
     Text,
-    /// It runs it, as sh does.
+    /// Runs it, as sh does.
     Shell,
 }
 
-/// How a frame is made harmless where it is typed.
+/// The form in which a text is typed, so that it does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As it is, for programs that read text.
+    /// The text itself, for programs that read text.
     Plain,
-    /// A here-document for a command that does nothing (bash, zsh); pasted.
+    /// A pasted here-document for a command that does nothing, for bash and zsh.
     HereDocument,
 }
 
-/// What tells the turns of a program's agent.
+/// What says whether an agent is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Turns {
-    /// The transcript.
+    /// The transcript that its program writes.
     Transcript,
 }
 
-/// What a program shows when.
+/// The texts by which a program's states are recognised on its screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Looks {
     composer: Vec<String>,
@@ -94,19 +94,20 @@ struct Looks {
     dialog: Vec<String>,
 }
 
-/// What is known of a program beside its screen.
+/// The facts about a program that its screen does not show.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// The program that reads the terminal.
     pub reader: &'a Reader,
-    /// Prompts at which a shell begins a command, and does not go on with one.
+    /// The prompts at which the shell begins a command, and does not continue one.
     pub prompts: &'a [String],
-    /// The transcript says that its agent is at work.
+    /// The transcript says that the agent is at work.
     pub at_work: bool,
 }
 
 impl Recipe {
-    /// What the command gets behind its name: `{NAME}` in it is the value of this variable, as a TOML string.
+    /// The arguments for the command, in front of its own. `{NAME}` in them becomes the value of
+    /// that variable, as a TOML string.
     pub fn arguments(&self, variables: &[(&str, &str)]) -> Vec<String> {
         let filled = |argument: &String| {
             variables.iter().fold(argument.clone(), |argument, (name, value)| {
@@ -116,12 +117,15 @@ impl Recipe {
         self.arguments.iter().map(filled).collect()
     }
 
-    /// Whether the command is told this variable by an argument.
+    /// Whether an argument has the value of this variable.
     pub fn has_argument_for(&self, name: &str) -> bool {
         self.arguments.iter().any(|argument| argument.contains(&format!("{{{name}}}")))
     }
 
-    /// The form in which something may be typed now, or why nothing may.
+    /// The form in which a text may be typed now.
+    ///
+    /// # Errors
+    /// Why none may be typed.
     pub fn form(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match known.reader {
             Reader::Barred(why, _) => Err(*why),
@@ -137,8 +141,8 @@ impl Recipe {
         }
     }
 
-    /// A prompt is certain only where the shell's line editor says that it reads, and where it is
-    /// known that no command is unfinished: in an open quote, a here-document would run.
+    /// The form at a shell's prompt, which must be certain: the line editor shows that it reads, and
+    /// no command is unfinished. In an open quote, a here-document would run.
     fn at_shell_prompt(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),
@@ -147,10 +151,11 @@ impl Recipe {
         }
     }
 
+    /// The form for a program of which nothing else is known.
     fn by_general_signs(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match () {
             () if self.is_busy(spot, known) => Err(Obstacle::Busy),
-            // One that doesn't want pastes marked takes keys as commands: a pager, an editor.
+            // Full-screen programs without bracketed paste take keys as commands: pagers, editors.
             () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
             () if spot.alternate => Ok(Form::Plain),
             () if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
@@ -159,40 +164,41 @@ impl Recipe {
         }
     }
 
-    /// Whether its look says when the program has finished what it was told.
+    /// Whether the screen tells when the program is idle.
     #[must_use]
     pub fn shows_idle(&self) -> bool {
         self.reads == Reads::Shell || self.shows_composer()
     }
 
-    /// Whether the program has finished what it was told, by its look.
+    /// Whether the program is idle, as its screen tells.
     #[must_use]
     pub fn looks_idle(&self, spot: &Spot, known: Known<'_>) -> bool {
         self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
     }
 
-    /// Whether a line feed is a line break in what is typed, as in editors of several rows. They want pastes
-    /// marked.
+    /// Whether a line feed is a line break in the text, as in composers of several lines, all of which
+    /// use bracketed paste.
     #[must_use]
     pub fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');
         self.reads == Reads::Text && bracketed_paste && !submits
     }
 
-    /// Whether its agent is at work, by its look.
+    /// Whether the agent is at work, as the screen tells.
     #[must_use]
     pub fn looks_busy(&self, spot: &Spot) -> bool {
         spot.shows(&self.looks.busy)
     }
 
-    /// Whether what was typed stands where it was typed, so that an Enter sends it off and nothing else: the
-    /// cursor is at the end of it, which is a bracket, also where the program shows a word in its place.
+    /// Whether the composer holds the typed text, so that an Enter submits that text and nothing else:
+    /// the cursor follows its closing bracket. Programs that show a word in place of a long paste put
+    /// that in brackets as well.
     #[must_use]
     pub fn holds_text(&self, spot: &Spot) -> bool {
         !self.is_asking(spot) && (!self.shows_composer() || spot.follows_bracket())
     }
 
-    /// Whether it asks its person something. What was typed and stands there may say the same.
+    /// Whether the program asks the person something. The typed text may contain the same words.
     #[must_use]
     pub fn shows_dialog(&self, spot: &Spot) -> bool {
         let asks =
@@ -200,21 +206,21 @@ impl Recipe {
         asks && !self.holds_text(spot)
     }
 
-    /// What stands in the line to type into, before the cursor. The frame of a dialog may look like that of
-    /// the line.
+    /// The composer's text before the cursor. `None` without a composer, and for a dialog whose frame
+    /// looks like the composer's.
     fn line<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
         let line = typed(&self.looks.composer, &spot.before)?;
         let is_blank = !line.is_empty() && line.trim().is_empty();
         (!is_blank || !spot.shows(&self.looks.dialog)).then_some(line)
     }
 
-    /// It is known how its line to type into looks.
+    /// Whether the look of the program's composer is known.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
         !self.looks.composer.is_empty()
     }
 
-    /// A program whose line to type into is known gets text there alone, and only while it is empty.
+    /// The form for a program whose composer is known: a text is typed only there, while it is empty.
     fn at_composer(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
@@ -234,7 +240,7 @@ impl Recipe {
         if self.is_busy(spot, known) { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
     }
 
-    /// An Enter would answer something. Where a line to type into is seen, nothing is asked.
+    /// Whether an Enter would answer a question. A program that shows its composer asks nothing.
     fn is_asking(&self, spot: &Spot) -> bool {
         spot.asking || (!self.shows_composer() && spot.shows(&self.looks.dialog))
     }
@@ -244,7 +250,7 @@ impl Recipe {
     }
 }
 
-/// In single quotes where that can be: shells of Windows take the others away.
+/// Quotes a TOML string: in single quotes if possible, since shells of Windows remove double ones.
 fn toml_string(text: &str) -> String {
     match text.contains(|c: char| c == '\'' || c.is_control()) {
         false => format!("'{text}'"),
@@ -252,13 +258,13 @@ fn toml_string(text: &str) -> String {
     }
 }
 
-/// What follows the longest of these looks.
+/// The text that follows the longest of these looks.
 fn typed<'a>(looks: &[String], before: &'a str) -> Option<&'a str> {
     let typed = looks.iter().filter_map(|look| typed_behind(look, before));
     typed.min_by_key(|text| text.len())
 }
 
-/// What follows a look of the line to type into; with `^` first, blanks may stand before that.
+/// The text that follows a composer's look. Blanks may precede a look that begins with `^`.
 fn typed_behind<'a>(look: &str, before: &'a str) -> Option<&'a str> {
     match look.strip_prefix('^') {
         Some(look) => before.trim_start().strip_prefix(look),
@@ -278,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_its_recipe_unless_it_runs_a_script() {
+    fn command_that_runs_a_script_gets_the_generic_recipe() {
         for shell in ["bash", "zsh -l", "bash --norc -i", "bash --rcfile x -o vi", "-bash"] {
             chosen(shell, "shell");
         }
@@ -366,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_whose_line_to_type_into_is_not_known_are_left_alone_while_they_ask_or_work() {
+    fn program_without_known_composer_gets_no_text_while_it_asks_or_works() {
         let shows = |rows: &[&str]| Spot {
             alternate: true,
             bracketed_paste: true,
@@ -378,11 +384,11 @@ mod tests {
         judged("agy", &shows(&["esc to cancel"]), Err(Obstacle::Busy));
         judged("agy", &shows(&["> "]), Ok(Form::Plain));
         let spot = shows(&["⚠ Approval Required"]);
-        assert!(!recipe("agy").holds_text(&spot), "no Enter comes after all");
+        assert!(!recipe("agy").holds_text(&spot), "no Enter follows");
     }
 
     #[test]
-    fn a_line_in_the_middle_of_the_screen_is_known_by_its_frame() {
+    fn composer_in_the_middle_of_the_screen_is_recognised_by_its_frame() {
         let framed = |before: &str, rows: &[&str]| Spot {
             alternate: true,
             bracketed_paste: true,
@@ -403,9 +409,8 @@ mod tests {
         judged("opencode", &framed("  ", &[]), Err(Obstacle::NoPrompt));
     }
 
-    /// The last thing of it is a bracket.
     #[test]
-    fn what_was_typed_is_seen_before_the_cursor_or_behind_one_that_stayed() {
+    fn typed_text_is_recognised_by_its_last_bracket_before_or_after_the_cursor() {
         let gemini = |before: &str, after: &str, above: &str| Spot {
             after: after.to_owned(),
             above: above.to_owned(),
@@ -429,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn aider_gets_text_at_its_prompt_alone() {
+    fn aider_gets_text_only_at_its_prompt() {
         for prompt in ["> ", "ask> ", "architect> "] {
             judged("aider", &at(prompt), Ok(Form::Plain));
         }

@@ -152,7 +152,7 @@ impl Stage {
                 let bytes = self.stalled.take().unwrap_or(0);
                 self.input(Input::Written(bytes));
             }
-            "owned" => self.input(Input::Owned(File(rest.parse().unwrap()))),
+            "owned" => self.input(Input::Owned(TranscriptId(rest.parse().unwrap()))),
             "records" => {
                 let (file, record) = rest.split_once(' ').expect("a file and a record");
                 let (kind, text) = record.split_once(' ').unwrap_or((record, ""));
@@ -161,7 +161,7 @@ impl Stage {
                     "reply" => Record::Reply(text.to_owned()),
                     _ => Record::TurnOver,
                 };
-                self.input(Input::Recorded(File(file.parse().unwrap()), record));
+                self.input(Input::Recorded(TranscriptId(file.parse().unwrap()), record));
             }
             "reports" => self.reports = true,
             "accompanied" => self.is_alone = false,

@@ -17,6 +17,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
+/// Identifies one transcript that may be the child's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TranscriptId(pub u32);
+
 /// The part of a conversation that matters to the relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     bridge::{
-        self, Bridge, DeliveryFailure, FailureCause, File, Input, OutgoingMessage, Output,
-        Progress, SendHandle, keyboard::Reader, obstacle::Obstacle, recipe::Recipe,
+        self, Bridge, DeliveryFailure, FailureCause, Input, OutgoingMessage, Output, Progress,
+        SendHandle, keyboard::Reader, obstacle::Obstacle, recipe::Recipe, transcript::TranscriptId,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
@@ -126,7 +126,7 @@ pub(super) struct Driver {
     follower: Option<Follower>,
     recorded: Receiver<transcripts::Event>,
     /// The files that it reads.
-    transcripts: BTreeMap<File, PathBuf>,
+    transcripts: BTreeMap<TranscriptId, PathBuf>,
     /// What the bridge is to hear before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,

@@ -10,10 +10,7 @@ mod search;
 
 use super::threads::spawn;
 use crate::{
-    bridge::{
-        File as TranscriptId,
-        transcript::{Format, Record},
-    },
+    bridge::transcript::{Format, Record, TranscriptId},
     protocol::Moment,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};

@@ -1,4 +1,4 @@
-//! All recipes: those that are built in, and what recipes.toml says of them.
+//! The book of all recipes: those that are built in, and those of recipes.toml.
 
 use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion};
 use crate::bridge::{
@@ -12,37 +12,38 @@ use std::{collections::BTreeMap, ops::Range};
 /// The recipes for programs that are no agent CLIs.
 const GENERAL: &str = include_str!("generic.toml");
 
-/// The recipe for what no other is for.
+/// The name of the recipe for commands that have no other.
 const GENERIC: &str = "generic";
 
-/// Times in a file are at most this, in milliseconds.
+/// The longest time that a recipe may name, in milliseconds.
 const MS_MAX: u64 = 60_000;
 
-/// What tells a program by its path is at least so long, in bytes: less would fit too many.
+/// The shortest part of a path that may identify a program, in bytes: shorter ones fit too many.
 const PROGRAM_PART_MIN: usize = 4;
 
-/// Recipes: the first that is for a command counts. Entries of one name are one recipe: each thing is as the
-/// first of them says it that is for this system and version.
+/// The entries of all recipes, in order: the first recipe that fits a command counts. Entries of one
+/// name are one recipe, in which each key has the value of the first entry that sets it for this
+/// system and version.
 #[derive(Clone, Debug)]
 pub struct Book {
     entries: Vec<Entry>,
 }
 
-/// What is wrong with a file.
+/// An error in recipes.toml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BookError {
-    /// Where in its text.
+    /// The bytes of the text that are wrong.
     pub place: Option<Range<usize>>,
-    /// What, and what would be right.
+    /// What is wrong, and what would be right.
     pub reason: String,
 }
 
-/// A program's version: its numbers.
+/// The numbers of a program's version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(Vec<u32>);
 
 impl Version {
-    /// `2.1.197`; what follows the numbers doesn't count.
+    /// Parses `2.1.197`. Text after the numbers is ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -56,7 +57,7 @@ impl<'de> Deserialize<'de> for Version {
         let text = String::deserialize(from)?;
         let version =
             Self::parse(&text).filter(|_| text.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
-        version.ok_or_else(|| D::Error::custom(format!("{text:?} is no version: write \"2.1\"")))
+        version.ok_or_else(|| D::Error::custom(format!("{text:?} is not a version: write \"2.1\"")))
     }
 }
 
@@ -67,7 +68,7 @@ struct Page {
     recipe: Vec<toml::Spanned<Entry>>,
 }
 
-/// A recipe as a file has it.
+/// An entry of a file: a recipe, or a part of one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -111,7 +112,7 @@ enum System {
 }
 
 impl System {
-    /// As [`std::env::consts::OS`] has it.
+    /// The name in [`std::env::consts::OS`].
     const fn as_str(self) -> &'static str {
         match self {
             Self::Linux => "linux",
@@ -130,24 +131,23 @@ impl Default for Book {
 }
 
 impl Book {
-    /// What is built in, changed by a file's text.
+    /// The recipes that are built in, behind those of a file's text.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The text is not a valid file of recipes.
     pub fn with(text: &str) -> Result<Self, BookError> {
         let mut entries = read(text)?;
         entries.extend(Self::default().entries);
         Ok(Self { entries })
     }
 
-    /// The recipe for a command, by its name and arguments, on this system, in this version if that is
-    /// known.
+    /// The recipe for a command line on this system. An unknown version counts as the newest.
     #[must_use]
     pub fn choose(&self, command: &[String], system: &str, version: Option<&Version>) -> Recipe {
         let path = command.first().map_or("", String::as_str);
         let name = name_of(path);
         let arguments = command.get(1..).unwrap_or_default();
-        // One that runs a script is none that is talked to.
+        // A shell or an interpreter that runs a script reads no text at a prompt.
         let prompts = operand(path, arguments).is_none_or(|operand| operand == Operand::Prompt);
         let here = self.here(system, version);
         let fits = |entry: &Entry| {
@@ -165,7 +165,7 @@ impl Book {
         whole(&here, name).over(&whole(&here, GENERIC)).recipe()
     }
 
-    /// What the executable or script at this path is known as.
+    /// The program that an executable or script at this path is known as.
     #[must_use]
     pub fn recognise(&self, path: &str, system: &str) -> Option<Recognised> {
         let (name, path) = (name_of(path), path.replace('\\', "/"));
@@ -186,7 +186,7 @@ impl Book {
     }
 }
 
-/// All that entries of one name say.
+/// Merges the entries of one name.
 fn whole(here: &[&Entry], name: &str) -> Entry {
     let same = here.iter().filter(|entry| entry.name == name).map(|entry| (*entry).clone());
     same.reduce(|first, next| first.over(&next)).unwrap_or_default()
@@ -202,7 +202,7 @@ impl Entry {
             && self.below.as_ref().is_none_or(below)
     }
 
-    /// What this one leaves open is as in `base`.
+    /// Merges two entries: keys that are not set here have the values of `base`.
     fn over(self, base: &Self) -> Self {
         let base = base.clone();
         Self {
@@ -269,7 +269,7 @@ impl Entry {
         }
     }
 
-    /// What would press keys that nobody wants pressed, or wait for ever.
+    /// Checks that the recipe presses no key but Enter, and waits for a limited time.
     fn check(&self) -> Result<(), String> {
         let times = [
             ("quiet_ms", self.quiet_ms),
@@ -279,13 +279,12 @@ impl Entry {
             ("guard_ms_max", self.guard_ms_max),
         ];
         if let Some((name, _)) = times.iter().find(|(_, ms)| ms.is_some_and(|ms| ms > MS_MAX)) {
-            return Err(format!("{name} is at most {MS_MAX}"));
+            return Err(format!("{name} must be at most {MS_MAX}"));
         }
         let submits = ["\r", "\n", "\r\n", "\x1b\r"];
         if self.submit.as_ref().is_some_and(|keys| !submits.contains(&keys.as_str())) {
-            return Err(
-                "submit is an Enter: \"\\r\", \"\\n\", \"\\r\\n\" or \"\\u001b\\r\"".to_owned()
-            );
+            return Err("submit must be an Enter: \"\\r\", \"\\n\", \"\\r\\n\" or \"\\u001b\\r\""
+                .to_owned());
         }
         let is_variable = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
         if self
@@ -294,19 +293,22 @@ impl Entry {
             .flatten()
             .any(|(name, value)| !is_variable(name) || value.contains('\0'))
         {
-            return Err("a variable has a name without =, and no value has a NUL".to_owned());
+            return Err(
+                "a variable's name must not be empty or contain = or NUL, nor its value NUL"
+                    .to_owned(),
+            );
         }
         if self.arguments.iter().flatten().any(|argument| argument.contains('\0')) {
-            return Err("an argument has no NUL".to_owned());
+            return Err("an argument must not contain NUL".to_owned());
         }
         if self.programs.iter().flatten().any(|part| part.len() < PROGRAM_PART_MIN) {
             return Err(format!(
-                "a part of a program's path has {PROGRAM_PART_MIN} bytes at least"
+                "a part of a program's path must have at least {PROGRAM_PART_MIN} bytes"
             ));
         }
         let looks = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
         if looks.into_iter().flatten().flatten().any(|look| look.trim().is_empty()) {
-            return Err("what the program shows can't be nothing but blanks".to_owned());
+            return Err("a text that the program shows must not be blank".to_owned());
         }
         Ok(())
     }
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_can_be_read() {
+    fn built_in_recipes_are_valid() {
         assert!(read(GENERAL).unwrap().len() > 2);
         for agent in &agents::AGENTS {
             assert!(!read(agent.recipe).unwrap().is_empty(), "{}", agent.recipe);
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_changes_what_it_names_and_adds_the_rest() {
+    fn file_changes_known_recipes_and_adds_others() {
         let book = Book::with(
             "[[recipe]]\nname = 'claude'\nquiet_ms = 7\n[[recipe]]\nname = 'mine'\ncommands = ['claude-x', 'agent']\ncomposer = ['$ ']",
         );
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_may_be_for_some_systems_and_versions() {
+    fn recipe_may_be_limited_to_systems_and_versions() {
         let book = Book::with(
             "[[recipe]]\nname = 'old'\ncommands = ['agent']\nbelow = '2.0'\n\
              [[recipe]]\nname = 'windows'\ncommands = ['agent']\nsystems = ['windows']\nfrom = '2.5'\n\
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_on_windows_have_more_time_to_see_that_a_paste_is_over() {
+    fn guard_time_is_longer_on_windows() {
         for command in ["claude", "codex", "gemini", "aider", "opencode", "agy", "any"] {
             let guard =
                 |system| Book::default().choose(&[command.to_owned()], system, None).guard_ms;
@@ -414,13 +416,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn error_names_its_place() {
         for (text, words) in [
             ("[[recipe]]\nname = 'a'\nquiet = 3", "quiet"),
             ("[[recipe]]\ncommands = ['a']", "name"),
             ("[[recipe]]\nname = 'a'\nsubmit = \"\\u0003\"", "Enter"),
             ("[[recipe]]\nname = 'a'\nguard_ms = 60001", "60000"),
-            ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blanks"),
+            ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blank"),
             ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
             ("[[recipe]]\nname = 'a'\ntranscript = 'two'", "\"claude\", \"codex\", \"gemini\""),
             ("[[recipe]]\nname = 'a'\nexpands = ['@']", "backslash"),

@@ -1,26 +1,26 @@
-//! What a program makes more of than text, also where it is pasted: names of files that it attaches, words
-//! that it has a meaning for. A backslash in the right place keeps it from that.
+//! The parts of a text that a program expands, even if they are pasted: names of files that it
+//! attaches, and words that it gives a meaning. A backslash in the right place prevents that.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthChar;
 
-/// What a program would expand in a text.
+/// The parts of a text that a program would expand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expands {
     pub(super) words: Vec<Expansion>,
-    /// How names of pictures end that it attaches where they are pasted.
+    /// The endings of file names that the program attaches as pictures.
     pub(super) pictures: Vec<String>,
 }
 
-/// A text that is expanded, and where the backslash belongs.
+/// A word that is expanded, and the place of the backslash in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expansion {
-    /// It counts only at the beginning of a word.
+    /// Whether it is expanded only at the beginning of a word.
     begins_word: bool,
-    /// What stands before the backslash.
+    /// The part before the backslash.
     before: String,
-    /// And behind it; where that is nothing, a name has to begin there.
+    /// The part after the backslash. If it is empty, a name must follow.
     behind: String,
 }
 
@@ -34,7 +34,7 @@ impl Expansion {
         is_something.then_some(Self { begins_word, before, behind })
     }
 
-    /// Where the backslash belongs, if it is here.
+    /// The place of the backslash, if the word is at this place of a line.
     fn place(&self, line: &str, at: usize) -> Option<usize> {
         let middle = at + self.before.len();
         let end = middle + self.behind.len();
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Expansion {
         let text = String::deserialize(from)?;
         Self::parse(&text).ok_or_else(|| {
             D::Error::custom(format!(
-                "{text:?} does not say what is expanded and where the one backslash belongs: write '\\@'"
+                "{text:?} needs one backslash, in or beside the text that is expanded: write '\\@'"
             ))
         })
     }
@@ -64,7 +64,7 @@ impl Expands {
         self.words.is_empty() && self.pictures.is_empty()
     }
 
-    /// A text with the backslashes that keep it text.
+    /// Inserts the backslashes that prevent expansion.
     #[must_use]
     pub fn escape(&self, text: &str) -> String {
         let lines = text.split('\n').map(|line| self.escape_line(line));
@@ -82,7 +82,7 @@ impl Expands {
         escaped
     }
 
-    /// Where names of pictures end that would be taken for one: at the end of a line, or before a path.
+    /// The ends of picture names that the program would attach: at the end of a line, or before a path.
     fn picture_ends(&self, line: &str) -> impl Iterator<Item = usize> {
         let mut at = 0;
         let pieces = pieces_before_paths(line).filter_map(move |piece| {
@@ -97,12 +97,11 @@ impl Expands {
             let end = piece.trim_end_matches(is_blank).len() - usize::from(quoted.is_some());
             is_picture.then_some(start + end)
         });
-        // Without pictures there is nothing to look for.
         pieces.take(if self.pictures.is_empty() { 0 } else { usize::MAX })
     }
 }
 
-/// Cuts a line before each blank that a path follows.
+/// Splits a line before each blank that a path follows.
 fn pieces_before_paths(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
@@ -125,7 +124,7 @@ fn begins_path(text: &str) -> bool {
     }
 }
 
-/// A text without the backslashes that take something's meaning from it.
+/// Removes escaping backslashes.
 fn unescaped(text: &str) -> String {
     let mut characters = text.chars();
     let mut unescaped = String::with_capacity(text.len());
@@ -136,7 +135,7 @@ fn unescaped(text: &str) -> String {
     unescaped
 }
 
-/// Whether the last backslash of a text is for what follows.
+/// Whether a text ends in a backslash that escapes the next character.
 fn ends_escaping(text: &str) -> bool {
     !(text.len() - text.trim_end_matches('\\').len()).is_multiple_of(2)
 }
@@ -145,13 +144,13 @@ fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || "_-:".contains(character)
 }
 
-/// Whether what follows this begins a word, also where something stands between that nobody sees.
+/// Whether a word begins after this text. Characters without width do not count.
 fn begins_word(before: &str) -> bool {
     let last = before.chars().rev().find(|&character| !is_widthless(character));
     last.is_none_or(|last| is_blank(last) || "。、？！".contains(last))
 }
 
-/// Whether it shows nothing: a blank, or something without width.
+/// Whether a character shows nothing: a blank, or one without width.
 pub(crate) fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_widthless(character)
 }
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_stands_where_the_recipe_has_it() {
+    fn backslash_is_inserted_where_the_recipe_says() {
         check(
             &expands(&["\\@"], &[]),
             &[
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_begins_behind_what_shows_nothing() {
+    fn word_begins_after_characters_without_width() {
         check(
             &expands(&[" \\@"], &[]),
             &[
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_picture_s_name_is_not_one_any_more() {
+    fn picture_name_gets_a_backslash_at_its_end() {
         check(
             &expands(&[], &[".png", ".jpeg"]),
             &[
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_no_place_for_one_backslash_is_refused() {
+    fn expansion_without_exactly_one_backslash_is_rejected() {
         for wrong in ["", "@", "\\", " \\", "\\@\\"] {
             assert_eq!(Expansion::parse(wrong), None, "{wrong:?}");
         }
@@ -246,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_backslashes_is_added_and_nothing_is_left_to_expand(
+        fn escape_adds_only_backslashes_and_is_idempotent(
             every in prop::sample::select(&["\\@", " \\@"][..]),
             text in "([@$\\\\/ua'\" \n。\u{200b}]|ultra|\\.png|[^a]){0,12}"
         ) {

@@ -1,16 +1,16 @@
-//! What real programs show, and what may be typed then.
+//! Snapshots of real programs' screens, and the form in which a text may be typed then.
 //!
-//! Each picture has a first line with the cursor and the screen's modes, then its rows, and beneath a row
-//! which columns of it are dim or inverse.
+//! The first line of a snapshot has the cursor and the screen's modes. Rows follow, and below a row
+//! the columns that are dim or inverse.
 
 use super::{Book, Known, Spot};
 use crate::bridge::keyboard::Reader;
 use crate::bridge::screen::{NoObserver, Screen};
 use std::{fmt::Write as _, fs, path::Path};
 
-/// Paints a picture.
-fn screen(picture: &str) -> Screen {
-    let mut lines = picture.lines();
+/// Paints a snapshot.
+fn screen(snapshot: &str) -> Screen {
+    let mut lines = snapshot.lines();
     let head = lines.next().unwrap();
     let word = |name: &str| head.split(' ').skip_while(|word| *word != name).nth(1).unwrap();
     let (columns, rows) = word("size").split_once('x').unwrap();
@@ -42,8 +42,8 @@ fn screen(picture: &str) -> Screen {
     if word("visible") == "false" {
         bytes.push_str("\x1b[?25l");
     }
-    let place = |name| word(name).parse::<usize>().unwrap() + 1;
-    write!(bytes, "\x1b[{};{}H", place("row"), place("column")).unwrap();
+    let coordinate = |name| word(name).parse::<usize>().unwrap() + 1;
+    write!(bytes, "\x1b[{};{}H", coordinate("row"), coordinate("column")).unwrap();
     let mut screen = Screen::new(columns.parse().unwrap(), rows.parse().unwrap());
     screen.feed(bytes.as_bytes(), &mut NoObserver);
     screen
@@ -52,12 +52,12 @@ fn screen(picture: &str) -> Screen {
 #[track_caller]
 fn check(name: &str, expected: &str) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/screens");
-    let picture = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
+    let snapshot = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
     let command = name.split('-').next().unwrap().to_owned();
     let recipe = Book::default().choose(&[command], "linux", None);
     let reader = Reader::Agent(recipe.name.clone());
     let known = Known { reader: &reader, prompts: &[], at_work: false };
-    let form = recipe.form(&Spot::of(&screen(&picture)), known);
+    let form = recipe.form(&Spot::of(&screen(&snapshot)), known);
     assert_eq!(
         form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
         expected,
@@ -66,7 +66,7 @@ fn check(name: &str, expected: &str) {
 }
 
 #[test]
-fn an_empty_composer_takes_text() {
+fn empty_composer_takes_text() {
     for name in [
         "claude-idle",
         "claude-plan-mode",
@@ -83,7 +83,7 @@ fn an_empty_composer_takes_text() {
 }
 
 #[test]
-fn an_agent_at_work_is_left_alone() {
+fn agent_at_work_gets_no_text() {
     for name in ["claude-busy", "claude-queued", "gemini-busy", "gemini-queued", "opencode-busy"] {
         check(name, "Busy");
     }
@@ -91,7 +91,7 @@ fn an_agent_at_work_is_left_alone() {
 }
 
 #[test]
-fn nothing_is_typed_into_a_dialog() {
+fn dialog_gets_no_text() {
     for name in [
         "claude-dialog-bash",
         "claude-dialog-question",
@@ -106,7 +106,7 @@ fn nothing_is_typed_into_a_dialog() {
 }
 
 #[test]
-fn nothing_is_typed_into_a_line_that_was_begun() {
+fn half_typed_line_gets_no_text() {
     for name in [
         "claude-half-typed",
         "claude-slash-menu",
@@ -123,10 +123,10 @@ fn nothing_is_typed_into_a_line_that_was_begun() {
 }
 
 #[test]
-fn nothing_is_typed_where_it_would_run() {
+fn shell_mode_gets_no_text() {
     for name in ["claude-shell-mode", "codex-shell-mode", "gemini-shell-mode"] {
         check(name, "ShellMode");
     }
-    // Its line looks like the other.
+    // opencode's composer looks the same in both modes.
     check("opencode-shell-mode", "Busy");
 }

@@ -1,42 +1,43 @@
-//! The spot where something would be typed: what of the screen a recipe looks at.
+//! The spot at which a text would be typed: the part of the screen around the cursor.
 
 use crate::bridge::{
     dialog,
     screen::{Screen, StyledChar},
 };
 
-/// Rows above the cursor that a recipe's words are looked for in; below it all are.
+/// The rows above the cursor that are searched for a recipe's words. All rows below it are.
 const ROWS_ABOVE: usize = 10;
 
-/// Rows that are blank since as many Enters were taken for line breaks.
+/// The blank rows that may separate the cursor from the text above it: Enters that a composer took
+/// for line breaks.
 const BLANK_ROWS: usize = 4;
 
-/// What of a screen a recipe looks at.
+/// The part of a screen by which a recipe decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
-    /// The cursor's row, up to the cursor.
+    /// The text before the cursor in its row.
     pub before: String,
     /// The character at the cursor.
     pub at: char,
-    /// What follows on the cursor's row, but what is faint, and blanks at its ends.
+    /// The text after the cursor in its row, without faint text and outer blanks.
     pub after: String,
-    /// The next row above the cursor's that is not blank, of some.
+    /// The next row above the cursor that is not blank, if it is near.
     pub above: String,
     /// The rows around the cursor.
     pub rows: Vec<String>,
-    /// The program has not hidden the cursor.
+    /// Whether the cursor is visible.
     pub cursor_visible: bool,
-    /// A full screen is shown.
+    /// Whether the alternate screen is shown.
     pub alternate: bool,
-    /// The program wants pastes marked.
+    /// Whether bracketed paste is on.
     pub bracketed_paste: bool,
-    /// The program is in the middle of a picture.
+    /// Whether the program is in the middle of a synchronized update.
     pub synchronizing: bool,
-    /// The program asks something that an Enter would answer.
+    /// Whether the program asks a question that an Enter would answer.
     pub asking: bool,
 }
 
-/// What stands on the cursor's row, up to the cursor.
+/// The text before the cursor in its row.
 #[must_use]
 pub fn before(screen: &Screen) -> String {
     let cursor = screen.cursor();
@@ -44,7 +45,7 @@ pub fn before(screen: &Screen) -> String {
 }
 
 fn text(row: &[StyledChar], end: usize) -> String {
-    // Some programs keep their prompt together with a blank that doesn't break.
+    // Some prompts contain a no-break space.
     row.iter()
         .take(end)
         .map(|look| look.character)
@@ -53,7 +54,7 @@ fn text(row: &[StyledChar], end: usize) -> String {
 }
 
 impl Spot {
-    /// Looks at a screen.
+    /// The spot at a screen's cursor.
     #[must_use]
     pub fn of(screen: &Screen) -> Self {
         let cursor = screen.cursor();
@@ -79,8 +80,8 @@ impl Spot {
         }
     }
 
-    /// Whether the last thing before the cursor is a bracket, on its row or above it. Some programs leave
-    /// the cursor in the row's beginning, where it was before a paste, and draw one of their own.
+    /// Whether the cursor follows a closing bracket, in its row or above it. Some programs leave the
+    /// cursor at the row's beginning, where it was before a paste, and draw a cursor of their own.
     pub(super) fn follows_bracket(&self) -> bool {
         let ends = |row: &str| {
             row.trim_end_matches(|c: char| c.is_whitespace() || is_line(c)).ends_with(']')
@@ -92,7 +93,7 @@ impl Spot {
         }
     }
 
-    /// Whether one of these stands in the rows around the cursor; with `^` first, at the beginning of one.
+    /// Whether a row around the cursor contains one of these words; with `^` first, begins with it.
     pub(super) fn shows(&self, words: &[String]) -> bool {
         words.iter().any(|words| match words.strip_prefix('^') {
             Some(words) => self.rows.iter().any(|row| row.trim_start().starts_with(words)),
@@ -100,20 +101,20 @@ impl Spot {
         })
     }
 
-    /// A shell's line editor waits for a line to begin: it asks for marked pastes while it reads,
-    /// and `>` at the prompt's end may be that of an unfinished command.
+    /// Whether a shell's line editor waits for a command. It turns bracketed paste on while it reads,
+    /// and a prompt that ends in `>` may continue a command.
     pub(crate) fn is_shell(&self) -> bool {
         let prompt = self.before.trim_end();
         self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')
     }
 
-    /// A prompt of Python's, or of its debugger.
+    /// Whether the text before the cursor is a prompt of Python or its debugger.
     pub(super) fn ends_like_python(&self) -> bool {
         [">>> ", "... ", "(Pdb) "].iter().any(|end| self.before.ends_with(end))
             || (self.before.starts_with("In [") && self.before.ends_with("]: "))
     }
 
-    /// A prompt behind which what is typed runs, of some shell.
+    /// Whether the text before the cursor ends like a shell's prompt.
     pub(super) fn ends_like_a_shell(&self) -> bool {
         let windows = self.before.trim_end().ends_with('>')
             && (self.before.starts_with("PS ") || self.before[..].get(1..3) == Some(":\\"));
@@ -125,8 +126,8 @@ fn ends_like_a_prompt(before: &str) -> bool {
     ["$ ", "# ", "% ", "❯ ", "➜ "].iter().any(|end| before.ends_with(end))
 }
 
-/// What follows the cursor, but a suggestion. One is faint, but for its first letter where the program
-/// draws its cursor on it.
+/// The text after the cursor, without a suggestion. A suggestion is faint, except for its first letter
+/// if the program draws its cursor there.
 fn after(row: &[StyledChar]) -> String {
     let suggests = row.iter().any(|look| look.dim && look.character != ' ');
     let drawn = row.first().is_some_and(|look| look.inverse) && suggests;
@@ -135,7 +136,7 @@ fn after(row: &[StyledChar]) -> String {
     after.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
 }
 
-/// What frames are drawn with.
+/// Whether frames are drawn with this character.
 fn is_line(c: char) -> bool {
     ('\u{2500}'..='\u{257f}').contains(&c)
 }

@@ -3,7 +3,7 @@
 use super::{super::visitors::Order, super::visits::Call, super::visits::VisitorId};
 use super::{Driver, GRACE_STOP, now};
 use crate::{
-    bridge::{Heard, Input},
+    bridge::{Input, ReadFrom},
     protocol::control,
 };
 use platform::{clock, pty::Pty};
@@ -65,14 +65,14 @@ impl Driver {
 
     fn source(&self) -> control::Source {
         match self.bridge.read_from() {
-            Heard::OnScreen => control::Source::Screen,
-            Heard::In(file) => {
+            ReadFrom::Screen => control::Source::Screen,
+            ReadFrom::Transcript(id) => {
                 // One that was left for others keeps no name.
-                let path = self.transcripts.get(&file);
+                let path = self.transcripts.get(&id);
                 let path = path.map(|path| path.display().to_string()).unwrap_or_default();
                 control::Source::Transcript { path }
             }
-            Heard::Nowhere => control::Source::Missing { since: self.about.since },
+            ReadFrom::Nowhere => control::Source::Missing { since: self.about.since },
         }
     }
 

@@ -1,0 +1,56 @@
+//! The records of one transcript that wait until it is known whether it is the child's.
+
+use crate::bridge::transcript::Record;
+use std::collections::VecDeque;
+
+/// Records that wait; beyond, the oldest are dropped.
+const RECORDS_MAX: usize = 256;
+
+/// Bytes of their texts.
+const BYTES_MAX: usize = 4 << 20;
+
+/// The deferred records of one transcript.
+#[derive(Default)]
+pub(super) struct Deferred {
+    records: VecDeque<DeferredRecord>,
+    bytes: usize,
+}
+
+struct DeferredRecord {
+    record: Record,
+    /// It belongs to a turn that may be the child's, also if another agent led the conversation
+    /// before.
+    may_be_own: bool,
+}
+
+impl Deferred {
+    pub(super) fn push(&mut self, record: Record, may_be_own: bool) {
+        self.bytes += record.bytes();
+        self.records.push_back(DeferredRecord { record, may_be_own });
+        while self.records.len() > RECORDS_MAX || self.bytes > BYTES_MAX {
+            let Some(oldest) = self.records.pop_front() else { return };
+            self.bytes -= oldest.record.bytes();
+        }
+    }
+
+    /// Marks the records of the last turn as another agent's.
+    pub(super) fn disown_last_turn(&mut self) {
+        for deferred in self.records.iter_mut().rev() {
+            deferred.may_be_own = false;
+            if matches!(deferred.record, Record::Prompt(_)) {
+                return;
+            }
+        }
+    }
+
+    /// All records that waited.
+    pub(super) fn all(self) -> Vec<Record> {
+        self.records.into_iter().map(|deferred| deferred.record).collect()
+    }
+
+    /// The records that waited, without those of turns that are another agent's.
+    pub(super) fn own(self) -> Vec<Record> {
+        let own = self.records.into_iter().filter(|deferred| deferred.may_be_own);
+        own.map(|deferred| deferred.record).collect()
+    }
+}
