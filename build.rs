@@ -1,10 +1,10 @@
-//! Gives the executables a version and a manifest where they are built for Windows.
-#![allow(clippy::print_stdout, reason = "so a build script speaks to cargo")]
+//! Version and manifest of the executables for Windows.
+#![allow(clippy::print_stdout, reason = "cargo reads standard output of build scripts")]
 
 use embed_resource::{CompilationResult, ParamsIncludeDirs, compile_for};
 use std::{env, fs, path::Path};
 
-/// The executables.
+/// The names of the executables.
 const NAMES: [&str; 3] = ["agent-relay", "agent-relay-wrap", "agent-relayw"];
 
 fn main() -> Result<(), CompilationResult> {
@@ -21,8 +21,8 @@ fn main() -> Result<(), CompilationResult> {
             "#define NAME \"{name}\"\n#define VERSION {numbers},0\n#define VERSION_TEXT \"{version}\"\n\
              #include \"executable.rc\"\n"
         );
-        fs::write(&script, text).expect("cargo's own folder can be written to");
-        // Where there is no compiler of resources there is no linker either, and the code is only checked.
+        fs::write(&script, text).expect("OUT_DIR is writable");
+        // A system without a resource compiler has no linker either, and only checks the code.
         compile_for(&script, [name], ParamsIncludeDirs(["package"])).manifest_optional()?;
     }
     Ok(())

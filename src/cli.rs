@@ -1,5 +1,5 @@
-//! The command line. Each command has a file of its own: what it is asked in its struct, what it does
-//! in `run`, which returns the exit code.
+//! The command line. Each command has a file of its own: what it is asked in its struct, what it
+//! does in `run`, which returns the exit code.
 
 mod agents;
 mod argv;

@@ -1,4 +1,4 @@
-//! `agent-relay-wrap`: runs an agent in a terminal of its own and speaks for it.
+//! `agent-relay-wrap`: `agent-relay run` under another name.
 
 use std::{env, process};
 

@@ -1,4 +1,4 @@
-//! `agent-relayw`: `agent-relay` for which Windows opens no console window. A task at logon runs it.
+//! `agent-relayw`: `agent-relay` without a console window on Windows, for the task at logon.
 #![windows_subsystem = "windows"]
 
 use std::{env, process};

@@ -116,8 +116,8 @@ impl Wrappers {
         Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
     }
 
-    /// Asks an agent's wrapper for its state. `None` if it has no wrapper here, or one that does not
-    /// answer.
+    /// Asks an agent's wrapper for its state. `None` if it has no wrapper here, or one that does
+    /// not answer.
     fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
         if !agent.here || !self.names.contains(&*agent.name) {
             return None;

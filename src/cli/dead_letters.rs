@@ -5,7 +5,7 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, Standing, ago, beginning, each_row, route},
+    messages::{self, DeliveryState, ago, beginning, each_row, route},
     print::Out,
 };
 use crate::protocol::relay::MessageRow;
@@ -52,7 +52,7 @@ impl DeadLetters {
 }
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
-    let why = Standing::of(message).why.unwrap_or_default();
+    let why = DeliveryState::of(message).why.unwrap_or_default();
     let code = escaped(message.way.code.as_deref().unwrap_or_default());
     vec![
         ago(message.way.ended.unwrap_or(message.taken)),

@@ -66,7 +66,7 @@ impl Down {
 
 /// A daemon that was stopped.
 pub(super) struct Stopped {
-    /// Its endpoint.
+    /// The endpoint where it listened.
     pub(super) endpoint: String,
     pub(super) version: String,
 }

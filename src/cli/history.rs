@@ -5,7 +5,7 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, Standing, ago, beginning, each_row, route},
+    messages::{self, DeliveryState, ago, beginning, each_row, route},
     print::Out,
     values::count,
 };
@@ -80,7 +80,7 @@ fn row(message: &MessageRow<'_>) -> Vec<String> {
     vec![
         ago(message.taken),
         route(message),
-        Standing::of(message).short(),
+        DeliveryState::of(message).short(),
         escaped(&message.id),
         beginning(message),
     ]

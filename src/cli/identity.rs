@@ -26,7 +26,8 @@ const AGENT: &str = "AGENT_RELAY_AGENT";
 /// The environment variable with the file of the key for that agent's companions.
 const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
-/// Environment variables that Claude Code, Codex and Gemini CLI set for the commands of their agents.
+/// Environment variables that Claude Code, Codex and Gemini CLI set for the commands of their
+/// agents.
 const AGENT_MARKS: [&str; 3] = ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"];
 
 /// The directory in the home directory for keys of agents, each in a file with the agent's name.
@@ -88,8 +89,8 @@ impl Identity {
         Ok(Self::Companion(agent, key))
     }
 
-    /// Refuses to send as the person if an agent runs this command: one without a wrapper, or one that
-    /// runs its commands without the wrapper's environment.
+    /// Refuses to send as the person if an agent runs this command: one without a wrapper, or one
+    /// that runs its commands without the wrapper's environment.
     pub(super) fn check_is_person(&self) -> Result<(), Failure> {
         let Self::Person(_) = self else { return Ok(()) };
         let is_set = |mark: &&&str| env::var_os(mark).is_some_and(|value| !value.is_empty());
@@ -112,8 +113,8 @@ impl Identity {
     }
 }
 
-/// Reads the key of a name: from the file that was named, or else from the home's file for that name,
-/// if there is one.
+/// Reads the key of a name: from the file that was named, or else from the home's file for that
+/// name, if there is one.
 pub(super) fn key_of(
     home: &Path,
     name: &str,
@@ -152,8 +153,8 @@ pub(super) fn agent_around() -> Option<String> {
     Some(agent).filter(|agent| !agent.is_empty())
 }
 
-/// Adds to a failure inside a wrapped agent what still works: a sandbox that refuses sockets or files
-/// lets an agent print.
+/// Adds to a failure inside a wrapped agent what still works: a sandbox that refuses sockets or
+/// files lets an agent print.
 pub(super) fn or_print(failure: Failure) -> Failure {
     match failure {
         Failure { code, message: Some(message) } if code != USAGE && agent_around().is_some() => {

@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure},
     identity::agent_around,
     join::join,
-    messages::{self, Standing, ago, beginning, each_row},
+    messages::{self, DeliveryState, ago, beginning, each_row},
     print::Out,
     values::agent_name,
 };
@@ -45,8 +45,8 @@ impl Inbox {
             if self.json {
                 return out.json_text(messages::SCHEMA, json);
             }
-            let standing = Standing::of(message);
-            rows.push((row(message, &standing), standing.why.clone()));
+            let state = DeliveryState::of(message);
+            rows.push((row(message, &state), state.why.clone()));
             Ok(())
         })?;
         if !self.json {
@@ -58,11 +58,11 @@ impl Inbox {
     }
 }
 
-fn row(message: &MessageRow<'_>, standing: &Standing) -> Vec<String> {
+fn row(message: &MessageRow<'_>, state: &DeliveryState) -> Vec<String> {
     vec![
         ago(message.taken),
         escaped(&message.from),
-        standing.short(),
+        state.short(),
         escaped(&message.id),
         beginning(message),
     ]

@@ -56,8 +56,8 @@ pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
     )))
 }
 
-/// Starts the installed service whose daemon is this context's, and waits until clients can connect.
-/// Returns false if there is none.
+/// Starts the installed service whose daemon is this context's, and waits until clients can
+/// connect. Returns false if there is none.
 pub(super) fn start_if_installed(context: &mut Context) -> Result<bool, Failure> {
     let Some(installed) = of(context) else { return Ok(false) };
     start(context, &installed).map(|_| true)
@@ -111,10 +111,10 @@ pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, F
     Ok(process.transpose()?.map(|process| (process.pid, since)))
 }
 
-/// Waits until clients can connect to the daemon of the service. An error shows what was logged from
-/// `log_start` on.
+/// Waits until clients can connect to the daemon of the service. An error shows what was logged
+/// from `log_start` on.
 pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Installed, Failure> {
-    let late = format!("the daemon can't be reached {WAIT_MS} ms after the service's start");
+    let late = format!("the daemon cannot be reached {WAIT_MS} ms after the service's start");
     wait_until(context, &late, |context, now| {
         context.reread_endpoint()?;
         match state(context, now)? {

@@ -67,7 +67,7 @@ pub(super) fn launch(context: &mut Context, is_over: &dyn Fn() -> bool) -> Resul
             return Err(Failure::new(
                 TIMED_OUT,
                 format!(
-                    "the daemon can't be reached {START_MS} ms after its start: its log is {}",
+                    "the daemon cannot be reached {START_MS} ms after its start: its log is {}",
                     log.display()
                 ),
             ));
@@ -76,8 +76,8 @@ pub(super) fn launch(context: &mut Context, is_over: &dyn Fn() -> bool) -> Resul
     }
 }
 
-/// Reports whether another daemon holds this home and cannot be reached yet. A daemon that was found
-/// at another endpoint will not listen here.
+/// Reports whether another daemon holds this home and cannot be reached yet. A daemon that was
+/// found at another endpoint will not listen here.
 fn is_yet_to_listen(context: &Context) -> Result<bool, Failure> {
     let tried = context.sources.candidates();
     let elsewhere = context.sources.left.as_deref().filter(|left| !tried.contains(left));
@@ -106,8 +106,9 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
             Err(ClientError::NoDaemon { .. }) if clock::monotonic_ms() <= deadline => {}
             Err(ClientError::NoDaemon { .. }) => {
                 let log = service.home.join(log::FILE);
-                let words = format!("the service can't be reached {START_MS} ms after its start");
-                return Err(Failure::new(TIMED_OUT, format!("{words}: see {}", log.display())));
+                let message =
+                    format!("the service cannot be reached {START_MS} ms after its start");
+                return Err(Failure::new(TIMED_OUT, format!("{message}: see {}", log.display())));
             }
             Err(error) => return Err(error.into()),
         }
@@ -139,10 +140,11 @@ pub(super) fn arguments(context: &Context, mode: &str) -> Vec<OsString> {
 
 /// As [`arguments`], with the home and the endpoint.
 pub(super) fn arguments_for(home: &Path, endpoint: Option<&str>, mode: &str) -> Vec<OsString> {
-    let mut words = vec![AS_AGENT_RELAY.into(), "--home".into(), home.to_owned().into_os_string()];
+    let mut arguments =
+        vec![AS_AGENT_RELAY.into(), "--home".into(), home.to_owned().into_os_string()];
     if let Some(endpoint) = endpoint {
-        words.extend(["--endpoint".into(), endpoint.into()]);
+        arguments.extend(["--endpoint".into(), endpoint.into()]);
     }
-    words.extend(["up".into(), "--foreground".into(), mode.into()]);
-    words
+    arguments.extend(["up".into(), "--foreground".into(), mode.into()]);
+    arguments
 }

@@ -1,6 +1,6 @@
-//! Logs of the daemon and of spawned agents: files in the home directory with a limit. A log that is
-//! full is copied to `*.log.old`, and emptied in place: other handles are open on it, such as the
-//! process's own standard error, where a panic is written.
+//! Logs of the daemon and of spawned agents: files in the home directory with a limit. A log that
+//! is full is copied to `*.log.old`, and emptied in place: other handles are open on it, such as
+//! the process's own standard error, where a panic is written.
 
 use super::{escape::escaped, failure::Failure, print::has_colours};
 use platform::{paths, peer::User, terminal::Standard};

@@ -114,7 +114,7 @@ pub(super) fn payload_text(payload: &RawValue) -> String {
 
 /// The state of a delivery in words, the same in every command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct DeliveryState {
     /// `waiting`, `delivered`, `injected`, `confirmed`, `acknowledged`, `dead`, `over`.
     pub(super) state: String,
     /// A word about the state: what the message waits for, why it is dead, what its agent reported.
@@ -123,7 +123,7 @@ pub(super) struct Standing {
     pub(super) why: Option<String>,
 }
 
-impl Standing {
+impl DeliveryState {
     pub(super) fn of(row: &MessageRow<'_>) -> Self {
         let way = &row.way;
         let reported = way.reported.as_ref().filter(|reported| !reported.is_waiting());
@@ -144,7 +144,7 @@ impl Standing {
 }
 
 /// The whole state: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran out`.
-impl fmt::Display for Standing {
+impl fmt::Display for DeliveryState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
             // The reason repeats the detail.
@@ -163,12 +163,12 @@ fn why(row: &MessageRow<'_>) -> Option<String> {
     Some(match (&*way.state, way.waits_for.as_deref()) {
         ("waiting", Some("recipient")) => format!("until {to} is here"),
         ("waiting", Some("store")) => "until it is stored".to_owned(),
-        ("waiting", Some("turn")) => "others go before it".to_owned(),
+        ("waiting", Some("turn")) => "until earlier messages are delivered".to_owned(),
         ("waiting", Some("window")) => format!("until {to} acknowledges others"),
         ("waiting", Some("agent")) => format!("{to} has it, and has not typed it yet"),
         ("waiting", Some("rest")) => {
             let until = way.until.map(ahead).unwrap_or_default();
-            format!("{to} gave it back, and gets it again in {until}")
+            format!("{to} returned it; it is redelivered in {until}")
         }
         ("delivered", _) => format!("handed to {to}, who has not acknowledged it"),
         ("injected", _) => format!("typed into {to}, who has not acknowledged it"),
@@ -198,7 +198,7 @@ mod tests {
                 r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
                 "durability":"disk","attempts":1,"failures":0,{way}}}"#
             );
-            let standing = Standing::of(&serde_json::from_str(&json).unwrap());
+            let standing = DeliveryState::of(&serde_json::from_str(&json).unwrap());
             (standing.short(), standing.to_string())
         };
         let typed = r#""reported":{"state":"confirmed","at":1}"#;
@@ -256,7 +256,7 @@ mod tests {
             );
             let row: MessageRow<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(route(&row), "Ann -> Bob on t");
-            let standing = Standing::of(&row);
+            let standing = DeliveryState::of(&row);
             assert_eq!(standing.short(), "dead (EXPIRED)");
             assert_eq!(standing.to_string(), "dead (EXPIRED): it ran out");
             beginning(&row)

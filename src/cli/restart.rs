@@ -109,8 +109,8 @@ pub(super) fn check_not_stopped(home: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Starts a daemon for a command of a wrapped agent, which waits for it. Returns false if a daemon was
-/// up.
+/// Starts a daemon for a command of a wrapped agent, which waits for it. Returns false if a daemon
+/// was up.
 pub(super) fn start_for_agent(context: &mut Context) -> Result<bool, Failure> {
     launch::make_home(&context.home)?;
     let deadline = clock::monotonic_ms() + LOCK_WAIT_MS;

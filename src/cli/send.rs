@@ -197,8 +197,8 @@ impl Send {
         }
     }
 
-    /// Waits until the daemon has handled an at-most-once message: its refusal would come before the
-    /// answer to a later request.
+    /// Waits until the daemon has handled an at-most-once message: its refusal would come before
+    /// the answer to a later request.
     fn wait_until_handled(
         &self,
         client: &Client,

@@ -379,8 +379,8 @@ fn notice_old_store(site: &Site) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the users who may have a service.toml of a removed service: its owner, this user, and all
-/// who have a service's home, since an earlier removal may have failed halfway.
+/// Returns the users who may have a service.toml of a removed service: its owner, this user, and
+/// all who have a service's home, since an earlier removal may have failed halfway.
 fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
     let mut owners: Vec<_> = removed.and_then(Installed::owner).into_iter().collect();
     let Some(site) = site else { return owners };

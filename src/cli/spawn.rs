@@ -192,8 +192,8 @@ impl Spawn {
         Ok(arguments)
     }
 
-    /// Waits until the wrapper answers, which it does once its command runs. `None` if the command has
-    /// ended already, with success.
+    /// Waits until the wrapper answers, which it does once its command runs. `None` if the command
+    /// has ended already, with success.
     fn await_start(
         &self,
         context: &Context,

@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, FAILED, Failure},
     identity::{Identity, or_print},
     join::join,
-    messages::{self, Standing, ago, ahead, each_row, full_id, route},
+    messages::{self, DeliveryState, ago, ahead, each_row, full_id, route},
     print::{Colour, Out, duration},
     request::{ask, read},
 };
@@ -131,7 +131,7 @@ fn accepted(row: &MessageRow<'_>) -> String {
 fn now(row: &MessageRow<'_>) -> String {
     let ended = row.way.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
     let expires = row.way.expires.map(|at| format!("; it expires in {}", ahead(at)));
-    format!("{}{ended}{}", Standing::of(row), expires.unwrap_or_default())
+    format!("{}{ended}{}", DeliveryState::of(row), expires.unwrap_or_default())
 }
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {

@@ -14,8 +14,8 @@ use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The time until a command has ended: an unresponsive one is killed after some seconds, and its last
-/// messages take some as well.
+/// The time until a command has ended: an unresponsive one is killed after some seconds, and its
+/// last messages take some as well.
 const END: Duration = Duration::from_secs(30);
 
 /// The time from the command's end to the wrapper's.

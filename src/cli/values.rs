@@ -79,9 +79,9 @@ pub(super) const SHELLS: [&str; 4] = ["bash", "zsh", "fish", "powershell"];
 pub(super) enum Completion {
     Files,
     Directories,
-    /// One of these words.
+    /// A word of a fixed list.
     Words(&'static [&'static str]),
-    /// Nothing: only the user knows the value.
+    /// No words: only the user knows the value.
     Nothing,
 }
 

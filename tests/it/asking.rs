@@ -30,10 +30,10 @@ const USAGE: i32 = 2;
 const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
 
-/// Longer than any answer here takes.
+/// A timeout longer than any answer here takes.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The answer to a DELIVER, its data as it stands.
+/// Answers a DELIVER, with this data.
 fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
     assert_eq!(deliver["delivery"]["requires_ack"], true, "{deliver}");
     let (id, asks) = (&deliver["id"], &deliver["payload_meta"]["sync"]);
@@ -44,7 +44,7 @@ fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
     ));
 }
 
-/// Runs `ask` while Bob answers with this.
+/// Runs `ask` while Bob answers with this data.
 fn asked(sandbox: &Sandbox, bob: &mut Raw, line: &[&str], data: &str) -> Output {
     thread::scope(|scope| {
         let asking = scope.spawn(|| run(sandbox, line, DONE));
@@ -72,15 +72,15 @@ fn ask_prints_the_answer() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ask = ["ask", "Bob", "Which port?"];
-    let said = out(&asked(&sandbox, &mut bob, &ask, r#"{"body":"8080\u001b[2J"}"#));
-    assert_eq!(said, "8080\\u{1b}[2J\n");
-    let said = out(&asked(&sandbox, &mut bob, &ask, r#"{"port": 8080}"#));
-    assert_eq!(said, "{\"port\": 8080}\n");
+    let printed = out(&asked(&sandbox, &mut bob, &ask, r#"{"body":"8080\u001b[2J"}"#));
+    assert_eq!(printed, "8080\\u{1b}[2J\n");
+    let printed = out(&asked(&sandbox, &mut bob, &ask, r#"{"port": 8080}"#));
+    assert_eq!(printed, "{\"port\": 8080}\n");
     let ask = ["ask", "--as", "Ann", "--json", "Bob", "Which port?"];
-    let said = out(&asked(&sandbox, &mut bob, &ask, r#"[1, 1.50,"é"]"#));
+    let printed = out(&asked(&sandbox, &mut bob, &ask, r#"[1, 1.50,"é"]"#));
     let line =
         r#"{"schema":"agent-relay.answer/1","from":"Bob","response":true,"data":[1, 1.50,"é"]}"#;
-    assert_eq!(said.trim_end(), line);
+    assert_eq!(printed.trim_end(), line);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn library_asks_and_answers() {
         let asking = scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
         let delivery = delivered(&bob);
         assert!(delivery.sync.as_ref().is_some_and(|asks| asks.blocking));
-        // That it has it and what it says to it are two things.
+        // The acknowledgement does not replace the answer.
         bob.acknowledge(&delivery.id);
         let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();
         bob.answer(&delivery, true, Some(&data)).unwrap();
@@ -171,15 +171,15 @@ fn first_reply_of_a_wrapped_agent_is_the_answer_and_the_next_a_message() {
     bob.acknowledge(&message);
 }
 
-/// What has Ann send one reply to each of these, where FROM is who asks.
+/// A text that lets Ann send a reply to each of these names. FROM stands for the asking client.
 fn replies(to: &[&str]) -> String {
     to.iter().map(|name| format!("\nreply {name} to {name}")).collect()
 }
 
-/// What she is told of a message to the operator.
-const HEARS_NOTHING: &str = r#"Your message to @operator ("to @operator") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user"#;
+/// The notice to Ann about a message to the operator.
+const OPERATOR_NOTICE: &str = r#"Your message to @operator ("to @operator") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user"#;
 
-/// Asks Ann from a shell: as the operator where his key lies in this home, or else as a guest.
+/// Asks Ann from a shell: as the operator if the home has the operator's key, else as a guest.
 fn asked_by_a_person(sandbox: &Sandbox, home: &Path, to: &[&str]) -> String {
     let mut ask = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
     ask.arg("--endpoint").arg(sandbox.endpoint().as_text()).arg("--home").arg(home);
@@ -218,9 +218,9 @@ fn only_the_asking_person_is_answered_and_no_person_is_messaged() {
     let message = bob.expect("DELIVER");
     assert_eq!(message["payload"]["body"], "to Bob");
     bob.acknowledge(&message);
-    let told = r#"Your message to @guest-00112233 ("to @guest-00112233") was not delivered: that is a guest's command line, which hears no messages. "#;
-    is_told(&ann, told);
-    is_told(&ann, HEARS_NOTHING);
+    let notice = r#"Your message to @guest-00112233 ("to @guest-00112233") was not delivered: that is a guest's command line, which hears no messages. "#;
+    is_told(&ann, notice);
+    is_told(&ann, OPERATOR_NOTICE);
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn message_to_a_person_who_asked_nothing_is_refused() {
     let sandbox = Sandbox::new();
     let ann = reading(&sandbox, "Ann", &[]);
     run(&sandbox, &["send", "Ann", &replies(&["FROM"])], DONE);
-    is_told(&ann, HEARS_NOTHING);
+    is_told(&ann, OPERATOR_NOTICE);
 }
 
-/// Joins with the token of an earlier WELCOME; gives back this one.
+/// Joins with the token of an earlier WELCOME. Returns the new WELCOME.
 fn back(raw: &mut Raw, name: &str, welcome: &Value) -> Value {
     let session = json!({"resume_token": welcome["resume_token"]});
     raw.say(&json!({
@@ -242,7 +242,7 @@ fn back(raw: &mut Raw, name: &str, welcome: &Value) -> Value {
     again
 }
 
-/// Waits until the daemon's store knows this of a message; what was said before it is kept by then.
+/// Waits until the store has a message in a state. Earlier changes are stored by then.
 fn await_state(sandbox: &Sandbox, id: &Value, state: &str) {
     let mut operator = sandbox.operator();
     until(state, || {
@@ -268,7 +268,7 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     let deliver = bob.expect("DELIVER");
     bob.acknowledge(&deliver);
     await_state(&sandbox, &asked, "acknowledged");
-    // It is acknowledged, and its question stands, also with another daemon.
+    // The question is acknowledged and still open, also for another daemon.
     sandbox.kill();
     sandbox.start();
     await_state(&sandbox, &hurry, "dead");
@@ -286,7 +286,7 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     let ack = ann.expect("ACK");
     assert_eq!((&ack["payload"]["ack_id"], &ack["from"]), (&asked, &json!("Bob")));
     assert_eq!(ack["payload"]["responseData"], data);
-    // What she has got is said no more, once the store knows.
+    // Outcomes that she has received are not sent again, once they are stored.
     ann.fence();
     await_state(&sandbox, &asked, "acknowledged");
     sandbox.kill();

@@ -48,7 +48,7 @@ pub(crate) fn run_with(sandbox: &Sandbox, line: &[&str], text: &[u8], code: i32)
     output
 }
 
-/// A daemon in whose mailboxes mail for these agents waits: they were here once.
+/// Starts a daemon that knows these agents, which are away: messages to them wait.
 pub(crate) fn known(names: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     for name in names {
@@ -60,7 +60,7 @@ pub(crate) fn known(names: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// Stops the detached daemon of a sandbox, whatever becomes of the test.
+/// Stops the detached daemon of a sandbox when dropped.
 pub(crate) struct Detached<'a>(pub(crate) &'a Sandbox);
 
 impl Drop for Detached<'_> {
@@ -74,10 +74,10 @@ impl Drop for Detached<'_> {
 fn daemon_goes_up_and_down() {
     let sandbox = Sandbox::empty();
     assert_eq!(out(&run(&sandbox, &["down"], DONE)), "no daemon was up\n");
-    let missing = run(&sandbox, &["status"], FAILED);
-    assert!(err(&missing).contains("start one with `agent-relay up`"), "{missing:?}");
-    let missing = run(&sandbox, &["status", "--json"], FAILED);
-    assert!(out(&missing).contains(r#""running":false"#), "{missing:?}");
+    let failed = run(&sandbox, &["status"], FAILED);
+    assert!(err(&failed).contains("start one with `agent-relay up`"), "{failed:?}");
+    let failed = run(&sandbox, &["status", "--json"], FAILED);
+    assert!(out(&failed).contains(r#""running":false"#), "{failed:?}");
 
     let detached = Detached(&sandbox);
     assert!(out(&run(&sandbox, &["up"], DONE)).starts_with("the daemon is up at "));
@@ -99,18 +99,18 @@ fn daemon_goes_up_and_down() {
 fn concurrent_ups_start_one_daemon() {
     let sandbox = Sandbox::empty();
     let _detached = Detached(&sandbox);
-    let said: Vec<_> = thread::scope(|scope| {
+    let printed: Vec<_> = thread::scope(|scope| {
         let ups: Vec<_> =
             (0..8).map(|_| scope.spawn(|| out(&run(&sandbox, &["up", "--json"], DONE)))).collect();
         ups.into_iter().map(|up| up.join().unwrap()).collect()
     });
-    let started = said.iter().filter(|line| line.contains(r#""started":true"#)).count();
-    assert_eq!(started, 1, "{said:?}");
+    let started = printed.iter().filter(|line| line.contains(r#""started":true"#)).count();
+    assert_eq!(started, 1, "{printed:?}");
 }
 
 #[test]
 fn send_run_and_listen_start_a_missing_daemon() {
-    // The wrapped command is this program itself, since it is on every system.
+    // The wrapped command is this program, which every system has.
     let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let agent = ["run", "-n", "Ann", "--", exe.to_str().unwrap(), "--version"];
     for (line, code) in [(&["send", "Bob", "x"][..], NOT_DELIVERED), (&agent, DONE)] {
@@ -139,8 +139,8 @@ fn home_and_endpoint_each_have_one_daemon() {
     let mut status = program("home");
     status.args(["status", "--json"]);
     let status = output(status);
-    let said = serde_json::to_string(sandbox.endpoint().as_text()).unwrap();
-    assert!(out(&status).contains(&format!("\"endpoint\":{said}")), "{status:?}");
+    let printed = serde_json::to_string(sandbox.endpoint().as_text()).unwrap();
+    assert!(out(&status).contains(&format!("\"endpoint\":{printed}")), "{status:?}");
 
     let elsewhere = Endpoint::inside(sandbox.directory(), "elsewhere").unwrap();
     for (home, endpoint) in [("home", &elsewhere), ("other", &sandbox.endpoint())] {
@@ -160,7 +160,7 @@ fn removed_socket_is_made_again() {
     fs::remove_file(sandbox.endpoint().as_text()).unwrap();
     assert_eq!(sandbox.run(["status"]).status.code(), Some(FAILED));
     until("the daemon listens again", || sandbox.run(["status"]).status.success());
-    // Who was connected has noticed nothing.
+    // Connected clients are not affected.
     run(&sandbox, &["send", "--no-ack", "Ann", "still here"], DONE);
     assert_eq!(ann.expect("DELIVER")["payload"]["body"], "still here");
 }
@@ -190,22 +190,22 @@ fn file_at_the_endpoint_is_left_alone() {
 fn doctor_reports_every_check_and_changes_nothing() {
     let sandbox = Sandbox::empty();
     let lines = |code| {
-        let said = out(&run(&sandbox, &["doctor", "--json"], code));
-        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let printed = out(&run(&sandbox, &["doctor", "--json"], code));
+        let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.collect::<Vec<serde_json::Value>>()
     };
-    let said = lines(DONE);
-    let ids: Vec<_> = said.iter().map(|check| check["id"].as_str().unwrap()).collect();
+    let printed = lines(DONE);
+    let ids: Vec<_> = printed.iter().map(|check| check["id"].as_str().unwrap()).collect();
     assert_eq!(
         ids,
         ["program", "home", "locks", "config", "policy", "endpoint", "daemon", "store", "terminal"]
     );
-    for check in &said {
+    for check in &printed {
         assert_eq!(check["schema"], "agent-relay.check/1");
         assert!(!check["detail"].as_str().unwrap().is_empty(), "{check}");
         assert_eq!(check["state"] == "ok", check.get("remedy").is_none(), "{check}");
     }
-    assert_eq!(said[6]["state"], "warn", "{said:?}");
+    assert_eq!(printed[6]["state"], "warn", "{printed:?}");
     assert_eq!(fs::read_dir(sandbox.directory()).unwrap().count(), 0, "nothing was made");
 
     let _detached = Detached(&sandbox);
@@ -213,15 +213,15 @@ fn doctor_reports_every_check_and_changes_nothing() {
     assert_eq!(lines(DONE)[6]["state"], "ok");
 }
 
-/// One check of the doctor's: its state, and what it says with the remedy.
+/// Runs `doctor`. Returns the state of one check, and its detail with the remedy.
 #[track_caller]
 fn check(mut doctor: Command, id: &str, code: i32) -> (String, String) {
     doctor.args(["doctor", "--json"]);
-    let said = output(doctor);
-    assert_eq!(said.status.code(), Some(code), "{said:?}");
-    let said = out(&said);
+    let printed = output(doctor);
+    assert_eq!(printed.status.code(), Some(code), "{printed:?}");
+    let printed = out(&printed);
     let mut checks =
-        said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        printed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let check = checks.find(|check| check["id"] == id).expect(id);
     let word = |name: &str| check[name].as_str().unwrap_or_default().to_owned();
     (word("state"), format!("{} -- {}", word("detail"), word("remedy")))
@@ -245,7 +245,7 @@ fn doctor_finds_a_home_that_cannot_be_made() {
         up.arg("up");
         assert_eq!(output(up).status.code(), Some(FAILED));
     }
-    // Wherever its home is, a daemon's lock on its endpoint lies in the default one.
+    // A daemon's lock on its endpoint is in the default home, whatever its own is.
     let mut command = below(&sandbox.home());
     for name in ["HOME", "LOCALAPPDATA", "XDG_STATE_HOME"] {
         command.env(name, &file);
@@ -311,7 +311,7 @@ fn daemon_of_another_home_is_stopped_only_by_endpoint() {
     let sandbox = Sandbox::new();
     let other = sandbox.directory().join("other");
     platform::paths::make_private_dir(&other).unwrap();
-    // A daemon may well be where this home's last one was.
+    // Another home's daemon may listen at the endpoint of this home's last one.
     fs::write(other.join("endpoint"), sandbox.endpoint().as_text()).unwrap();
     let mut down = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
     down.arg("--home").arg(&other).arg("down");
@@ -330,15 +330,15 @@ fn failed_start_of_a_daemon_is_explained() {
         let failed = err(&run(&sandbox, &line, FAILED));
         assert!(failed.contains("config.toml:2: unknown key \"heartbeat\""), "{failed}");
     }
-    let sick = out(&run(&sandbox, &["doctor", "--json"], FAILED));
-    assert!(sick.contains(r#""id":"config","state":"fail""#), "{sick}");
+    let report = out(&run(&sandbox, &["doctor", "--json"], FAILED));
+    assert!(report.contains(r#""id":"config","state":"fail""#), "{report}");
     fs::remove_file(sandbox.home().join("config.toml")).unwrap();
     fs::remove_dir_all(sandbox.home()).unwrap();
     fs::write(sandbox.home(), "not a directory").unwrap();
     let failed = err(&run(&sandbox, &["up"], FAILED));
     assert!(failed.contains("is not a directory"), "{failed}");
-    let sick = out(&run(&sandbox, &["doctor"], FAILED));
-    assert!(sick.contains("is not a directory -- choose another"), "{sick}");
+    let report = out(&run(&sandbox, &["doctor"], FAILED));
+    assert!(report.contains("is not a directory -- choose another"), "{report}");
 }
 
 #[test]
@@ -346,13 +346,19 @@ fn broken_configuration_does_not_affect_a_running_daemon() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     fs::write(sandbox.home().join("config.toml"), "heartbeat = 1\n").unwrap();
-    let said = err(&run(&sandbox, &["send", "Bob", "hello"], DONE));
-    assert!(said.contains("config.toml:1: unknown key") && said.lines().count() == 1, "{said}");
+    let printed = err(&run(&sandbox, &["send", "Bob", "hello"], DONE));
+    assert!(
+        printed.contains("config.toml:1: unknown key") && printed.lines().count() == 1,
+        "{printed}"
+    );
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "hello");
     run(&sandbox, &["up"], FAILED);
     run(&sandbox, &["down"], DONE);
-    let said = err(&run(&sandbox, &["send", "Bob", "hello"], FAILED));
-    assert!(said.contains("the daemon did not start") && said.contains("unknown key"), "{said}");
+    let printed = err(&run(&sandbox, &["send", "Bob", "hello"], FAILED));
+    assert!(
+        printed.contains("the daemon did not start") && printed.contains("unknown key"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -413,13 +419,14 @@ fn body_arrives_byte_for_byte() {
     run(&sandbox, &["send", "--as", "Ann", "bob", "help"], DONE);
     run(&sandbox, &["send", "Bob", "--file", file.to_str().unwrap()], DONE);
     run_with(&sandbox, &["send", "--as=Ann", "Bob", "-"], body.as_bytes(), DONE);
-    let heard = run(&sandbox, &["listen", "--as", "Bob", "--count", "4", "--json"], DONE);
-    let heard: Vec<serde_json::Value> =
-        out(&heard).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let bodies: Vec<_> = heard.iter().map(|it| it["payload"]["body"].as_str().unwrap()).collect();
+    let received = run(&sandbox, &["listen", "--as", "Bob", "--count", "4", "--json"], DONE);
+    let received: Vec<serde_json::Value> =
+        out(&received).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let bodies: Vec<_> =
+        received.iter().map(|deliver| deliver["payload"]["body"].as_str().unwrap()).collect();
     assert_eq!(bodies, ["- a word", "help", body, body]);
-    assert_eq!(heard[0]["schema"], "agent-relay.deliver/1");
-    assert_eq!((&heard[1]["from"], &heard[3]["from"]), (&"Ann".into(), &"Ann".into()));
+    assert_eq!(received[0]["schema"], "agent-relay.deliver/1");
+    assert_eq!((&received[1]["from"], &received[3]["from"]), (&"Ann".into(), &"Ann".into()));
     let left = out(&run(&sandbox, &["agents", "--json"], DONE));
     assert!(left.lines().all(|line| line.contains(r#""queued":0"#)), "{left}");
 }
@@ -462,11 +469,11 @@ fn topic_reaches_its_subscribers() {
         listener.stdin(Stdio::null());
         output(listener)
     });
-    // Nobody says when Bob has subscribed, so he is told until somebody hears it.
+    // No event shows that Bob has subscribed, so messages are sent until one has a recipient.
     let line = ["send", "--json", "--topic", "build.linux", "*", "it is green"];
     until("Bob hears it", || out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#));
-    let heard = listening.join().unwrap();
-    assert!(out(&heard).ends_with(" on build.linux: it is green\n"), "{heard:?}");
+    let received = listening.join().unwrap();
+    assert!(out(&received).ends_with(" on build.linux: it is green\n"), "{received:?}");
 }
 
 #[test]
@@ -481,7 +488,7 @@ fn listener_survives_a_crash_of_the_daemon() {
     });
     sandbox.kill();
     sandbox.start();
-    // The new daemon knows nobody: that Bob hears it shows that he came back and subscribed again.
+    // A recipient shows that Bob has reconnected and subscribed again.
     until("Bob hears it", || out(&run(&sandbox, &news, DONE)).contains(r#""recipients":1"#));
     assert_eq!(wait(&mut listening, "the listener").code(), Some(DONE));
 }
@@ -491,8 +498,8 @@ fn received_text_cannot_control_the_terminal() {
     let sandbox = known(&["Bob"]);
     let text = "a\x1b]0;title\x07b\u{202e}c\nAnn: forged";
     run_with(&sandbox, &["send", "--as", "Ann", "Bob", "-"], text.as_bytes(), DONE);
-    let heard = out(&run(&sandbox, &["listen", "--as", "Bob", "--count", "1"], DONE));
-    assert_eq!(heard, "Ann: a\\u{1b}]0;title\\u{7}b\\u{202e}c\n    Ann: forged\n");
+    let received = out(&run(&sandbox, &["listen", "--as", "Bob", "--count", "1"], DONE));
+    assert_eq!(received, "Ann: a\\u{1b}]0;title\\u{7}b\\u{202e}c\n    Ann: forged\n");
 }
 
 #[test]
@@ -586,7 +593,7 @@ fn tap_shows_routed_messages() {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(reader), &mut line).unwrap();
         line
     });
-    // Nobody says when the tap is in place, so something is said until it is seen.
+    // No event shows that the tap is active, so messages are sent until one is shown.
     until("the tap shows it", || {
         run(&sandbox, &["send", "--as", "Ann", "Bob", "tapped"], DONE);
         tapping.is_finished()
@@ -608,7 +615,7 @@ fn demo_succeeds_and_leaves_nothing() {
     assert!(readme.contains(&out(&demo)), "README.md shows another conversation: {demo:?}");
 }
 
-/// Its daemon is its own, whoever it is that looks at it.
+/// The demo has a daemon of its own, with a person's identity.
 #[test]
 fn demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
     let sandbox = Sandbox::empty();
@@ -640,7 +647,7 @@ fn wrapped_command_keeps_its_messages_and_exit_code() {
     extract.args(["extract", "--cols=80"]).arg(&recording);
     let extracted = output(extract);
     assert_eq!(out(&extracted), "{\"body\":\"two\\nlines\",\"to\":\"Bob\"}\n", "{extracted:?}");
-    // The command is this program itself, since it is on every system.
+    // The command is this program, which every system has.
     let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     run(&sandbox, &["run", "-n", "Ann", "--", exe.to_str().unwrap(), "nonsense"], USAGE);
 }

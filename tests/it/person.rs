@@ -1,4 +1,5 @@
-//! A person and one wrapper: attach, hold, release, spawn and stop, and how ends are told.
+//! Commands of a person for one wrapper: attach, hold, release, spawn and stop, and the reports of
+//! ends.
 
 use crate::{
     commands::{err, out, run},
@@ -27,7 +28,7 @@ const USAGE: i32 = 2;
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 const DETACH: &str = "\u{1c}";
 
-/// Ann as a shell in a terminal of her own, at its prompt.
+/// Wraps a shell as Ann in a terminal of its own, and waits for its prompt.
 #[track_caller]
 fn ann(sandbox: &Sandbox) -> Terminal {
     let ann = Terminal::wrap(sandbox, "Ann", &BASH);
@@ -35,7 +36,7 @@ fn ann(sandbox: &Sandbox) -> Terminal {
     ann
 }
 
-/// A terminal that shows Ann, with what it shows first.
+/// Attaches a terminal to Ann, and waits until it shows her.
 #[track_caller]
 fn attach(sandbox: &Sandbox, size: Size, options: &[&str]) -> Terminal {
     let arguments = [&["attach", "Ann"], options].concat();
@@ -44,7 +45,7 @@ fn attach(sandbox: &Sandbox, size: Size, options: &[&str]) -> Terminal {
     terminal
 }
 
-/// Spawned agents, ended whatever becomes of the test.
+/// A spawned agent, stopped when dropped.
 struct Spawned<'a>(&'a Sandbox, &'a str);
 
 impl<'a> Spawned<'a> {
@@ -65,7 +66,7 @@ impl Drop for Spawned<'_> {
     }
 }
 
-/// A connection to Ann's wrapper that says what it likes.
+/// A raw connection to Ann's wrapper.
 struct Visitor {
     stream: Stream,
     decoder: Decoder,
@@ -88,8 +89,8 @@ impl Visitor {
         (&self.stream).write_all(bytes).unwrap();
     }
 
-    /// The next answers, up to the connection's end.
-    fn hear(&mut self) -> Option<Vec<Answer>> {
+    /// Reads the next answers; `None` at the end of the connection.
+    fn read_answers(&mut self) -> Option<Vec<Answer>> {
         loop {
             if let Some(frames) = self.decoder.take().unwrap() {
                 return Some(frames.map(|frame| Answer::read(frame).unwrap()).collect());
@@ -101,13 +102,13 @@ impl Visitor {
         }
     }
 
-    /// What it hears until this comes, under the watchdog.
+    /// Reads until `last` matches an answer, under the watchdog. Returns all answers.
     #[track_caller]
-    fn hear_until(mut self, last: impl Fn(&Answer) -> bool + Send + 'static) -> Vec<Answer> {
-        let (sender, heard) = mpsc::channel();
+    fn read_until(mut self, last: impl Fn(&Answer) -> bool + Send + 'static) -> Vec<Answer> {
+        let (sender, answers) = mpsc::channel();
         thread::spawn(move || {
             let mut all = Vec::new();
-            while let Some(answers) = self.hear() {
+            while let Some(answers) = self.read_answers() {
                 all.extend(answers);
                 if all.iter().any(&last) {
                     break;
@@ -115,18 +116,18 @@ impl Visitor {
             }
             sender.send(all)
         });
-        heard.recv_timeout(WATCHDOG).expect("it comes")
+        answers.recv_timeout(WATCHDOG).expect("it comes")
     }
 }
 
-/// How Ann stands.
+/// Returns Ann's state, as a command prints it.
 #[track_caller]
 fn state(sandbox: &Sandbox, command: &str) -> Value {
     let asked = run(sandbox, &[command, "Ann", "--json"], DONE);
     serde_json::from_slice(&asked.stdout).unwrap()
 }
 
-/// Whether there is no such process any more.
+/// Reports whether a process has ended.
 fn is_over(sandbox: &Sandbox, pid: &str) -> bool {
     let mut kill = sandbox.program("kill");
     kill.args(["-0", pid]);
@@ -172,7 +173,7 @@ fn viewer_changes_nothing() {
         terminal.wait_for("\nonce\n$");
         assert!(!terminal.text().contains("never"), "{}", terminal.text());
     }
-    // Keys of a key that isn't theirs, and then the one that is.
+    // The default detach key reaches the agent, and the chosen one detaches.
     drive.press(&format!("echo {DETACH}\u{1d}"));
     assert_eq!(drive.finish(), DONE);
     view.press("\u{3}");
@@ -180,13 +181,13 @@ fn viewer_changes_nothing() {
     ann.press("\u{15}exit 5\r");
     assert_eq!(ann.finish(), 5);
 
-    // Nor does one who says he only views, and types.
+    // A client that attaches as a viewer, and sends keys all the same, is refused.
     let _ann = self::ann(&sandbox);
     let visitor = Visitor::new(&sandbox);
     visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
     visitor.ask(&Request::Keys { bytes: Bytes(b"x".to_vec()) });
-    let heard = visitor.hear_until(|answer| matches!(answer, Answer::Error { .. }));
-    let last = heard.last().unwrap();
+    let answers = visitor.read_until(|answer| matches!(answer, Answer::Error { .. }));
+    let last = answers.last().unwrap();
     assert!(matches!(last, Answer::Error { message } if message.contains("--view")), "{last:?}");
 }
 
@@ -202,7 +203,7 @@ fn attached_terminal_of_another_size_shows_the_part_that_fits() {
     large.press("seq 1 100; echo wide-{1..30}\r");
     ann.wait_for("wide-30\n$");
     large.wait_for("wide-30\n$");
-    // Its row, and the rows of Ann's above it.
+    // Its last row is Ann's last row, with the rows above it.
     small.wait_until("the end of it", |screen| {
         screen.contains("\n99\n100\nwide-1 wide-2") && screen.ends_with("$\n")
     });
@@ -210,7 +211,7 @@ fn attached_terminal_of_another_size_shows_the_part_that_fits() {
     for terminal in [&ann, &large] {
         terminal.wait_for("\n30 100\n");
     }
-    // One that becomes as large as Ann's is shown her output as it comes.
+    // A terminal that becomes as large as Ann's shows her output as it comes.
     small.resize(SIZE);
     small.wait_for("\n30 100\n$");
     ann.press("\u{c}echo $((40 + 2)); printf '\\e[7mlast\\e[m\\n'\r");
@@ -237,7 +238,7 @@ fn detaching_resets_the_modes_of_a_full_screen_program() {
     }
 }
 
-/// As Claude Code and Gemini CLI do, which wait for a shell that isn't there.
+/// Claude Code and Gemini CLI suspend themselves, and a wrapped agent has no shell to continue it.
 #[test]
 fn command_that_suspends_itself_is_continued() {
     let sandbox = Sandbox::new();
@@ -258,7 +259,7 @@ fn interrupted_drawing_stays_readable_above_the_next_output() {
     let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", &format!("{shows} exit 3")]);
     ann.wait_for("a\nbox\nits foot\nagent-relay: Ann ended with code 3\n");
     assert_eq!(ann.finish(), 3);
-    // Who ends well is where it wants to be.
+    // After a success, the cursor stays where the command left it.
     let wrap = env!("CARGO_BIN_EXE_agent-relay-wrap");
     let script = "\"$0\" -n Bob -- sh -c \"$1\"; printf next";
     let bob = Terminal::run(&sandbox, &["sh", "-c", script, wrap, shows]);
@@ -308,8 +309,8 @@ fn stalled_attach_client_delays_no_other_and_gets_a_snapshot_later() {
         matches!(answer, Answer::Screen { bytes, .. }
             if bytes.0.windows(9).any(|text| text == b"all of it"))
     };
-    let heard = slow.hear_until(is_end);
-    let bytes: usize = heard
+    let answers = slow.read_until(is_end);
+    let bytes: usize = answers
         .iter()
         .map(|answer| match answer {
             Answer::Output { bytes } | Answer::Screen { bytes, .. } => bytes.0.len(),
@@ -335,7 +336,7 @@ fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     drive.wait_for("resized\n$");
     drive.press(DETACH);
     assert_eq!(drive.finish(), DONE);
-    // It speaks and hears as any other.
+    // It sends and receives as any other agent.
     let mut bob = sandbox.join("Bob");
     bob.send("Ann", "for the spawned one", json!({"requires_ack": true}));
     assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
@@ -350,8 +351,8 @@ fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     let stopped = run(&sandbox, &["stop", "Ann"], DONE);
     assert!(out(&stopped).starts_with("Ann ended with code "), "{stopped:?}");
     drive.wait_for("Ann ended with code ");
-    let nobody = run(&sandbox, &["stop", "Ann"], FAILED);
-    assert!(err(&nobody).contains("no wrapped agent Ann: none runs here"), "{nobody:?}");
+    let refused = run(&sandbox, &["stop", "Ann"], FAILED);
+    assert!(err(&refused).contains("no wrapped agent Ann: none runs here"), "{refused:?}");
     drop(spawned);
     until("the wrapper has ended", || is_over(&sandbox, &wrapper));
     let left: Vec<_> = fs::read_dir(sandbox.home().join("run"))
@@ -400,16 +401,16 @@ fn crash_of_a_spawned_agent_is_logged() {
     drive.wait_for("    | panicked at main.rs:1\n");
     assert_eq!(drive.finish(), 3);
     let log = sandbox.home().join("logs/Ann.log");
-    let told = "Ann ended with code 3; the last lines on its screen:\n    | one\n    | panicked at main.rs:1\n";
-    until("the log has it", || fs::read_to_string(&log).unwrap().contains(told));
+    let expected = "Ann ended with code 3; the last lines on its screen:\n    | one\n    | panicked at main.rs:1\n";
+    until("the log has it", || fs::read_to_string(&log).unwrap().contains(expected));
     drop(ann);
-    // One that is over before anybody could look.
+    // A command that ends at once.
     let mut spawn = sandbox.command(["spawn", "Bob", "--", "sh", "-c", "echo why; exit 4"]);
     spawn.env("PS1", "$ ");
     let spawned = output(spawn);
-    let said = err(&spawned);
-    let ended =
-        said.contains("Bob ended at once, with code 4; the last lines on its screen:\n    | why\n");
+    let message = err(&spawned);
+    let ended = message
+        .contains("Bob ended at once, with code 4; the last lines on its screen:\n    | why\n");
     assert!(ended || out(&spawned).starts_with("Bob runs"), "{spawned:?}");
     until("its log has it", || {
         fs::read_to_string(sandbox.home().join("logs/Bob.log"))
@@ -473,7 +474,7 @@ fn important_message_is_typed_before_earlier_ones() {
     assert!(typed.find("urgent") < typed.find("usual 0."), "{typed}");
 }
 
-/// An attached person's half-typed line is as good as the one of whoever sits at the agent's terminal.
+/// A half-typed line counts in an attached terminal as it does in the agent's own.
 #[test]
 fn half_typed_line_of_an_attached_person_delays_messages() {
     let sandbox = Sandbox::new();
@@ -488,7 +489,7 @@ fn half_typed_line_of_an_attached_person_delays_messages() {
         let why = state(&sandbox, "release")["why"].to_string();
         why.contains("half typed") || why.contains("no prompt")
     });
-    // Answers of the second terminal are nobody's keys.
+    // Answers of the second terminal to queries are not keys.
     other.press("\u{1b}[5;5R\u{1b}[?62;4c");
     other.press("\r");
     ann.wait_for_row("heard: not yet");
@@ -496,7 +497,7 @@ fn half_typed_line_of_an_attached_person_delays_messages() {
     assert!(!ann.text().contains("62;4c"), "{}", ann.text());
 }
 
-/// Each begins like a terminal's answer, and nothing comes after the second one.
+/// Each of these begins like a terminal's answer, and nothing follows the second one.
 #[test]
 fn escape_key_reaches_an_attached_agent() {
     let sandbox = Sandbox::new();
@@ -538,7 +539,7 @@ fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
     other.wait_for("Ann ended with code ");
     other.finish();
     until("its command was told", || {
-        fs::read_to_string(sandbox.directory().join("told")).is_ok_and(|told| told == "told\n")
+        fs::read_to_string(sandbox.directory().join("told")).is_ok_and(|text| text == "told\n")
     });
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
 }
@@ -547,7 +548,7 @@ fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
 fn files_of_a_killed_wrapper_are_taken_over() {
     let sandbox = Sandbox::new();
     let first = reading(&sandbox, "Ann", &[]);
-    // By force: dropping a terminal kills what runs in it.
+    // Dropping a terminal kills the processes in it.
     drop(first);
     until("nobody is there", || {
         err(&run(&sandbox, &["hold", "Ann"], FAILED)).contains("none runs here")
@@ -558,8 +559,8 @@ fn files_of_a_killed_wrapper_are_taken_over() {
     });
     let _second = reading(&sandbox, "Ann", &[]);
     assert_eq!(state(&sandbox, "hold")["held"], true);
-    let nobody = run(&sandbox, &["hold", "Bob"], FAILED);
-    assert!(err(&nobody).contains("no wrapped agent Bob: there are Ann"), "{nobody:?}");
+    let refused = run(&sandbox, &["hold", "Bob"], FAILED);
+    assert!(err(&refused).contains("no wrapped agent Bob: there are Ann"), "{refused:?}");
 }
 
 #[test]
@@ -573,7 +574,7 @@ fn commands_for_people_refuse_agents() {
         run(&sandbox, &[command], USAGE);
     }
     run(&sandbox, &["attach", "Ann", "--detach-key", "q"], USAGE);
-    // What runs in an agent is not its person.
+    // A program in an agent is not a person.
     let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     for command in ["release Ann", "stop Bob"] {
         ann.press(&format!("run \"{}\" {command}\r", program.display()));
@@ -596,15 +597,15 @@ fn unusable_wrapper_endpoint_is_reported_once_and_is_harmless() {
     ann.wait_for("attach, hold, release and stop won't find Ann: ");
     ann.wait_for("\nready\n");
     let endpoint = sandbox.endpoint();
-    let told = |arguments: &[&str]| {
+    let refusal = |arguments: &[&str]| {
         let mut command = sandbox.program(program);
         command.args(["--endpoint", endpoint.as_text(), "--home", home]).args(arguments);
-        let told = output(command);
-        assert_eq!(told.status.code(), Some(FAILED), "{told:?}");
-        err(&told)
+        let refusal = output(command);
+        assert_eq!(refusal.status.code(), Some(FAILED), "{refusal:?}");
+        err(&refusal)
     };
-    assert!(told(&["hold", "Ann"]).contains("limit for a socket's path"));
-    assert!(told(&["spawn", "Bob", "--", "cat"]).contains("limit for a socket's path"));
+    assert!(refusal(&["hold", "Ann"]).contains("limit for a socket's path"));
+    assert!(refusal(&["spawn", "Bob", "--", "cat"]).contains("limit for a socket's path"));
     ann.press("\r");
     assert_eq!(ann.finish(), 0);
 }
@@ -616,15 +617,15 @@ fn invalid_request_ends_only_its_own_connection() {
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 0], &[0, 0, 0, 1, b'x'], &[255; 64]] {
         let visitor = Visitor::new(&sandbox);
         visitor.write(bytes);
-        let heard = visitor.hear_until(|_| false);
-        assert!(matches!(heard[..], [Answer::Error { .. }]), "{bytes:?}: {heard:?}");
+        let answers = visitor.read_until(|_| false);
+        assert!(matches!(answers[..], [Answer::Error { .. }]), "{bytes:?}: {answers:?}");
     }
-    // One who says nothing, or only half of something, is sent away.
+    // A client that sends nothing, or half a request, is disconnected.
     let (silent, half) = (Visitor::new(&sandbox), Visitor::new(&sandbox));
     half.write(&[0, 0]);
-    assert_eq!(silent.hear_until(|_| false), []);
-    assert_eq!(half.hear_until(|_| false), []);
-    // More than a few can't look on at a time, and far more not connect.
+    assert_eq!(silent.read_until(|_| false), []);
+    assert_eq!(half.read_until(|_| false), []);
+    // The numbers of viewers and of connections are limited.
     let view = || {
         let visitor = Visitor::new(&sandbox);
         visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
@@ -632,8 +633,8 @@ fn invalid_request_ends_only_its_own_connection() {
     };
     let seated: Vec<_> = (0..8).map(|_| view()).collect();
     until("all are seated", || state(&sandbox, "release")["attached"] == 8);
-    let heard = view().hear_until(|_| true);
-    assert!(matches!(heard[..], [Answer::Error { .. }]), "{heard:?}");
+    let answers = view().read_until(|_| true);
+    assert!(matches!(answers[..], [Answer::Error { .. }]), "{answers:?}");
     drop(seated);
     until("all have left", || state(&sandbox, "release")["attached"] == 0);
     let many: Vec<_> = (0..100).map(|_| Visitor::new(&sandbox)).collect();
@@ -643,8 +644,8 @@ fn invalid_request_ends_only_its_own_connection() {
     ann.wait_for_row("heard: still here?");
 }
 
-/// Becomes another user, asks for the state, and prints what it is told. Who can't become another says
-/// so.
+/// A script that becomes another user, requests the state, and prints the answer. It exits with 77 if
+/// it cannot become another user.
 const STRANGER: &str = "
 import os, socket, sys
 try:
@@ -659,7 +660,7 @@ with socket.socket(socket.AF_UNIX) as stream:
 sys.stdout.write(told[4:].decode())
 ";
 
-/// Even where the files' modes let him in.
+/// The other user is refused even if the modes of the files allow the connection.
 #[test]
 fn wrapper_refuses_another_user() {
     let sandbox = Sandbox::new();
@@ -675,13 +676,13 @@ fn wrapper_refuses_another_user() {
     assert!(output(open).status.success());
     let mut stranger = sandbox.program("python3");
     stranger.args(["-c", STRANGER, socket.to_str().unwrap()]);
-    let told = output(stranger);
-    if told.status.code() == Some(77) {
+    let refusal = output(stranger);
+    if refusal.status.code() == Some(77) {
         return not_tried("only root can become another user");
     }
-    let Answer::Error { message } = Answer::read(&told.stdout).expect("one frame, and the end")
+    let Answer::Error { message } = Answer::read(&refusal.stdout).expect("one frame, and the end")
     else {
-        panic!("{told:?}")
+        panic!("{refusal:?}")
     };
     assert!(message.contains("65534"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Keys and policy files as people make and check them, and the key of who runs the place.
+//! Keys and policy files as people make and check them, and the operator's key.
 
 use crate::{
     commands::{Detached, err, out, run},
@@ -15,18 +15,18 @@ const DONE: i32 = 0;
 const FAILED: i32 = 1;
 const NOT_DELIVERED: i32 = 3;
 
-/// Runs a command that prints one JSON object.
+/// Runs a command, and parses the JSON object that it prints.
 #[track_caller]
 fn json(sandbox: &Sandbox, line: &[&str]) -> Value {
     serde_json::from_str(&out(&run(sandbox, line, DONE))).unwrap()
 }
 
-/// Puts a daemon's policy in its place, whatever the umask.
+/// Writes a daemon's policy, private whatever the umask.
 fn policy_file(path: &Path, text: &str) {
     platform::paths::write_private_file(path, text.as_bytes()).unwrap();
 }
 
-/// A file in the sandbox.
+/// Writes a policy file in the sandbox. Returns its path.
 fn file(sandbox: &Sandbox, bytes: impl AsRef<[u8]>) -> String {
     let path = sandbox.directory().join("policy.toml");
     fs::write(&path, bytes).unwrap();
@@ -36,8 +36,8 @@ fn file(sandbox: &Sandbox, bytes: impl AsRef<[u8]>) -> String {
 #[test]
 fn policy_key_prints_the_key_once_and_the_lines_with_its_hash() {
     let sandbox = Sandbox::empty();
-    let said = out(&run(&sandbox, &["policy", "key", "Ann"], DONE));
-    let (words, lines) = said.split_once("[[agent]]").unwrap();
+    let printed = out(&run(&sandbox, &["policy", "key", "Ann"], DONE));
+    let (words, lines) = printed.split_once("[[agent]]").unwrap();
     let key = words.lines().nth(2).unwrap().trim();
     assert!(key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit()), "{words}");
     assert!(words.contains(sandbox.home().join("policy.toml").to_str().unwrap()), "{words}");
@@ -99,8 +99,11 @@ fn broken_policy_is_refused_with_file_line_and_reason() {
     );
     let key = "0123456789abcdef".repeat(4);
     let path = file(&sandbox, format!("[[agent]]\nname = 'Ann'\nkey = '{key}'\n"));
-    let said = refused(&path);
-    assert!(said.contains(":3: `key` is the key itself") && !said.contains(&key[..16]), "{said}");
+    let printed = refused(&path);
+    assert!(
+        printed.contains(":3: `key` is the key itself") && !printed.contains(&key[..16]),
+        "{printed}"
+    );
     assert!(refused(&file(&sandbox, b"# \xff\n")).contains("policy.toml: it is not UTF-8"));
     let long = "#".repeat((1 << 20) + 1);
     assert!(refused(&file(&sandbox, long)).contains("it has more than 1048576 bytes"));
@@ -111,8 +114,8 @@ fn broken_policy_is_refused_with_file_line_and_reason() {
 #[test]
 fn reload_applies_a_valid_policy_and_refuses_a_broken_one() {
     let sandbox = Sandbox::empty();
-    let missing = err(&run(&sandbox, &["policy", "reload"], FAILED));
-    assert!(missing.contains("start one with `agent-relay up`"), "{missing}");
+    let failed = err(&run(&sandbox, &["policy", "reload"], FAILED));
+    assert!(failed.contains("start one with `agent-relay up`"), "{failed}");
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let write = |text: &str| {
@@ -147,8 +150,8 @@ fn hangup_signal_reloads_the_policy() {
     policy_file(&sandbox.home().join("policy.toml"), "[[rule]]\nto = 'Bob'\nallow = false\n");
     let status = json(&sandbox, &["status", "--json"]);
     let pid = status["status"]["daemon"]["pid"].to_string();
-    let told = sandbox.program("sh").args(["-c", &format!("kill -HUP {pid}")]).status();
-    if !told.is_ok_and(|status| status.success()) {
+    let signalled = sandbox.program("sh").args(["-c", &format!("kill -HUP {pid}")]).status();
+    if !signalled.is_ok_and(|status| status.success()) {
         return not_tried("nothing here says HUP to a process");
     }
     until("the rule is in force", || {
@@ -218,7 +221,7 @@ fn status_names_the_pair_over_the_rate_limit() {
     assert!(status.contains("1 refused, the last from Ann to Bob"), "{status}");
 }
 
-/// The file that proves who runs the place.
+/// The path of the operator's key.
 fn operator_key(sandbox: &Sandbox) -> PathBuf {
     sandbox.home().join("operator.key")
 }

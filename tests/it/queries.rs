@@ -1,4 +1,4 @@
-//! What became of a message: asked of a real daemon with the commands that people use.
+//! States of messages, as the commands show them.
 
 use crate::{
     commands::{err, out, run},
@@ -13,7 +13,7 @@ const DONE: i32 = 0;
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 
-/// What a command prints with `--json`, line by line.
+/// Runs a command with `--json`, and parses its lines.
 #[track_caller]
 fn rows(sandbox: &Sandbox, line: &[&str]) -> Vec<Value> {
     let line: Vec<_> = line.iter().copied().chain(["--json"]).collect();
@@ -21,7 +21,7 @@ fn rows(sandbox: &Sandbox, line: &[&str]) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The id of the message that `send --json` has just sent.
+/// Sends a message. Returns its id.
 #[track_caller]
 fn send(sandbox: &Sandbox, line: &[&str]) -> String {
     let line: Vec<_> = ["send", "--json"].iter().chain(line).copied().collect();
@@ -29,7 +29,7 @@ fn send(sandbox: &Sandbox, line: &[&str]) -> String {
     sent["send_id"].as_str().unwrap().to_owned()
 }
 
-/// Asks until the message is in that state.
+/// Waits until a message is in a state. Returns its row.
 #[track_caller]
 fn await_state(sandbox: &Sandbox, id: &str, state: &str) -> Value {
     for _ in 0..10_000 {
@@ -54,7 +54,7 @@ fn expired_message_is_redelivered_once() {
     assert!(letters.contains("EXPIRED: its time to live ran out"), "{letters}");
     assert!(letters.contains("the tests are green"), "{letters}");
 
-    // The guest that sent it is gone, and so is the daemon that knew it.
+    // Sender and daemon have ended.
     sandbox.kill();
     sandbox.start();
     let id = dead["id"].as_str().unwrap();
@@ -63,12 +63,12 @@ fn expired_message_is_redelivered_once() {
     let twice = err(&run(&sandbox, &["redeliver", id], FAILED));
     assert!(twice.contains("it is no dead letter"), "{twice}");
     assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
-    // What came back is kept as well.
+    // The redelivered message is stored as well.
     sandbox.kill();
     sandbox.start();
-    let heard = rows(&sandbox, &["listen", "--as", "Bob", "--count", "1"]);
-    assert_eq!((&heard[0]["id"], &heard[0]["delivery"]["seq"]), (&dead["id"], &dead["seq"]));
-    assert_eq!(heard[0]["payload"]["body"], "the tests are green");
+    let received = rows(&sandbox, &["listen", "--as", "Bob", "--count", "1"]);
+    assert_eq!((&received[0]["id"], &received[0]["delivery"]["seq"]), (&dead["id"], &dead["seq"]));
+    assert_eq!(received[0]["payload"]["body"], "the tests are green");
     await_state(&sandbox, id, "acknowledged");
     assert_eq!(out(&run(&sandbox, &["inbox", "--as", "Bob"], DONE)), "nothing waits for Bob\n");
     let over = err(&run(&sandbox, &["redeliver", id], FAILED));
@@ -97,11 +97,11 @@ fn status_shows_each_state_of_a_message() {
     let id = deliver["id"].as_str().unwrap();
     let report = json!({"id": id, "state": "waiting", "why": "a dialog is open"});
     bob.ask("report", &report);
-    // As its frame shows it.
+    // The part of the id that an agent is shown.
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("reported  waiting: a dialog is open"), "{status}");
     assert!(status.contains("now       waiting: a dialog is open; it expires"), "{status}");
-    // The daemon's word is enough where there is no wrapper to ask.
+    // Without a wrapper, the daemon's reason is shown.
     let agents = out(&run(&sandbox, &["agents"], DONE));
     assert!(agents.lines().any(|line| line.starts_with("Bob: 1 waits, for ")), "{agents}");
     assert!(agents.ends_with(" s: a dialog is open\n"), "{agents}");
@@ -189,8 +189,8 @@ impl<'a> Sent<'a> {
         agents.find(|agent| agent["name"] == "Ann").unwrap()
     }
 
-    /// Waits until they wait for a reason that has one of these texts, which every command then
-    /// shows. Returns it.
+    /// Waits until both wait for a reason with one of these texts, and checks that every command
+    /// shows that reason. Returns it.
     #[track_caller]
     fn wait_for(&self, reasons: &[&str]) -> String {
         let sandbox = self.sandbox;
@@ -234,7 +234,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// Waits until both were typed, which every command then shows.
+    /// Waits until both are typed, and checks that every command shows that.
     #[track_caller]
     fn are_typed(&self) {
         for id in &self.ids {
@@ -298,7 +298,7 @@ fn all_commands_agree_on_state_and_reason_for_an_agent() {
     ann.press("1say Bob I am still at work.\r");
     ann.wait_for("still at work.>>>");
     sent.wait_for(&["the agent is at work"]);
-    // It looks at work as long as the words are near its cursor.
+    // The agent counts as busy while these words are near its cursor.
     for _ in 0..4 {
         ann.press(&format!("say Bob {PARAGRAPH}\r"));
     }

@@ -1,5 +1,5 @@
-//! Texts as the shells of every system give them, as docs/CONFIGURATION.md shows, and homes whose paths are
-//! as odd as people's names.
+//! Texts as the shells of every system give them, as docs/CONFIGURATION.md shows, and homes whose
+//! paths are as odd as people's names.
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},
@@ -35,8 +35,8 @@ fn body_is_the_same_in_every_encoding() {
         fs::write(&file, bytes).unwrap();
         run(&sandbox, &["send", "Bob", "--file", file.to_str().unwrap()], DONE);
     }
-    let bodies = heard(&sandbox, written.len() * 2);
-    assert!(bodies.iter().all(|it| *it == body.replace('\r', "")), "{bodies:?}");
+    let bodies = received(&sandbox, written.len() * 2);
+    assert!(bodies.iter().all(|text| *text == body.replace('\r', "")), "{bodies:?}");
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn powershell_completes_commands_and_options() {
     }
 }
 
-/// Runs the script that is named next.
+/// The arguments before the path of a script.
 const POWER_SHELL_FILE: [&str; 5] =
     ["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"];
 
-/// Those that are here: on Windows there is always one.
+/// Returns the installed PowerShells. Windows always has one.
 fn power_shells() -> Vec<&'static str> {
     let mut shells = vec!["powershell", "pwsh"];
     shells.retain(|shell| {
@@ -164,7 +164,7 @@ impl Example {
         Self { language, lines }
     }
 
-    /// Every shell says the same.
+    /// Runs the example, and checks the messages, which are the same for every shell.
     fn works(&self, shell: &str, arguments: &[&str], line_end: &str) {
         let sandbox = known(&["Bob"]);
         let extension = if self.language == "powershell" { "ps1" } else { self.language };
@@ -181,7 +181,7 @@ impl Example {
         command.args(arguments).arg(script);
         let ended = output(command);
         assert!(ended.status.success(), "{ended:?}");
-        let bodies = heard(&sandbox, 3);
+        let bodies = received(&sandbox, 3);
         assert_eq!(
             bodies,
             [
@@ -221,16 +221,16 @@ fn home_path_may_be_long() {
     assert!(home.starts_with(&relay.data) && home.join("relay.db").exists(), "{home:?}");
 }
 
-/// Commands of somebody whose data lie elsewhere. The daemon that they start ends with it.
+/// Commands with a data directory of their own. Their daemon is stopped when this is dropped.
 struct Away<'a> {
     sandbox: &'a Sandbox,
     data: PathBuf,
-    /// Where it is named, and not found by the system's convention.
+    /// The home, if it is named, and not found by the system's convention.
     home: Option<PathBuf>,
 }
 
 impl Away<'_> {
-    /// A message outlives the daemon there, is found, and is heard.
+    /// Checks that a message survives the daemon, is found, and is delivered.
     fn keeps_mail(&self) {
         self.run(&["up"]);
         drop(self.sandbox.join("Bob"));
@@ -273,11 +273,11 @@ impl Drop for Away<'_> {
     }
 }
 
-/// The bodies that Bob hears.
-fn heard(sandbox: &Sandbox, count: usize) -> Vec<String> {
+/// Receives messages as Bob. Returns their bodies.
+fn received(sandbox: &Sandbox, count: usize) -> Vec<String> {
     let line = ["listen", "--as", "Bob", "--count", &count.to_string(), "--json"];
-    let heard = out(&run(sandbox, &line, DONE));
-    let bodies = heard.lines().map(|line| {
+    let received = out(&run(sandbox, &line, DONE));
+    let bodies = received.lines().map(|line| {
         let deliver: Value = serde_json::from_str(line).unwrap();
         deliver["payload"]["body"].as_str().unwrap().to_owned()
     });

@@ -1,4 +1,4 @@
-//! A daemon is replaced while agents run: they come back by themselves.
+//! Replacement of a daemon while agents run, which reconnect by themselves.
 
 use crate::{
     sandbox::{Sandbox, output, until},
@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-/// A sandbox whose daemon runs on its own, and is stopped at the end whatever becomes of the test.
+/// A sandbox with a detached daemon, which is stopped when dropped.
 pub(crate) struct Replaced(pub(crate) Sandbox);
 
 impl Replaced {
@@ -22,13 +22,13 @@ impl Replaced {
         place
     }
 
-    /// Runs a command that has to succeed; what it printed.
+    /// Runs a command that has to succeed. Returns its output.
     #[track_caller]
     pub(crate) fn done(&self, line: &[&str]) -> String {
         text(&self.0.run(line))
     }
 
-    /// The number of the process that is the daemon.
+    /// Returns the daemon's process id.
     #[track_caller]
     fn daemon(&self) -> u64 {
         let status = self.done(&["status", "--json"]);
@@ -94,11 +94,11 @@ fn listeners_and_wrapped_agents_survive_a_replaced_daemon() {
     place.wait_until_here(&["Ann", "Bob"]);
     let old = place.daemon();
 
-    let said = place.done(&["up", "--replace"]);
-    let lines: Vec<_> = said.lines().collect();
+    let printed = place.done(&["up", "--replace"]);
+    let lines: Vec<_> = printed.lines().collect();
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(lines[0], format!("version {version} was stopped"), "{said}");
-    assert!(lines[1].starts_with("the daemon is up at "), "{said}");
+    assert_eq!(lines[0], format!("version {version} was stopped"), "{printed}");
+    assert!(lines[1].starts_with("the daemon is up at "), "{printed}");
     assert_ne!(place.daemon(), old);
 
     place.wait_until_here(&["Ann", "Bob"]);
@@ -136,13 +136,13 @@ fn failed_replacement_keeps_the_old_daemon() {
     fs::write(&config, "heartbeat = 1\n").unwrap();
     let refused = place.0.run(["up", "--replace"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    // It still answers.
+    // The old daemon still answers.
     drop(place.0.join("Ann"));
     fs::remove_file(&config).unwrap();
 }
 
-/// As whoever installs a new version does it: what runs can be moved aside on every system, and overwritten
-/// on none.
+/// As an installation does it: on every system a running program can be moved aside, on none
+/// overwritten.
 #[test]
 fn daemon_is_replaced_while_its_program_is_in_use() {
     let built = Path::new(env!("CARGO_BIN_EXE_agent-relay"));
@@ -152,7 +152,7 @@ fn daemon_is_replaced_while_its_program_is_in_use() {
     let (program, aside) = (programs.join(built.file_name().unwrap()), programs.join("old"));
     let install = || {
         fs::copy(built, &program).unwrap();
-        // What another test starts meanwhile has our files open until it runs, on Unix.
+        // On Unix, a process that another test forks has our file open until it execs.
         let mut help = place.0.program(&program);
         help.arg("--help");
         until("it can be run", || help.output().is_ok());
@@ -173,7 +173,7 @@ fn daemon_is_replaced_while_its_program_is_in_use() {
     let report: Value = serde_json::from_str(&run(&["up", "--replace", "--json"])).unwrap();
     assert_eq!((&report["started"], &report["replaced"]), (&true.into(), &report["version"]));
     assert_ne!(place.daemon(), old);
-    // It has ended, and the new one is what runs now.
+    // The old daemon has ended, and the new one runs.
     until("nothing runs the old program", || fs::remove_file(&aside).is_ok());
     run(&["down"]);
     until("nothing runs the new one", || fs::remove_file(&program).is_ok());

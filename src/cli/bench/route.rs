@@ -74,7 +74,8 @@ impl End {
         Ok(count)
     }
 
-    /// Reads once, and calls `each` with every ACK and DELIVER. Answers a PING. A refusal is an error.
+    /// Reads once, and calls `each` with every ACK and DELIVER. Answers a PING. A refusal is an
+    /// error.
     pub(super) fn read_kinds(&mut self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<()> {
         let mut others = Vec::new();
         for json in self.read()? {
@@ -98,7 +99,8 @@ impl End {
         move || stream.hang_up()
     }
 
-    /// Reads the next whole frames in place, at little cost, since that is part of the measured time.
+    /// Reads the next whole frames in place, at little cost, since that is part of the measured
+    /// time.
     fn read(&mut self) -> io::Result<Frames<'_>> {
         while !self.decoder.has_next() {
             let count = (&self.stream).read(self.decoder.space())?;
@@ -186,8 +188,8 @@ impl Template {
         Self { frame, id_at: offset.expect("the frame holds its id"), next: 0 }
     }
 
-    /// A SEND with at-least-once delivery. Its ids begin with `next`, since the daemon ignores ids of
-    /// earlier runs.
+    /// A SEND with at-least-once delivery. Its ids begin with `next`, since the daemon ignores ids
+    /// of earlier runs.
     pub(super) fn acknowledged(to: &str, body_bytes: usize, next: u64) -> Self {
         let plain = Self::new(Some(to), None, body_bytes);
         let mut frame = plain.frame;

@@ -22,8 +22,8 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 /// Counts a start. Returns false, and counts nothing, if there were too many.
 ///
-/// Times count within a minute before and after `now`: after a change of the clock a few starts more
-/// are allowed, and none is refused for longer than a minute.
+/// Times count within a minute before and after `now`: after a change of the clock a few starts
+/// more are allowed, and none is refused for longer than a minute.
 ///
 /// # Errors
 /// If the file cannot be read, parsed or written. Nothing is counted then, and nothing may start.
@@ -66,8 +66,8 @@ fn read(path: &Path) -> io::Result<Vec<u64>> {
     })
 }
 
-fn named(path: &Path, what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+fn named(path: &Path, action: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{action} {}: {error}", path.display()))
 }
 
 #[cfg(test)]
