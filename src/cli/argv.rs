@@ -31,7 +31,7 @@ pub(super) fn check(
     let mut level = Level::new(info);
     loop {
         let read = level.read(&mut arguments, path.len() == 1);
-        let next = read.map_err(|mistake| mistake.into_failure(&path, info))?;
+        let next = read.map_err(|mistake| mistake.to_failure(&path, info))?;
         words.append(&mut level.options);
         match next {
             Next::Command(command) => {
@@ -66,7 +66,7 @@ enum Mistake {
 }
 
 impl Mistake {
-    fn into_failure(&self, path: &[&str], root: &CommandInfoWithArgs) -> Failure {
+    fn to_failure(&self, path: &[&str], root: &CommandInfoWithArgs) -> Failure {
         let (program, commands) = path.split_first().expect("the program is first");
         let mut commands = commands.to_vec();
         if let Self::NoCommand { within, .. } = self {

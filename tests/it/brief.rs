@@ -50,7 +50,7 @@ fn it_is_printed_for_anybody_or_for_a_name() {
     assert!(out(&output(inside)).contains("Your name is Cid.\n"));
     for (line, words) in [
         (&["brief", "user"][..], "reserved"),
-        (&["brief", "a b"], "a file is named after --install"),
+        (&["brief", "a b"], "a file is given after --install"),
         (&["brief", "--claude"], "--install or --remove"),
         (&["brief", "--install", "--remove"], "one of them"),
         (&["brief", "--install", "Ann"], "there is no file Ann"),
@@ -124,7 +124,7 @@ fn what_can_not_be_understood_stays_as_it_is_and_so_do_the_others() {
     }
     fs::write(sandbox.directory().join("x.md"), b"\xff\xfe#\0").unwrap();
     fs::create_dir(sandbox.directory().join("d.md")).unwrap();
-    for (file, words) in [("x.md", "UTF-8"), ("d.md", "no file"), ("no/x.md", "directory")] {
+    for (file, words) in [("x.md", "UTF-8"), ("d.md", "not a file"), ("no/x.md", "directory")] {
         let refused = run(&sandbox, &["brief", "--install", file], FAILED);
         assert!(err(&refused).contains(words), "{refused:?}");
     }
@@ -162,7 +162,7 @@ fn a_link_is_followed_which_is_said_and_what_it_leads_to_is_not_removed() {
         assert_eq!(read(&sandbox, "CLAUDE.md"), "");
         fs::remove_file(sandbox.directory().join("AGENTS.md")).unwrap();
         let refused = run(&sandbox, &["brief", "--install", "--claude"], FAILED);
-        assert!(err(&refused).contains("leads nowhere"), "{refused:?}");
+        assert!(err(&refused).contains("link to a missing file"), "{refused:?}");
     } else {
         not_tried("there is no `ln -s`");
     }

@@ -170,7 +170,7 @@ fn what_starts_a_daemon_starts_the_service() {
     let unit = fs::read_to_string(systemd.unit()).unwrap();
     fs::write(systemd.unit(), unit.replace(env!("CARGO_BIN_EXE_agent-relay"), SYSTEMD)).unwrap();
     let refused = systemd.fails(&["up", "--replace"]);
-    assert!(refused.contains("`agent-relay service install` has it run"), "{refused}");
+    assert!(refused.contains("`agent-relay service install` changes that to"), "{refused}");
     assert_eq!(daemon(&systemd.place), systemd.pid());
     fs::write(systemd.unit(), unit).unwrap();
 }
@@ -187,7 +187,7 @@ fn a_program_that_is_gone_is_named_and_no_old_word_of_the_log() {
     let failed = systemd.fails(&["service", "start"]);
     assert!(!failed.contains("its last line") && !failed.contains("own systemd"), "{failed}");
     let shown = String::from_utf8(systemd.run(&["service", "status"]).stdout).unwrap();
-    assert!(shown.contains("/nowhere/at/all (is not there"), "{shown}");
+    assert!(shown.contains("/nowhere/at/all (missing"), "{shown}");
 }
 
 #[test]
