@@ -1,8 +1,19 @@
 //! The machine's tables, added up anew: they agree with each other, and no bound is passed.
 
-use super::{Checked, Router, Stage, State, What};
+use super::{
+    Router, Stage, State, What,
+    disk::Disk,
+    promises::{Key, number_of},
+};
 use crate::router::{
-    AgentKey, client::Client, message::Message, outbox::Load, roster::Agent, stream::Stream, topics,
+    AgentKey,
+    client::Client,
+    message::Message,
+    outbox::Load,
+    roster::Agent,
+    stream::Stream,
+    testbed::{Checked, ensure},
+    topics,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,6 +185,75 @@ impl Router {
     }
 }
 
-pub(super) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(why()) }
+/// The tables against the outside.
+impl Router {
+    /// At-most-once messages that have not left as a whole, with their senders' folded names.
+    pub(super) fn held_once(&self) -> BTreeMap<Key, String> {
+        let name = |agent: AgentKey| self.roster.get(agent).map(|agent| agent.name.folded());
+        let queued = self.messages.values().filter(|message| !message.is_replay);
+        let queued = queued.filter(|message| message.kept().is_none());
+        let queued = queued.map(|message| (message.send_id.as_str(), message.to, message.from));
+        let handed = self.clients.values().flat_map(|client| {
+            client.window.frames().filter_map(|handed| match (&handed.what, client.agent) {
+                (What::Once { send_id, from, .. }, Some(to)) => Some((send_id.as_str(), to, *from)),
+                _ => None,
+            })
+        });
+        let held = queued.chain(handed);
+        let keyed = held.filter_map(|(id, to, from)| {
+            // A guest that has gone is not notified.
+            Some(((number_of(id)?, name(to)?), name(from).unwrap_or_default()))
+        });
+        keyed.collect()
+    }
+
+    /// Says what the router holds, if anything.
+    pub(super) fn rest(&self) -> String {
+        let messages = self.messages.values().map(|message| format!("{message:.300?}; "));
+        let bytes = (self.memory.inside > 0).then(|| "bytes; ".to_owned());
+        messages.chain(bytes).collect()
+    }
+
+    /// What is kept is what is held.
+    pub(super) fn audit_kept(&self, disk: &Disk) -> Checked {
+        let held = self.deliveries.values().map(|key| self.messages[*key].order);
+        let held: BTreeSet<_> = held.collect();
+        if held != disk.open {
+            return Err(format!("held are {held:?}, kept are {:?}", disk.open));
+        }
+        for stream in self.streams.all().filter(|stream| stream.is_recorded) {
+            let record = disk.synced.streams.get(&stream.number);
+            if record
+                .is_none_or(|record| stream.asked != u64::MAX && record.reserved < stream.asked)
+            {
+                return Err(format!("{stream:?} is kept as {record:?}"));
+            }
+        }
+        for agent in self.roster.all().filter(|agent| agent.floor.number > 0) {
+            let record = disk.synced.streams.get(&agent.floor.number);
+            if record.is_none_or(|record| record.reserved != agent.floor.seq) {
+                return Err(format!("the floor of {agent:?} is kept as {record:?}"));
+            }
+        }
+        let answers: Vec<_> = self.kept_answers().map(|(number, ..)| number).collect();
+        let answers: BTreeSet<_> = answers.into_iter().collect();
+        if !answers.iter().eq(disk.synced.notices.keys()) {
+            let kept: Vec<_> = disk.synced.notices.keys().collect();
+            return Err(format!("answers held are {answers:?}, kept are {kept:?}"));
+        }
+        let questions: BTreeSet<_> = self.questions.kept().collect();
+        if !questions.iter().eq(disk.synced.questions.keys()) {
+            let kept = &disk.synced.questions;
+            return Err(format!("questions held are {questions:?}, kept are {kept:?}"));
+        }
+        for agent in self.roster.all().filter(|agent| !agent.is_guest()) {
+            let record = disk.synced.sessions.get(&agent.number);
+            let session = agent.session.as_deref();
+            let token = session.map(|session| session.token);
+            if token != record.map(|record| record.token) {
+                return Err(format!("{} has {session:?}, kept is {record:?}", agent.name));
+            }
+        }
+        Ok(())
+    }
 }

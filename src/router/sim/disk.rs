@@ -1,8 +1,11 @@
-//! A disk: changes reach it in order and are kept after a while, some at a time. It fills up, fails, and
-//! loses in a crash what was not synced, or not all of that.
+//! A disk: it keeps changes in their order after a while, those of some inputs at a time. It fills up, fails,
+//! and loses in a crash what was not synced, or not all of that.
 
-use crate::protocol::Now;
-use crate::record::{Change, DeliveryRecord, Image, oracle::Oracle};
+use crate::{
+    protocol::Now,
+    record::{Change, DeliveryRecord, Image, oracle::Oracle},
+    router::{Input, testbed::Testbed},
+};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
@@ -10,91 +13,82 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Health {
+enum Health {
     #[default]
     Works,
-    /// No message finds room, all else does.
+    /// There is no space for messages.
     Full,
     /// Nothing is written.
     Fails,
 }
 
-/// What it says of the changes up to this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Report {
-    Kept(u64),
-    Refused(u64),
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Disk {
-    pub(super) health: Health,
+    health: Health,
     pub(super) synced: Oracle,
-    /// The same, had it not begun anew.
+    /// What would be synced if it had not begun anew.
     former: Option<Oracle>,
     /// Open deliveries that are synced.
     pub(super) open: BTreeSet<u64>,
     /// Deliveries that ever were synced, by the numbers of their messages' SENDs.
     of_send: BTreeMap<Box<str>, BTreeSet<u64>>,
     by_id: BTreeMap<Uuid, u64>,
-    /// Frames that ever were synced.
-    answers: BTreeSet<Arc<[u8]>>,
-    /// Through, but not on the disk.
+    /// Frames of notices that ever were synced.
+    notices: BTreeSet<Arc<[u8]>>,
+    /// Changes that were reported and are not on the disk.
     owed: Vec<Change>,
-    /// What each input gave rise to, and when, while nothing is known of it.
-    waiting: VecDeque<(Vec<Change>, Now)>,
-    /// Changes that were said, of this daemon.
-    said: u64,
-    /// Changes that it has reported.
-    through: u64,
+    /// How many changes each input gave rise to, and when, of those that were not reported.
+    inputs: VecDeque<(usize, Now)>,
 }
 
 impl Disk {
-    /// One input's changes.
-    pub(super) fn take(&mut self, changes: Vec<Change>, now: Now) {
-        if !changes.is_empty() {
-            self.said += changes.len() as u64;
-            self.waiting.push_back((changes, now));
+    /// Takes note of one input's changes.
+    pub(super) fn take(&mut self, changes: usize, now: Now) {
+        if changes > 0 {
+            self.inputs.push_back((changes, now));
         }
     }
 
-    /// All that was said is synced.
+    pub(super) fn fails(&self) -> bool {
+        self.health == Health::Fails
+    }
+
+    pub(super) fn set_health(&mut self, health: usize) {
+        self.health = [Health::Works, Health::Full, Health::Fails][health];
+    }
+
+    /// Whether all changes are synced.
     pub(super) fn is_even(&self) -> bool {
-        self.waiting.is_empty() && self.owed.is_empty()
+        self.inputs.is_empty() && self.owed.is_empty()
     }
 
     pub(super) fn behind(&self) -> usize {
-        self.waiting.len()
+        self.inputs.len()
     }
 
-    /// One transaction, of so many inputs.
-    pub(super) fn commit(&mut self, inputs: usize) -> Option<Report> {
-        let (group, now) = self.first(inputs)?;
-        self.through += group.len() as u64;
+    /// Commits the changes of so many inputs, in one transaction.
+    pub(super) fn commit(&mut self, bed: &mut Testbed, inputs: usize) -> Option<Input<'static>> {
+        let (count, now) = self.first(inputs)?;
         let is_message = |change: &Change| matches!(change, Change::Accepted(_));
-        let (messages, others): (Vec<_>, Vec<_>) = match self.health {
-            Health::Works => (Vec::new(), group),
-            _ => group.into_iter().partition(is_message),
+        let has_space = match self.health {
+            Health::Works => true,
+            Health::Full => !bed.pending.iter().take(count).any(is_message),
+            Health::Fails => false,
         };
-        if self.health == Health::Fails {
-            self.owed.extend(others);
-            return Some(Report::Refused(self.through));
+        let (changes, report) = bed.commit(count, has_space);
+        if self.fails() {
+            self.owed.extend(changes);
+        } else {
+            self.sync(changes, now);
         }
-        self.sync(others, now);
-        let report = if messages.is_empty() { Report::Kept } else { Report::Refused };
-        Some(report(self.through))
+        Some(report)
     }
 
-    /// The changes of so many inputs, and when the last of these was.
-    fn first(&mut self, inputs: usize) -> Option<(Vec<Change>, Now)> {
-        let (mut group, mut last) = (Vec::new(), None);
-        for (changes, now) in self.waiting.drain(..inputs.min(self.waiting.len())) {
-            group.extend(changes);
-            last = Some(now);
-        }
-        Some((group, last?))
+    /// The number of changes of so many inputs, and when the last of these was.
+    fn first(&mut self, inputs: usize) -> Option<(usize, Now)> {
+        let first = self.inputs.drain(..inputs.min(self.inputs.len()));
+        first.reduce(|(sum, _), (changes, now)| (sum + changes, now))
     }
 
     fn sync(&mut self, changes: Vec<Change>, now: Now) {
@@ -104,16 +98,16 @@ impl Disk {
                 former.apply(&change);
             }
             match change {
-                Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
-                    let of_send = self.of_send.entry(taken.message.send_id).or_default();
-                    for delivery in taken.deliveries {
+                Change::Accepted(send) | Change::AcceptedAgain(send) => {
+                    let of_send = self.of_send.entry(send.message.send_id).or_default();
+                    for delivery in send.deliveries {
                         of_send.insert(delivery.number);
                         self.open.insert(delivery.number);
                         self.by_id.insert(delivery.id, delivery.number);
                     }
                 }
-                Change::Notice(answer) => {
-                    self.answers.insert(answer.frame);
+                Change::Notice(notice) => {
+                    self.notices.insert(notice.frame);
                 }
                 Change::Ended { delivery, .. } => {
                     self.open.remove(&delivery);
@@ -124,7 +118,7 @@ impl Disk {
         self.synced.clock.0 = now;
     }
 
-    /// It has lost everything, but for the numbers that its store knows.
+    /// Loses everything but the numbers that its store knows.
     pub(super) fn begin_anew(&mut self) {
         let Oracle { clock, last, .. } = self.synced;
         let lost = mem::replace(&mut self.synced, Oracle { clock, last, ..Oracle::default() });
@@ -136,15 +130,15 @@ impl Disk {
         self.former.is_some()
     }
 
-    /// The daemon is gone. Of what nothing was reported, so many inputs' changes had reached the disk.
-    /// Gives back what was through and is lost.
-    pub(super) fn crash(&mut self, inputs: usize) -> Vec<Change> {
+    /// Crashes the daemon; of what was not reported, the changes of so many inputs had reached the disk. Returns
+    /// changes that were reported and are lost.
+    pub(super) fn crash(&mut self, bed: &mut Testbed, inputs: usize) -> Vec<Change> {
         let inputs = if self.health == Health::Works { inputs } else { 0 };
-        if let Some((reached, now)) = self.first(inputs) {
-            self.sync(reached, now);
+        if let Some((count, now)) = self.first(inputs) {
+            let (changes, _) = bed.commit(count, true);
+            self.sync(changes, now);
         }
-        self.waiting.clear();
-        (self.said, self.through) = (0, 0);
+        self.inputs.clear();
         mem::take(&mut self.owed)
     }
 
@@ -153,8 +147,8 @@ impl Disk {
     }
 
     /// Whether a frame waited there for its sender at any time.
-    pub(super) fn had_answer(&self, frame: &[u8]) -> bool {
-        self.answers.contains(frame)
+    pub(super) fn had_notice(&self, frame: &[u8]) -> bool {
+        self.notices.contains(frame)
     }
 
     pub(super) fn delivery(&self, id: Uuid) -> Option<(&DeliveryRecord, bool)> {
@@ -162,7 +156,7 @@ impl Disk {
         Some((&row.delivery, row.ended.is_some()))
     }
 
-    /// How many recipients of a SEND it has.
+    /// The number of recipients of a SEND that it has.
     pub(super) fn recipients(&self, send_id: &str) -> u64 {
         self.of_send.get(send_id).map_or(0, |numbers| numbers.len() as u64)
     }

@@ -1,7 +1,10 @@
-//! What senders are to hear of what was taken: that a delivery failed, and what became of a question. Each
-//! sender hears it, over all lives of the daemon, as long as it goes on with its session.
+//! Outcomes: each sender is notified, over all lives of the daemon, that a delivery failed, and how its question
+//! ended, as long as it goes on with its session.
 
-use super::{Checked, disk::Disk, promises::Sent};
+use super::{
+    disk::Disk,
+    promises::{Key, Sent, number_of},
+};
 use crate::{
     client::{Event, SendId},
     protocol::{
@@ -10,64 +13,69 @@ use crate::{
         payload::{Ack, Nack},
     },
     record::{Change, Ending},
+    router::testbed::Checked,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// A SEND by its number, and to whom.
-type Key = (usize, String);
+/// A delivery of which its sender is to be notified, in the session in which it was accepted.
+#[derive(Clone, Debug)]
+struct Due {
+    id: Uuid,
+    by: &'static str,
+    session: String,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Deliveries by their numbers.
-    taken: BTreeMap<u64, (Key, Uuid)>,
+    /// Deliveries by number.
+    accepted: BTreeMap<u64, (Key, Due)>,
     /// Deliveries that failed, and those that are to be answered.
-    failed: BTreeMap<Key, Uuid>,
-    asked: BTreeMap<Key, Uuid>,
-    /// The last session of each name, and its first SEND that counts.
-    sessions: BTreeMap<String, (String, usize)>,
+    failed: BTreeMap<Key, Due>,
+    asked: BTreeMap<Key, Due>,
+    /// The last session of each name.
+    sessions: BTreeMap<String, String>,
 }
 
 impl Outcomes {
-    /// The daemon wants something to be kept.
-    pub(super) fn said(&mut self, change: &Change, sends: &[Sent]) {
+    /// The router has something stored.
+    pub(super) fn changed(&mut self, change: &Change, sends: &[Sent]) {
         match change {
-            Change::Accepted(taken) => {
-                let Some(number) = number_of(&taken.message.send_id) else { return };
-                for delivery in &taken.deliveries {
+            Change::Accepted(send) => {
+                let Some(number) = number_of(&send.message.send_id) else { return };
+                let Some(by) = sends[number].by else { return };
+                let session = self.sessions.get(by).cloned().unwrap_or_default();
+                for delivery in &send.deliveries {
                     let key = (number, delivery.to_name.folded());
+                    let due = Due { id: delivery.id, by, session: session.clone() };
                     if sends[number].timeout_ms.is_some() {
-                        self.asked.insert(key.clone(), delivery.id);
+                        self.asked.insert(key.clone(), due.clone());
                     }
-                    self.taken.insert(delivery.number, (key, delivery.id));
+                    self.accepted.insert(delivery.number, (key, due));
                 }
             }
             Change::Ended { delivery, ending: Ending::Dead { .. }, .. } => {
-                if let Some((key, id)) = self.taken.get(delivery) {
-                    self.failed.insert(key.clone(), *id);
+                if let Some((key, due)) = self.accepted.get(delivery) {
+                    self.failed.insert(key.clone(), due.clone());
                 }
             }
             _ => {}
         }
     }
 
-    /// Somebody is here. What was said before in another session is nothing that it hears of.
-    pub(super) fn welcomes(&mut self, name: &str, session: &str, sends: &[Sent]) {
-        let is_known = self.sessions.get(name).is_some_and(|(known, _)| known == session);
-        if !is_known {
-            self.sessions.insert(name.to_owned(), (session.to_owned(), sends.len()));
-        }
+    /// A member joins. It is not notified of what it sent in an earlier session.
+    pub(super) fn welcomes(&mut self, name: String, session: String) {
+        self.sessions.insert(name, session);
     }
 
-    /// So much waited that the oldest was dropped.
-    pub(super) fn drops(&mut self, name: &str, sends: &[Sent]) {
-        if let Some((_, first)) = self.sessions.get_mut(name) {
-            *first = sends.len();
-        }
+    /// So many notices waited for a sender that the oldest were dropped.
+    pub(super) fn drops(&mut self, name: &str) {
+        self.failed.retain(|_, due| due.by != name);
+        self.asked.retain(|_, due| due.by != name);
     }
 
-    /// An application hears something.
-    pub(super) fn heard(&mut self, event: &Event) {
+    /// An application gets an event.
+    pub(super) fn notified(&mut self, event: &Event) {
         match event {
             Event::Answered { send_id: SendId(id), answer } => self.answered(id, &answer.from),
             Event::Refused { send_id: SendId(id), nack } => self.refused(id, nack),
@@ -75,8 +83,8 @@ impl Outcomes {
         }
     }
 
-    /// A frame was lost with a connection of the daemon's that died, or reached nobody. Who is here when
-    /// the daemon dies may never hear what it was handed.
+    /// A frame is lost with its connection: a client that is connected when the daemon crashes may never get
+    /// what it was handed.
     pub(super) fn loses(&mut self, frame: &[u8]) {
         let Ok(envelope) = Envelope::read(&frame[4..]) else { return };
         match envelope.kind {
@@ -111,29 +119,21 @@ impl Outcomes {
         }
     }
 
-    /// The daemon died: what it had not kept has not happened.
+    /// The daemon crashed: what is not on the disk has not happened.
     pub(super) fn crash(&mut self, disk: &Disk) {
-        self.asked.retain(|_, id| disk.delivery(*id).is_some());
-        self.failed.retain(|_, id| disk.delivery(*id).is_some_and(|(_, is_over)| is_over));
+        self.asked.retain(|_, due| disk.delivery(due.id).is_some());
+        self.failed.retain(|_, due| disk.delivery(due.id).is_some_and(|(_, is_over)| is_over));
     }
 
-    /// Everybody is here, and nothing is to come.
-    pub(super) fn nothing_is_due(&self, sends: &[Sent], disk: &Disk) -> Checked {
-        let all = self.failed.iter().chain(&self.asked);
-        let mut due = all.filter(|((number, _), id)| {
-            let first = sends[*number].by.and_then(|by| self.sessions.get(by));
-            first.is_some_and(|(_, first)| number >= first) && disk.delivery(**id).is_some()
+    /// Checks, when nothing is to come any more, that every sender was notified.
+    pub(super) fn nothing_is_due(&self, disk: &Disk) -> Checked {
+        let mut all = self.failed.iter().chain(&self.asked);
+        let late = all.find(|(_, due)| {
+            self.sessions.get(due.by) == Some(&due.session) && disk.delivery(due.id).is_some()
         });
-        match due.next() {
+        match late {
             None => Ok(()),
-            Some(((number, to), id)) => {
-                let by = sends[*number].by;
-                Err(format!("{by:?} was never told what became of {number} to {to} ({id})"))
-            }
+            Some((key, due)) => Err(format!("a sender was never notified about {key:?}: {due:?}")),
         }
     }
-}
-
-fn number_of(send_id: &str) -> Option<usize> {
-    send_id.strip_prefix('s')?.parse().ok()
 }

@@ -1,16 +1,20 @@
-//! What was promised, and what came of it, over all lives of the daemon.
+//! What was promised, and what came of it, over all lives of the daemon: no message is lost or delivered twice,
+//! each has its number and its time, and senders are told the truth.
 
-use super::{Checked, FAILURES_MAX, disk::Disk, outcomes::Outcomes};
+use super::{FAILURES_MAX, disk::Disk, limits, once::Once, outcomes::Outcomes, replay::Replay};
 use crate::{
     protocol::{
         Moment,
         code::NackCode,
         deliver::{self, Delivery},
-        envelope::Envelope,
+        envelope::{Envelope, Kind},
         payload::{Ack, MessagePayload, Nack},
     },
     record::{AcceptedSend, Change, Ending},
-    router::ClientId,
+    router::{
+        ClientId,
+        testbed::{Checked, ensure},
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -18,18 +22,23 @@ use uuid::Uuid;
 /// From, to, topic.
 pub(super) type Stream = (String, String, Option<String>);
 
+/// A SEND's number, and the recipient's folded name.
+pub(super) type Key = (usize, String);
+
 /// A SEND, by its number in this world.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// Who says it first, unless that is a guest.
+    /// The agent that sends it first, unless that is a guest.
     pub(super) by: Option<&'static str>,
     pub(super) to: Option<&'static str>,
     pub(super) topic: Option<&'static str>,
     pub(super) requires_ack: bool,
-    /// It asks.
+    /// The time for an answer, if it asks for one.
     pub(super) timeout_ms: Option<u64>,
     pub(super) ttl_ms: Option<u64>,
     pub(super) body: String,
+    /// When the router first read it.
+    pub(super) read_at: Option<Moment>,
 }
 
 impl Sent {
@@ -39,33 +48,93 @@ impl Sent {
     }
 }
 
+/// The number in a SEND's id, unless the library made the id.
+pub(super) fn number_of(send_id: &str) -> Option<usize> {
+    send_id.strip_prefix('s')?.parse().ok()
+}
+
+/// A delivery that was accepted.
+#[derive(Debug)]
+struct Accepted {
+    id: Uuid,
+    key: Key,
+    expires: Moment,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     pub(super) sends: Vec<Sent>,
-    /// Which SEND each number of a stream stands for.
+    /// The SEND that each number of a stream stands for.
     numbers: BTreeMap<Stream, BTreeMap<u64, usize>>,
-    /// What was handed out, of at-least-once messages.
-    handed: BTreeSet<Uuid>,
-    /// What the applications said of what they heard.
+    /// At-least-once deliveries that were handed to a connection.
+    delivered: BTreeSet<Uuid>,
+    /// Deliveries that the applications acknowledged and refused.
     pub(super) acknowledged: BTreeSet<Uuid>,
     pub(super) given_up: BTreeSet<Uuid>,
     pub(super) outcomes: Outcomes,
-    /// How often deliveries failed, at the most.
+    pub(super) once: Once,
+    pub(super) replay: Replay,
+    /// How often deliveries failed, at most.
     failures: BTreeMap<Uuid, u32>,
-    /// What each connection was handed: of all that, the loss of it counts against one.
-    on_way: BTreeMap<ClientId, BTreeSet<Uuid>>,
-    /// Deliveries that were taken, the last with each number.
-    taken: BTreeMap<u64, (Uuid, Moment)>,
+    /// Deliveries that each connection was handed; the loss of the connection counts against one of them.
+    in_flight: BTreeMap<ClientId, BTreeSet<Uuid>>,
+    /// Deliveries by number.
+    accepted: BTreeMap<u64, Accepted>,
     agents: BTreeMap<u64, String>,
     streams: BTreeMap<u64, Stream>,
 }
 
 impl Promises {
-    /// The daemon wants something to be kept: is that what happened?
-    pub(super) fn said(&mut self, change: &Change, now: Moment, ttl_ms: u64) -> Checked {
-        self.outcomes.said(change, &self.sends);
+    /// The router reads a frame of a member, or of a client that is none yet.
+    pub(super) fn reads(&mut self, from: Option<&str>, envelope: &Envelope<'_>, now: Moment) {
+        match envelope.kind {
+            Kind::Nack => {
+                if let Ok(nack) = envelope.typed(envelope.payload) {
+                    self.gives_back(&nack);
+                }
+            }
+            Kind::Send => {
+                let number = number_of(&envelope.id);
+                let Some((number, sent)) =
+                    number.and_then(|number| Some((number, self.sends.get_mut(number)?)))
+                else {
+                    return;
+                };
+                sent.read_at.get_or_insert(now);
+                if let (Some(from), Some(to)) = (from, sent.to)
+                    && !sent.requires_ack
+                    && to != "*"
+                {
+                    self.once.sent((number, to.to_owned()), from);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A sender is notified about one of its messages.
+    pub(super) fn notifies(&mut self, nack: &Nack) {
+        if let Some(key) = self.once.refused(nack)
+            && !self.sends[key.0].requires_ack
+        {
+            self.replay.ends(&key, true);
+        }
+    }
+
+    /// A delivery ends in the input that is judged.
+    pub(super) fn ended(&mut self, change: &Change) {
+        if let Change::Ended { delivery, ending, .. } = change
+            && let Some(accepted) = self.accepted.get(delivery)
+        {
+            self.replay.ends(&accepted.key, *ending != Ending::Acknowledged);
+        }
+    }
+
+    /// The router has something stored: is that what happened?
+    pub(super) fn changed(&mut self, change: &Change, now: Moment, ttl_ms: u64) -> Checked {
+        self.outcomes.changed(change, &self.sends);
         match change {
-            Change::Accepted(taken) => return self.takes(taken, now, ttl_ms),
+            Change::Accepted(send) => return self.accepts_delivery(send, now, ttl_ms),
             Change::Agent(agent) => {
                 self.agents.insert(agent.number, agent.name.folded());
             }
@@ -76,8 +145,10 @@ impl Promises {
                 self.streams.insert(stream.number, names);
             }
             Change::Ended { delivery, ending, .. } => {
-                let (id, expires) =
-                    self.taken.get(delivery).ok_or_else(|| format!("{delivery} ends untaken"))?;
+                let Accepted { id, expires, .. } = self
+                    .accepted
+                    .get(delivery)
+                    .ok_or_else(|| format!("{delivery} ends and was not accepted"))?;
                 let is_right = match ending {
                     Ending::Acknowledged => self.acknowledged.contains(id),
                     Ending::Dead { code: NackCode::Expired, .. } => *expires <= now,
@@ -95,32 +166,40 @@ impl Promises {
     }
 
     /// Each delivery has all the time that its SEND says.
-    fn takes(&mut self, taken: &AcceptedSend, now: Moment, ttl_ms: u64) -> Checked {
-        let send_id = &*taken.message.send_id;
-        let sent = send_id
-            .strip_prefix('s')
-            .and_then(|number| self.sends.get(number.parse::<usize>().ok()?));
-        let sent = sent.ok_or_else(|| format!("{send_id} is taken, and nobody sent it"))?;
-        let end = now.plus(sent.ttl_ms.unwrap_or(ttl_ms));
-        for delivery in &taken.deliveries {
-            ensure(delivery.expires == end, || format!("it ends not at {end:?}: {delivery:?}"))?;
-            self.taken.insert(delivery.number, (delivery.id, delivery.expires));
+    fn accepts_delivery(&mut self, send: &AcceptedSend, now: Moment, ttl_ms: u64) -> Checked {
+        let send_id = &*send.message.send_id;
+        let number = number_of(send_id).filter(|number| *number < self.sends.len());
+        let number = number.ok_or_else(|| format!("{send_id} is accepted and was not sent"))?;
+        let end = now.plus(self.sends[number].ttl_ms.unwrap_or(ttl_ms));
+        for delivery in &send.deliveries {
+            let (id, expires) = (delivery.id, delivery.expires);
+            ensure(expires == end, || format!("it ends not at {end:?}: {delivery:?}"))?;
+            let key = (number, delivery.to_name.folded());
+            self.accepted.insert(delivery.number, Accepted { id, key, expires });
         }
         Ok(())
     }
 
-    /// A recipient wants something later: then that has failed.
-    pub(super) fn gives_back(&mut self, nack: &Nack) {
+    /// A recipient wants a delivery later: that counts as a failure.
+    fn gives_back(&mut self, nack: &Nack) {
         if let (Ok(id), Some(_)) = (Uuid::parse_str(&nack.ack_id), nack.retry_after_ms) {
             *self.failures.entry(id).or_default() += 1;
+            self.in_flight.values_mut().for_each(|ids| _ = ids.remove(&id));
         }
     }
 
     /// A connection ends.
     pub(super) fn ends(&mut self, client: ClientId) {
-        for id in self.on_way.remove(&client).unwrap_or_default() {
+        self.replay.left(client);
+        for id in self.in_flight.remove(&client).unwrap_or_default() {
             *self.failures.entry(id).or_default() += 1;
         }
+    }
+
+    /// Returns a delivery that another connection was handed.
+    pub(super) fn in_flight_elsewhere(&self, client: ClientId) -> Option<Uuid> {
+        let mut others = self.in_flight.iter().filter(|(other, _)| **other != client);
+        others.find_map(|(_, ids)| ids.first().copied())
     }
 
     /// A SEND is accepted: then all its recipients have it on the disk.
@@ -136,24 +215,31 @@ impl Promises {
         client: ClientId,
         envelope: &Envelope<'_>,
         disk: &Disk,
+        now: Moment,
     ) -> Checked {
         let delivery = deliver::read(envelope).map_err(|bad| bad.to_string())?;
-        let text = |it: Option<&str>| it.unwrap_or_default().to_lowercase();
-        let spoken: MessagePayload<'_> =
+        let folded = |name: Option<&str>| name.unwrap_or_default().to_lowercase();
+        let message: MessagePayload<'_> =
             serde_json::from_str(envelope.payload).map_err(|bad| bad.to_string())?;
-        let number = Sent::number(&spoken.body);
+        let number = Sent::number(&message.body);
         let number = number.filter(|number| self.sends.get(*number).is_some());
-        let number = number.ok_or_else(|| format!("nobody sent {:?}", spoken.body))?;
+        let number = number.ok_or_else(|| format!("nobody sent {:?}", message.body))?;
         let topic = envelope.topic.as_deref().map(str::to_owned);
-        let stream = (text(envelope.from.as_deref()), text(envelope.to.as_deref()), topic);
+        let stream = (folded(envelope.from.as_deref()), folded(envelope.to.as_deref()), topic);
         let sent = &self.sends[number];
         let is_meant = sent.to.is_none_or(|to| to == "*" || to == stream.1);
-        ensure(sent.body == spoken.body && is_meant, || {
+        ensure(sent.body == message.body && is_meant, || {
             format!("{number} arrives as {envelope:?}")
         })?;
-        if sent.requires_ack {
+        let expires =
+            sent.read_at.unwrap_or_default().plus(sent.ttl_ms.unwrap_or_else(|| limits().ttl_ms));
+        let past = ((number, stream.1.clone()), expires);
+        let requires_ack = sent.requires_ack;
+        let is_due = self.replay.delivered(client, &stream, delivery.seq, past, now)?;
+        if requires_ack {
             let id = self.delivers_kept(number, envelope, &delivery, disk)?;
-            self.on_way.entry(client).or_default().insert(id);
+            let is_new = self.in_flight.entry(client).or_default().insert(id);
+            ensure(is_new || is_due, || format!("{number} comes twice on {client:?}"))?;
         }
         let numbers = self.numbers.entry(stream).or_default();
         let other = *numbers.entry(delivery.seq).or_insert(number);
@@ -175,20 +261,23 @@ impl Promises {
             format!("{number} is delivered and over: {envelope:?}")
         })?;
         ensure(record.seq == delivery.seq, || format!("{number} has another number: {record:?}"))?;
-        let is_again = !self.handed.insert(id);
+        let is_again = !self.delivered.insert(id);
         ensure(!is_again || delivery.attempt > 1, || {
             format!("{number} comes again as if it came first: {envelope:?}")
         })?;
         Ok(id)
     }
 
-    /// A crash lost this, though it was through: hand-outs may be counted anew, and numbers of streams
-    /// be used again. Gives back the streams.
-    pub(super) fn loses(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
+    /// The daemon crashed, and its disk lost changes of which it had reported otherwise: attempts may be counted
+    /// anew, and numbers of streams be used again. Returns these streams.
+    pub(super) fn crash(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
         self.outcomes.crash(disk);
-        self.on_way.clear();
-        // Nobody waits for the disk before he is handed what was in his mailbox.
-        self.handed.retain(|id| disk.delivery(*id).is_none_or(|(record, _)| record.attempts > 0));
+        self.once.crash();
+        self.replay.crash();
+        self.in_flight.clear();
+        // A mailbox is delivered without waiting for the disk.
+        self.delivered
+            .retain(|id| disk.delivery(*id).is_none_or(|(record, _)| record.attempts > 0));
         let mut streams = Vec::new();
         for change in lost {
             if let Change::Stream(record) = change
@@ -200,8 +289,4 @@ impl Promises {
         }
         streams
     }
-}
-
-fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(why()) }
 }

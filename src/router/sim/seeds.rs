@@ -1,9 +1,9 @@
-//! Which worlds are looked into, on how many threads, and how one of them is seen again.
+//! The seeds of worlds, the threads that run them, and the way to run one of them again.
 //!
-//! `RELAY_SEEDS` and `RELAY_STEPS` say how many and for how long, `RELAY_SEED` looks into one alone and
-//! tells its story.
+//! `RELAY_SEEDS` and `RELAY_STEPS` set the number of worlds and of each world's steps; `RELAY_SEED` runs one alone
+//! and shows its trace.
 
-use super::Checked;
+use crate::router::testbed::Checked;
 use std::{
     collections::VecDeque,
     num::NonZero,
@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-/// What a plain `cargo test` looks into.
+/// Worlds of a plain `cargo test`, and the steps of each.
 pub(super) const SEEDS: u64 = 150;
 pub(super) const STEPS: usize = 200;
 
@@ -25,7 +25,6 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Steps of each world.
 pub(super) fn steps() -> usize {
     number("RELAY_STEPS").map_or(STEPS, |steps| steps as usize)
 }
@@ -37,28 +36,28 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// How to come to a world again.
+/// The way to run a world again.
 fn replay(seed: u64, steps: usize) -> String {
     format!("replay with RELAY_SEED={seed} RELAY_STEPS={steps}")
 }
 
-/// Lives through a world. What breaks a rule is lived through once more, to tell it.
-pub(super) fn tell(seed: u64, steps: usize, live: impl Fn(Story) -> Checked) -> Checked {
+/// Runs a world; one that breaks a rule once more, with a trace.
+pub(super) fn run_traced(seed: u64, steps: usize, run: impl Fn(Trace) -> Checked) -> Checked {
     if number("RELAY_SEED").is_some() {
-        return live(Story::told());
+        return run(Trace::recording());
     }
-    live(Story::default()).or_else(|why| {
-        live(Story::told())?;
+    run(Trace::default()).or_else(|why| {
+        run(Trace::recording())?;
         Err(format!("{why}, but not twice; {}", replay(seed, steps)))
     })
 }
 
-/// What happened last, where somebody wants to know.
+/// The last lines of what happened, if they are recorded.
 #[derive(Debug, Default)]
-pub(super) struct Story(Option<VecDeque<String>>);
+pub(super) struct Trace(Option<VecDeque<String>>);
 
-impl Story {
-    fn told() -> Self {
+impl Trace {
+    fn recording() -> Self {
         Self(Some(VecDeque::new()))
     }
 
@@ -70,7 +69,7 @@ impl Story {
         lines.push_back(format!("{now:>7} {}", line()));
     }
 
-    /// How to come here again, and the last lines.
+    /// The way to run the world again, and the last lines.
     pub(super) fn text(&self, seed: u64, steps: usize, test: &str) -> String {
         let lines: Vec<_> = self.0.iter().flatten().map(String::as_str).collect();
         let replay = replay(seed, steps);
@@ -78,8 +77,8 @@ impl Story {
     }
 }
 
-/// Looks into all worlds that are asked for, with a thread for each core, until one breaks a rule.
-pub(super) fn look_into_all(run: impl Fn(u64, usize) -> Checked + Sync) {
+/// Runs all worlds, with a thread for each core, until one breaks a rule.
+pub(super) fn run_all(run: impl Fn(u64, usize) -> Checked + Sync) {
     let (seeds, steps) = (seeds(), steps());
     let (next, failure) = (AtomicU64::new(seeds.start), Mutex::new(None));
     let look = || {

@@ -1,9 +1,6 @@
-//! An application on our client library: what it says, what it heard, and how it dies.
+//! An application on the client library: its state, and what it checks of the events that it gets.
 
-use super::{
-    Checked,
-    promises::{Promises, Sent, Stream},
-};
+use super::promises::{Promises, Sent, Stream, number_of};
 use crate::{
     client::{
         Delivery, Event, Meta, Outgoing, Reply, SendId, State,
@@ -14,48 +11,48 @@ use crate::{
         envelope::{Envelope, Kind},
         payload::{Capabilities, Sync},
     },
-    router::ClientId,
+    router::{ClientId, testbed::Checked},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// One name's.
+/// An application with one name.
 #[derive(Debug)]
-pub(super) struct Person {
+pub(super) struct App {
     pub(super) name: &'static str,
     pub(super) session: Session,
-    pub(super) wire: Option<ClientId>,
-    /// It awaits a stream.
+    pub(super) connection: Option<ClientId>,
+    /// It wants a connection.
     pub(super) dials: bool,
     pub(super) is_over: bool,
     pub(super) is_guest: bool,
-    /// What is sent at least once can reach it.
+    /// It can receive at-least-once messages.
     pub(super) acknowledges: bool,
     /// Deliveries that it has not answered.
     pub(super) held: Vec<Uuid>,
-    /// What those of them ask, and some that it has acknowledged.
+    /// Replies to questions among them, and to some that it has acknowledged.
     pub(super) asked: BTreeMap<Uuid, Reply>,
     pub(super) to_answer: Vec<Reply>,
-    /// What it was told of its own messages, by envelope.
-    told: BTreeSet<String>,
-    /// What the daemon says just now was told before.
-    pub(super) knows: bool,
-    /// Numbers of the SENDs that it heard.
-    heard: BTreeSet<usize>,
-    /// The last number that it heard of each stream, by who says it on which topic.
+    /// Envelopes that notified it about its own messages.
+    notices: BTreeSet<String>,
+    /// The frame that it reads is a notice that it has read before.
+    pub(super) is_repeated: bool,
+    /// Numbers of the SENDs that it received.
+    received: BTreeSet<usize>,
+    /// The last number that it received of each stream, by sender and topic.
     last: BTreeMap<(String, Option<String>), u64>,
-    /// Streams whose numbers began anew, while the library may still hold something of before.
+    /// Streams whose numbers began anew, while the library may still hold earlier messages.
     renumbered: BTreeSet<(String, Option<String>)>,
-    /// What it wants to hear again.
+    /// Deliveries that it wants again.
     given_back: BTreeSet<Uuid>,
     /// At-least-once SENDs without an answer.
     pub(super) unanswered: BTreeSet<usize>,
-    /// Those that the store refused.
+    /// Of these, SENDs that the store refused.
     pub(super) refused: Vec<usize>,
 }
 
-impl Person {
-    /// A new life, of which nothing is remembered.
+impl App {
+    /// An application that remembers nothing of an earlier life.
     pub(super) fn new(
         name: &'static str,
         is_guest: bool,
@@ -76,7 +73,7 @@ impl Person {
         Self {
             name,
             session: Session::new(identity),
-            wire: None,
+            connection: None,
             dials: false,
             is_over: false,
             is_guest,
@@ -84,9 +81,9 @@ impl Person {
             held: Vec::new(),
             asked: BTreeMap::new(),
             to_answer: Vec::new(),
-            told: BTreeSet::new(),
-            knows: false,
-            heard: BTreeSet::new(),
+            notices: BTreeSet::new(),
+            is_repeated: false,
+            received: BTreeSet::new(),
             last: BTreeMap::new(),
             renumbered: BTreeSet::new(),
             given_back: BTreeSet::new(),
@@ -95,7 +92,7 @@ impl Person {
         }
     }
 
-    /// Something is to be said.
+    /// The message of a SEND.
     pub(super) fn message(&mut self, number: usize, sent: &Sent) -> (SendId, Outgoing) {
         if sent.requires_ack {
             self.unanswered.insert(number);
@@ -117,30 +114,30 @@ impl Person {
         (SendId(format!("s{number}")), message)
     }
 
-    /// The daemon says something: whether it has told so before.
+    /// Takes note of a frame that the library is about to read.
     pub(super) fn reads(&mut self, frame: &[u8]) {
-        self.knows = Envelope::read(frame).is_ok_and(|envelope| {
-            let is_told = match envelope.kind {
+        self.is_repeated = Envelope::read(frame).is_ok_and(|envelope| {
+            let is_notice = match envelope.kind {
                 Kind::Nack => true,
                 Kind::Ack => envelope.payload.contains("correlationId"),
                 _ => false,
             };
-            is_told && !self.told.insert(envelope.id.into_owned())
+            is_notice && !self.notices.insert(envelope.id.into_owned())
         });
     }
 
-    /// The library tells something.
+    /// Takes an event from the library.
     pub(super) fn takes(&mut self, event: Event, promises: &Promises) -> Checked {
-        if self.knows && matches!(event, Event::Refused { .. } | Event::Answered { .. }) {
-            return Err(format!("{} is told again: {event:?}", self.name));
+        if self.is_repeated && matches!(event, Event::Refused { .. } | Event::Answered { .. }) {
+            return Err(format!("{} is notified again: {event:?}", self.name));
         }
         match event {
-            Event::Delivered(delivery) => return self.hears(&delivery, promises),
+            Event::Delivered(delivery) => return self.receives(&delivery, promises),
             Event::Accepted { send_id, .. } => {
-                self.unanswered.retain(|number| Some(*number) != number_of(&send_id));
+                self.unanswered.retain(|number| Some(*number) != number_of(&send_id.0));
             }
             Event::Refused { send_id, nack } => {
-                let Some(number) = number_of(&send_id) else { return Ok(()) };
+                let Some(number) = number_of(&send_id.0) else { return Ok(()) };
                 let is_direct = promises.sends[number].to.is_some_and(|to| to != "*");
                 if nack.to.is_none() || is_direct {
                     self.unanswered.remove(&number);
@@ -150,17 +147,17 @@ impl Person {
                 }
             }
             Event::Ended(_) => self.is_over = true,
-            // With another connection it has another name, by which nobody knows its doubles.
+            // A guest has another name on its next connection, under which its SENDs are not recognised.
             Event::State(State::Backoff { .. }) => self.is_over |= self.is_guest,
             _ => {}
         }
         Ok(())
     }
 
-    fn hears(&mut self, delivery: &Delivery, promises: &Promises) -> Checked {
-        let who = self.name;
+    fn receives(&mut self, delivery: &Delivery, promises: &Promises) -> Checked {
+        let name = self.name;
         let body = delivery.body.clone();
-        let number = Sent::number(&body).ok_or_else(|| format!("{who} hears {body}"))?;
+        let number = Sent::number(&body).ok_or_else(|| format!("{name} receives {body}"))?;
         let id = Uuid::parse_str(&delivery.id).map_err(|bad| bad.to_string())?;
         if let Some(sync) = &delivery.sync {
             let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
@@ -172,17 +169,17 @@ impl Person {
             self.held.push(id);
             return Ok(());
         }
-        if !self.heard.insert(number) {
-            return Err(format!("{number} is heard twice by {who}, now as {id}"));
+        if !self.received.insert(number) {
+            return Err(format!("{number} is received twice by {name}, now as {id}"));
         }
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
         let is_renumbered = self.renumbered.contains(&stream);
         let last = self.last.entry(stream).or_default();
-        // What an earlier life acknowledged or refused may come again when a crash has lost that.
+        // A delivery that an earlier life acknowledged or refused comes again if a crash lost the answer.
         let was_over = promises.acknowledged.contains(&id) || promises.given_up.contains(&id);
         if *last >= delivery.seq && !was_over && !is_renumbered {
             let seq = delivery.seq;
-            return Err(format!("{number} is heard by {who} as {seq}, which is after {last}"));
+            return Err(format!("{number} is received by {name} as {seq}, which is after {last}"));
         }
         *last = delivery.seq.max(*last);
         if delivery.requires_ack {
@@ -191,20 +188,15 @@ impl Person {
         Ok(())
     }
 
-    /// It wants to hear a delivery again.
+    /// Wants a delivery again.
     pub(super) fn gives_back(&mut self, id: Uuid) {
         self.given_back.insert(id);
     }
 
-    /// The stream's numbers begin anew.
+    /// Learns that the numbers of a stream begin anew.
     pub(super) fn forgets(&mut self, (from, to, topic): &Stream) {
         if to == self.name {
             self.renumbered.insert((from.clone(), topic.clone()));
         }
     }
-}
-
-/// What is no SEND's id is of something that the library said by itself.
-fn number_of(id: &SendId) -> Option<usize> {
-    id.0.strip_prefix('s')?.parse().ok()
 }

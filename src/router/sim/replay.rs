@@ -1,0 +1,105 @@
+//! Replay: after a SYNC, everything that was missed comes again, before what is new in its stream.
+
+use super::promises::{Key, Stream};
+use crate::{
+    protocol::Moment,
+    router::{
+        ClientId,
+        testbed::{Checked, ensure},
+    },
+};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A message that was delivered at some time.
+#[derive(Clone, Debug)]
+struct Past {
+    key: Key,
+    expires: Moment,
+}
+
+/// What is said in a stream, by its number.
+type Numbers = BTreeMap<u64, Past>;
+
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    past: BTreeMap<Stream, Numbers>,
+    /// What a connection is to get again.
+    due: BTreeMap<(ClientId, Stream), Numbers>,
+    /// Deliveries that do not come again: dead letters, and what was never written to its recipient.
+    dead: BTreeSet<Key>,
+}
+
+impl Replay {
+    /// A SYNC promises everything that its client says it missed.
+    pub(super) fn synced(&mut self, client: ClientId, name: &str, sync: &str, now: Moment) {
+        let sync: Value = serde_json::from_str(sync).unwrap_or_default();
+        for row in sync["streams"].as_array().into_iter().flatten() {
+            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            let topic = Some(text("topic")).filter(|topic| !topic.is_empty());
+            let stream = (text("peer").to_lowercase(), name.to_owned(), topic);
+            let last_seq = row["last_seq"].as_u64().unwrap_or_default();
+            // A stream that has ended is not known any more.
+            if row["server_last_seq"].as_u64().unwrap_or_default() > last_seq
+                && let Some(past) = self.past.get(&stream)
+            {
+                let missed = past.range(last_seq + 1..).map(|(seq, past)| (*seq, past.clone()));
+                let missed = missed.filter(|(_, past)| self.is_wanted(past, now));
+                let missed: Vec<_> = missed.collect();
+                self.due.entry((client, stream)).or_default().extend(missed);
+            }
+        }
+    }
+
+    fn is_wanted(&self, past: &Past, now: Moment) -> bool {
+        past.expires > now && !self.dead.contains(&past.key)
+    }
+
+    /// A DELIVER: returns whether it was due again. Nothing that is due comes after it.
+    pub(super) fn delivered(
+        &mut self,
+        client: ClientId,
+        stream: &Stream,
+        seq: u64,
+        (key, expires): (Key, Moment),
+        now: Moment,
+    ) -> Checked<bool> {
+        self.past.entry(stream.clone()).or_default().insert(seq, Past { key, expires });
+        let of = (client, stream.clone());
+        let Some(mut due) = self.due.remove(&of) else { return Ok(false) };
+        let is_due = due.remove(&seq).is_some();
+        due.retain(|_, past| self.is_wanted(past, now));
+        if let Some((first, past)) = due.first_key_value() {
+            ensure(*first > seq, || format!("{past:?} with seq {first} is due before {seq}"))?;
+        }
+        self.due.insert(of, due);
+        Ok(is_due)
+    }
+
+    /// A delivery ends: it may have been due, and is not any more.
+    pub(super) fn ends(&mut self, key: &Key, is_dead: bool) {
+        self.due.values_mut().for_each(|due| due.retain(|_, past| past.key != *key));
+        if is_dead {
+            self.dead.insert(key.clone());
+        }
+    }
+
+    pub(super) fn left(&mut self, client: ClientId) {
+        self.due.retain(|(other, _), _| *other != client);
+    }
+
+    /// A crash loses what was at hand.
+    pub(super) fn crash(&mut self) {
+        self.past.clear();
+        self.due.clear();
+    }
+
+    /// Every SYNC was right.
+    pub(super) fn nothing_is_due(&self, now: Moment) -> Checked {
+        let mut due = self.due.values().flatten();
+        match due.find(|(_, past)| self.is_wanted(past, now)) {
+            Some(late) => Err(format!("{late:?} is due and does not come")),
+            None => Ok(()),
+        }
+    }
+}
