@@ -1,7 +1,7 @@
-//! The documents compared with the code: examples, types, codes, names, patterns, limits, commands, links.
+//! The documents compared with the code: examples, types, codes, names, limits, commands, links.
 //!
-//! `played` sends the examples of docs/PROTOCOL.md and docs/RELAY-API.md to a daemon, `states` compares
-//! diagrams with the code's states, and `wrapper` is about docs/WRAPPER.md.
+//! `played` plays the examples of docs/PROTOCOL.md and docs/RELAY-API.md against a daemon, `states`
+//! compares diagrams with the code's states, and `wrapper` is about docs/WRAPPER.md.
 
 mod played;
 mod states;
@@ -79,7 +79,7 @@ fn examples_of_answers_have_every_member() {
     }
 }
 
-/// The table of message types has a row for each type and sender, with the members that examples show.
+/// The table of message types has a row for each type and sender, with the members of examples.
 #[test]
 fn message_type_table_has_every_type_and_member() {
     let mut members: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
@@ -151,7 +151,7 @@ fn first_pages_keep_their_size() {
     assert!(PROTOCOL.replace('\r', "").len() <= 70_000, "{}", PROTOCOL.len());
 }
 
-/// The contents list each numbered section in order, and each section that is named by its number exists.
+/// The contents list each numbered section in order; each section named by its number exists.
 #[test]
 fn contents_and_section_numbers_match_headings() {
     let sections: Vec<_> = headings(PROTOCOL)
@@ -261,15 +261,15 @@ fn listed_codes_are_those_of_the_code() {
     let nacks = NackCode::ALL.iter().map(|code| code.as_str().to_owned());
     assert_eq!(of("NACK"), nacks.collect());
     for row in rows(section("14 ")) {
-        let is_told = row.len() == 3 && row.iter().all(|cell| !cell.is_empty());
-        assert!(is_told, "when it comes, and what to do: {row:?}");
+        let is_full = row.len() == 3 && row.iter().all(|cell| !cell.is_empty());
+        assert!(is_full, "a row without a cause or a remedy: {row:?}");
     }
 }
 
 #[test]
 fn control_frames_of_a_wrapper_are_those_of_the_code() {
     let examples = blocks(WRAPPER, "control");
-    assert_eq!(examples.len(), 2, "what is asked, and what is answered");
+    assert_eq!(examples.len(), 2, "requests and answers");
     let is_written_again = |json: &str, read: Result<Vec<u8>, String>| {
         let frame = read.unwrap_or_else(|sentence| panic!("{sentence}\n{json}"));
         assert_eq!(std::str::from_utf8(&frame[4..]).unwrap(), json);
@@ -281,15 +281,15 @@ fn control_frames_of_a_wrapper_are_those_of_the_code() {
     };
     for json in examples[0].lines() {
         let request = Request::read(json.as_bytes());
-        is_written_again(json, request.map(|it| written(&|frame| it.append(frame))));
+        is_written_again(json, request.map(|request| written(&|frame| request.append(frame))));
     }
     for json in examples[1].lines() {
         let answer = Answer::read(json.as_bytes());
-        is_written_again(json, answer.map(|it| written(&|frame| it.append(frame))));
+        is_written_again(json, answer.map(|answer| written(&|frame| answer.append(frame))));
     }
-    let told = part(WRAPPER, "## ", "Between a command and a wrapper");
+    let text = part(WRAPPER, "## ", "Between a command and a wrapper");
     for limit in [REQUEST_BYTES_MAX, ANSWER_BYTES_MAX] {
-        assert!(told.contains(&limit.to_string()), "{limit}");
+        assert!(text.contains(&limit.to_string()), "{limit}");
     }
 }
 
@@ -318,11 +318,11 @@ fn pattern_table_agrees_with_the_code() {
 
 #[test]
 fn limits_table_agrees_with_the_code() {
-    let told: BTreeMap<_, _> = rows(section("16 "))
+    let shown: BTreeMap<_, _> = rows(section("16 "))
         .map(|row| (row[0].replace('`', ""), row[1].parse::<u64>().expect("a number")))
         .collect();
     let real: BTreeMap<_, _> = limits().into_iter().chain(private_limits()).collect();
-    assert_eq!(told, real);
+    assert_eq!(shown, real);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn configurable_limits_are_keys_of_the_configuration() {
     assert_eq!(keys, 13);
 }
 
-/// Types what an example carries; a member that the type doesn't know is a mistake in the example.
+/// Checks that the payload of an example fits its type and has no unknown member.
 fn check_payload(envelope: &Envelope<'_>) {
     let payload = envelope.payload;
     match envelope.kind {
@@ -402,7 +402,7 @@ fn check_message(envelope: &Envelope<'_>) {
     }
 }
 
-/// The daemon reads some members of a `payload_meta`; the document names one more.
+/// Checks the members of a `payload_meta`: those that the daemon reads, and `replyTo`.
 fn check_meta(meta: &str) {
     if meta.contains("\"replyTo\"") {
         return check::<ReplyMeta<'_>>(meta);
@@ -439,7 +439,7 @@ fn is_within(part: &Value, whole: &Value) -> bool {
     }
 }
 
-/// Every limit that the code has in a place where it can be seen, by its name in the document.
+/// Public limits of the code, by their names in the document.
 fn limits() -> BTreeMap<String, u64> {
     let (config, limits) = (Config::default(), Limits::default());
     let pairs = [
@@ -480,7 +480,7 @@ fn limits() -> BTreeMap<String, u64> {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// Those that the machines keep to themselves, out of their sources.
+/// Private limits of the state machines, read in their sources.
 fn private_limits() -> BTreeMap<String, u64> {
     const DESK: &str = include_str!("../../src/router/relay/desk.rs");
     const LEDGER: &str = include_str!("../../src/router/ledger.rs");
@@ -504,7 +504,7 @@ fn private_limits() -> BTreeMap<String, u64> {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// A number's value where a source gives it a name.
+/// The value of a constant in a source.
 fn constant(source: &str, name: &str) -> u64 {
     let (_, after) = source.split_once(&format!("const {name}: ")).expect("the constant is there");
     let (_, value) = after.split_once(" = ").expect("it has a value");
@@ -561,7 +561,7 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
         .map(|(_, line)| line.trim_matches('|').split(" | ").map(str::trim).collect())
 }
 
-/// What stands in backticks in one column of a part's tables.
+/// The words in backticks in one column of a part's tables.
 fn column(text: &str, number: usize) -> BTreeSet<String> {
     rows(text).flat_map(|row| ticked(row[number])).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
-//! The examples played: what clients say is said to a daemon, and what the daemon says is held to what it
-//! says then, member by member.
+//! The documents' examples, played: those of clients are sent to a daemon, and those of the daemon are
+//! compared with its real answers, member by member.
 
 use super::examples as documented_examples;
 use crate::{raw::Raw, sandbox::Sandbox};
@@ -12,30 +12,30 @@ use std::{
 
 #[test]
 fn examples_are_played_to_a_daemon() {
-    let mut script = Script::read();
+    let mut script = Script::of_documents();
     first_minute(&mut script);
     modes(&mut script);
     topics(&mut script);
-    giving_back(&mut script);
+    returning(&mut script);
     questions(&mut script);
-    no_room(&mut script);
-    coming_back(&mut script);
+    backpressure(&mut script);
+    resuming(&mut script);
     requests(&mut script);
-    operators_requests(&mut script);
+    operator_requests(&mut script);
     assert_eq!(script.unplayed, BTreeSet::new());
 }
 
-/// The document's envelopes by their ids.
+/// The documents' envelopes by their ids.
 struct Script {
     examples: BTreeMap<String, String>,
     unplayed: BTreeSet<String>,
-    /// What the document made up, and what the daemon made instead.
-    known: BTreeMap<String, String>,
+    /// Ids, tokens and keys of examples to those that the daemon really uses.
+    real: BTreeMap<String, String>,
 }
 
-/// How much of an example a real envelope has.
+/// The members of an example that a real envelope has.
 #[derive(Clone, Copy, PartialEq)]
-enum Has {
+enum Members {
     /// Every member, and no other.
     All,
     /// No other member; some are for other cases.
@@ -43,23 +43,23 @@ enum Has {
 }
 
 impl Script {
-    fn read() -> Self {
+    fn of_documents() -> Self {
         let mut examples = BTreeMap::new();
         for text in documented_examples() {
             let id = read(&text)["id"].as_str().unwrap().to_owned();
             assert!(examples.insert(id.clone(), text).is_none(), "two examples are {id}");
         }
         let unplayed = examples.keys().cloned().collect();
-        Self { examples, unplayed, known: BTreeMap::new() }
+        Self { examples, unplayed, real: BTreeMap::new() }
     }
 
-    /// An example as it stands, but for what the daemon really made.
+    /// An example with the daemon's real ids, tokens and keys.
     #[track_caller]
     fn text(&mut self, id: &str) -> String {
         let mut text =
             self.examples.get(id).unwrap_or_else(|| panic!("no example is {id}")).clone();
         self.unplayed.remove(id);
-        for (made_up, real) in &self.known {
+        for (made_up, real) in &self.real {
             text = text.replace(&format!("\"{made_up}\""), &format!("\"{real}\""));
         }
         text
@@ -70,53 +70,55 @@ impl Script {
         read(&self.text(id))
     }
 
-    /// A client says an example, byte for byte.
+    /// Sends an example as a client, byte for byte.
     #[track_caller]
-    fn say(&mut self, raw: &mut Raw, id: &str) {
+    fn send(&mut self, raw: &mut Raw, id: &str) {
         raw.say_text(&self.text(id));
     }
 
-    /// The next envelope is like an example.
+    /// Receives an envelope, which must be like an example.
     #[track_caller]
-    fn hear(&mut self, raw: &mut Raw, id: &str, has: Has) -> Value {
-        let heard = raw.hear().unwrap_or_else(|| panic!("{id} expected, not the end"));
-        self.is_like(id, &heard, has);
-        heard
+    fn receive(&mut self, raw: &mut Raw, id: &str, has: Members) -> Value {
+        let received = raw.hear().unwrap_or_else(|| panic!("{id} expected, not the end"));
+        self.check_like(id, &received, has);
+        received
     }
 
     #[track_caller]
-    fn is_like(&mut self, id: &str, heard: &Value, has: Has) {
+    fn check_like(&mut self, id: &str, received: &Value, has: Members) {
         let example = self.example(id);
-        let (mut told, mut real) = (BTreeSet::new(), BTreeSet::new());
-        members(&example, "", &mut told);
-        members(heard, "", &mut real);
-        let is_like = if has == Has::All { told == real } else { told.is_superset(&real) };
-        assert!(is_like, "{example}\nis not like\n{heard}\n{:?}", told.symmetric_difference(&real));
+        let (mut shown, mut real) = (BTreeSet::new(), BTreeSet::new());
+        members(&example, "", &mut shown);
+        members(received, "", &mut real);
+        let is_like = if has == Members::All { shown == real } else { shown.is_superset(&real) };
+        let different = shown.symmetric_difference(&real);
+        assert!(is_like, "{example}\nis not like\n{received}\n{different:?}");
         for member in ["type", "from", "to"] {
-            assert_eq!(example[member], heard[member], "{member}: {heard}");
+            assert_eq!(example[member], received[member], "{member}: {received}");
         }
         for member in ["code", "fatal", "kind", "ack_id", "ref"] {
-            assert_eq!(example["payload"][member], heard["payload"][member], "{member}: {heard}");
+            let (shown, real) = (&example["payload"][member], &received["payload"][member]);
+            assert_eq!(shown, real, "{member}: {received}");
         }
         if example["from"] == "@relay" {
-            let answers = |it: &Value| it["payload_meta"]["replyTo"].clone();
+            let reply_to = |envelope: &Value| envelope["payload_meta"]["replyTo"].clone();
             assert_eq!(
-                (&example["payload"]["body"], answers(&example)),
-                (&heard["payload"]["body"], answers(heard))
+                (&example["payload"]["body"], reply_to(&example)),
+                (&received["payload"]["body"], reply_to(received))
             );
         }
     }
 
-    /// What is asked of `@relay`, or answered by it.
+    /// The bodies of all examples of this kind: requests to `@relay`, or its responses.
     fn bodies(&self, kind: &str) -> BTreeSet<String> {
         let of_kind = self.examples.values().map(|text| read(text)["payload"].take());
         let of_kind = of_kind.filter(|payload| payload["kind"] == kind);
         of_kind.filter_map(|payload| Some(payload["body"].as_str()?.to_owned())).collect()
     }
 
-    /// What the document calls like this is in truth called like that.
+    /// Replaces a text of the documents in examples that follow.
     fn learn(&mut self, made_up: &str, real: &Value) {
-        self.known.insert(made_up.to_owned(), real.as_str().expect("a text").to_owned());
+        self.real.insert(made_up.to_owned(), real.as_str().expect("a text").to_owned());
     }
 }
 
@@ -124,7 +126,7 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).expect("an example is JSON")
 }
 
-/// Every member by its path and the kind of its value.
+/// Collects every member by its path and the kind of its value.
 fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
@@ -148,41 +150,41 @@ fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 fn first_minute(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
-    script.say(&mut ann, "a-1");
-    let welcome = script.hear(&mut ann, "5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10", Has::All);
+    script.send(&mut ann, "a-1");
+    let welcome = script.receive(&mut ann, "5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10", Members::All);
     let mut granted = script.example("5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10");
     granted["payload"]["server"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     assert_eq!(welcome["payload"]["capabilities"], granted["payload"]["capabilities"]);
     assert_eq!(welcome["payload"]["server"], granted["payload"]["server"]);
-    script.say(&mut ann, "a-2");
-    let accepted = script.hear(&mut ann, "0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60", Has::All);
+    script.send(&mut ann, "a-2");
+    let accepted = script.receive(&mut ann, "0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60", Members::All);
     assert_eq!(
         accepted["payload"],
         script.example("0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60")["payload"]
     );
-    let deliver = script.hear(&mut bob, "c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", Has::All);
+    let deliver = script.receive(&mut bob, "c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", Members::All);
     script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
-    script.say(&mut bob, "b-2");
+    script.send(&mut bob, "b-2");
     assert_eq!(bob.fence(), Vec::<Value>::new());
     assert_eq!(bob.ask("inbox", &json!({}))["messages"], json!([]), "it is acknowledged");
 
     ann.answers_pings = false;
     let mut other = sandbox.connect();
-    script.say(&mut other, "a-1");
-    let ping = script.hear(&mut ann, "3d3b8f0e-52a1-4c53-8f7e-6a7b8c9d0e1f", Has::All);
+    script.send(&mut other, "a-1");
+    let ping = script.receive(&mut ann, "3d3b8f0e-52a1-4c53-8f7e-6a7b8c9d0e1f", Members::All);
     script.learn("9f86d081", &ping["payload"]["nonce"]);
-    script.say(&mut ann, "a-3");
+    script.send(&mut ann, "a-3");
     other.expect_code("ERROR", "NAME_IN_USE");
 
     ann.say(&json!({"v": 1, "type": "SEND", "id": "a-7", "to": "Bob", "payload": {}}));
-    let error = script.hear(&mut ann, "7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b", Has::All);
+    let error = script.receive(&mut ann, "7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b", Members::All);
     assert_eq!(error["payload"], script.example("7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b")["payload"]);
     ann.say(&json!({"v": 1, "type": "SEND", "id": "a-13", "ts": 0, "to": "Bbo", "payload": {}}));
-    let nack = script.hear(&mut ann, "e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f", Has::All);
+    let nack = script.receive(&mut ann, "e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f", Members::All);
     assert_eq!(nack["payload"], script.example("e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f")["payload"]);
-    script.say(&mut ann, "a-4");
+    script.send(&mut ann, "a-4");
     ann.expect_end();
-    script.known.clear();
+    script.real.clear();
 }
 
 /// HELLO in each mode.
@@ -201,37 +203,37 @@ fn modes(script: &mut Script) {
     script.learn(&shown, &json!(operator_key.trim_end()));
 
     let mut codex = sandbox.connect();
-    script.say(&mut codex, "u-1");
+    script.send(&mut codex, "u-1");
     let granted = codex.expect("WELCOME")["payload"]["capabilities"].take();
     assert_eq!(granted, script.example("u-1")["payload"]["capabilities"]);
-    let mut heard_as = |id: &str| {
+    let mut sender_of = |id: &str| {
         let mut raw = sandbox.connect();
-        script.say(&mut raw, id);
+        script.send(&mut raw, id);
         raw.expect("WELCOME");
         raw.send("codex-1", id, json!({}));
-        let heard = codex.expect("DELIVER");
-        let auth = heard["delivery"]["sender"]["auth"].as_str().unwrap().to_owned();
-        (raw, heard["from"].as_str().unwrap().to_owned(), auth)
+        let deliver = codex.expect("DELIVER");
+        let auth = deliver["delivery"]["sender"]["auth"].as_str().unwrap().to_owned();
+        (raw, deliver["from"].as_str().unwrap().to_owned(), auth)
     };
-    let (_claude, from, auth) = heard_as("u-2");
+    let (_claude, from, auth) = sender_of("u-2");
     assert_eq!((&*from, &*auth), ("claude-1", "key"));
-    let (_companion, from, auth) = heard_as("c-1");
+    let (_companion, from, auth) = sender_of("c-1");
     assert_eq!((&*from, &*auth), ("claude-1", "companion"));
-    let (_operator, from, auth) = heard_as("o-1");
+    let (_operator, from, auth) = sender_of("o-1");
     assert_eq!((&*from, &*auth), ("@operator", "operator"));
-    let (_guest, from, auth) = heard_as("g-1");
+    let (_guest, from, auth) = sender_of("g-1");
     assert!(from.starts_with("@guest-") && auth == "guest", "{from} {auth}");
-    script.known.clear();
+    script.real.clear();
 }
 
 fn topics(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
-    script.say(&mut codex, "a-11");
-    script.hear(&mut codex, "2c5ea4c0-4067-41e9-8bad-9b1deb4d3b7d", Has::All);
+    script.send(&mut codex, "a-11");
+    script.receive(&mut codex, "2c5ea4c0-4067-41e9-8bad-9b1deb4d3b7d", Members::All);
     claude.say(&json!({"v": 1, "type": "SEND", "id": "t", "ts": 0, "topic": "build.linux", "payload": {"body": "!"}}));
     assert_eq!(codex.expect("DELIVER")["payload"]["body"], "!");
-    script.say(&mut codex, "a-12");
+    script.send(&mut codex, "a-12");
     assert_eq!(codex.expect("ACK")["payload"]["ack_id"], "a-12");
 
     let send = script.example("a-10");
@@ -242,11 +244,11 @@ fn topics(script: &mut Script) {
         assert_eq!(deliver[member], send[member]);
     }
     codex.acknowledge(&deliver);
-    script.known.clear();
+    script.real.clear();
 }
 
 /// A DELIVER with all its members, its NACK and its ACK.
-fn giving_back(script: &mut Script) {
+fn returning(script: &mut Script) {
     let deliver = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
     let sandbox = Sandbox::new();
     let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
@@ -259,48 +261,48 @@ fn giving_back(script: &mut Script) {
     claude.say(&to_all);
     claude.expect("ACK");
     codex.expect("DELIVER");
-    // Its answer is behind the DELIVER, which so is known to be written: its loss is a failure.
+    // The answer of the fence follows the DELIVER, which is then written: its loss is a failure.
     codex.fence();
     codex.hang_up();
     let mut codex = sandbox.connect();
     codex.hello("codex-1");
-    let heard = script.hear(&mut codex, deliver, Has::All);
-    assert_eq!(heard["delivery"]["attempt"], 2);
-    script.learn(deliver, &heard["id"]);
-    script.say(&mut codex, "b-10");
+    let received = script.receive(&mut codex, deliver, Members::All);
+    assert_eq!(received["delivery"]["attempt"], 2);
+    script.learn(deliver, &received["id"]);
+    script.send(&mut codex, "b-10");
     codex.fence();
     let rests = codex.ask("inbox", &json!({}))["messages"][0].take();
     assert_eq!((&rests["waits_for"], &rests["failures"]), (&json!("rest"), &json!(2)), "{rests}");
-    script.say(&mut codex, "b-9");
+    script.send(&mut codex, "b-9");
     codex.fence();
     assert_eq!(codex.ask("inbox", &json!({}))["messages"], json!([]));
-    script.known.clear();
+    script.real.clear();
 }
 
 fn questions(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-    script.say(&mut ann, "a-15");
+    script.send(&mut ann, "a-15");
     assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
     script.learn("5f0c1d2e-8a7b-4c6d-9e0f-1a2b3c4d5e6f", &bob.expect("DELIVER")["id"]);
-    script.say(&mut bob, "b-11");
-    let answer = script.hear(&mut ann, "b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e", Has::All);
+    script.send(&mut bob, "b-11");
+    let answer = script.receive(&mut ann, "b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e", Members::All);
     assert_eq!(
         answer["payload"],
         script.example("b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e")["payload"]
     );
     drop(bob.fence());
-    // The same again would be a double of the first.
+    // The same envelope would be a duplicate of the first.
     let mut hurried = script.example("a-15");
     hurried["payload_meta"]["sync"]["timeoutMs"] = json!(50);
     ann.say(&hurried);
     ann.expect("ACK");
-    script.hear(&mut ann, "c6d7e8f9-a0b1-4c2d-9e3f-4a5b6c7d8e9f", Has::All);
-    script.known.clear();
+    script.receive(&mut ann, "c6d7e8f9-a0b1-4c2d-9e3f-4a5b6c7d8e9f", Members::All);
+    script.real.clear();
 }
 
-/// BUSY of one and of some.
-fn no_room(script: &mut Script) {
+/// BUSY for one recipient and for several.
+fn backpressure(script: &mut Script) {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     let (mut ann, _bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     ann.send("Bob", "fills her half", json!({"requires_ack": true}));
@@ -308,15 +310,15 @@ fn no_room(script: &mut Script) {
     let mut send = json!({"v": 1, "type": "SEND", "id": "a-14", "ts": 0, "to": "Bob",
         "payload": {"body": "?"}, "payload_meta": {"requires_ack": true}});
     ann.say(&send);
-    script.hear(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Has::All);
+    script.receive(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Members::All);
     (send["id"], send["to"]) = (json!("a-16"), json!("*"));
     ann.say(&send);
-    let busy = script.hear(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Has::All);
+    let busy = script.receive(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Members::All);
     assert_eq!(busy["payload"]["busy"], json!(["Bob"]));
 }
 
-/// With a token, by HELLO and by RESUME alone.
-fn coming_back(script: &mut Script) {
+/// Resuming with a token, by HELLO and by RESUME alone.
+fn resuming(script: &mut Script) {
     const TOKEN: &str = "b1946ac92492d2347c6235b4d2611184591ac0b2a9d7b0c1f3b2d8e6a5c49370";
     const SESSION: &str = "s-7d1f20c39a4be586";
     const SYNC: &str = "16fd2706-8baf-433b-82eb-8c7fada847da";
@@ -337,23 +339,23 @@ fn coming_back(script: &mut Script) {
     for (hello, resume) in [(Some("a-19"), "a-20"), (None, "a-21")] {
         let mut ann = sandbox.connect();
         script.learn(TOKEN, &token);
-        for said in hello.into_iter().chain([resume]) {
-            script.say(&mut ann, said);
+        for example in hello.into_iter().chain([resume]) {
+            script.send(&mut ann, example);
         }
         let welcome = ann.expect("WELCOME")["payload"].take();
         assert_eq!(welcome["session_id"], first["session_id"]);
         token = welcome["resume_token"].clone();
-        let sync = script.hear(&mut ann, SYNC, Has::All);
+        let sync = script.receive(&mut ann, SYNC, Members::All);
         assert_eq!(sync["payload"], script.example(SYNC)["payload"]);
         for number in 46..=49 {
             assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], number);
         }
         ann.hang_up();
     }
-    script.known.clear();
+    script.real.clear();
 }
 
-/// What everybody may ask `@relay` for.
+/// Requests to `@relay` that every client may make.
 fn requests(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
@@ -367,10 +369,10 @@ fn requests(script: &mut Script) {
     assert_eq!(known, script.bodies("request"), "each request has an example");
     assert_eq!(known, script.bodies("response"), "and so has each answer");
 
-    script.say(&mut ann, "a-30");
-    script.hear(&mut ann, "886313e1-3b8a-4372-9b90-0c9aee199e5d", Has::Some);
-    script.say(&mut ann, "a-31");
-    script.hear(&mut ann, "3f2504e0-4f89-41d3-9a0c-0305e82c3301", Has::Some);
+    script.send(&mut ann, "a-30");
+    script.receive(&mut ann, "886313e1-3b8a-4372-9b90-0c9aee199e5d", Members::Some);
+    script.send(&mut ann, "a-31");
+    script.receive(&mut ann, "3f2504e0-4f89-41d3-9a0c-0305e82c3301", Members::Some);
 
     bob.say(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
     bob.expect("ACK");
@@ -380,21 +382,21 @@ fn requests(script: &mut Script) {
     ann.expect("ACK");
     let deliver = bob.expect("DELIVER");
     script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
-    script.say(&mut bob, "b-34");
-    script.hear(&mut bob, "1f0e1d2c-3b4a-4596-8778-69504a3b2c1d", Has::All);
-    script.say(&mut ann, "a-32");
-    let way = script.hear(&mut ann, "5f0c3f6e-9a61-4f0e-8d0b-3c9d7a1e2b4f", Has::Some);
+    script.send(&mut bob, "b-34");
+    script.receive(&mut bob, "1f0e1d2c-3b4a-4596-8778-69504a3b2c1d", Members::All);
+    script.send(&mut ann, "a-32");
+    let way = script.receive(&mut ann, "5f0c3f6e-9a61-4f0e-8d0b-3c9d7a1e2b4f", Members::Some);
     assert_eq!(way["payload"]["data"]["messages"][0]["reported"]["state"], "waiting");
-    script.say(&mut ann, "a-35");
-    let piece = script.hear(&mut ann, "0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f", Has::Some);
+    script.send(&mut ann, "a-35");
+    let piece = script.receive(&mut ann, "0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f", Members::Some);
     let text = piece["payload"]["data"]["text"].as_str().unwrap();
     let shown = script.example("0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f")["payload"]["data"].take();
     assert!(text.starts_with(shown["text"].as_str().unwrap()), "{text}");
     assert_eq!(shown["next_offset"], shown["text"].as_str().unwrap().len());
     bob.acknowledge(&deliver);
     drop(bob.fence());
-    script.say(&mut ann, "a-37");
-    let history = script.hear(&mut ann, "45c48cce-2e2d-4fbd-aa1a-fc51c7c6ad26", Has::All);
+    script.send(&mut ann, "a-37");
+    let history = script.receive(&mut ann, "45c48cce-2e2d-4fbd-aa1a-fc51c7c6ad26", Members::All);
     assert_eq!(history["payload"]["data"]["messages"][0]["state"], "acknowledged");
 
     for body in ["My turn", "Yours"] {
@@ -402,13 +404,13 @@ fn requests(script: &mut Script) {
         bob.expect("ACK");
         ann.expect("DELIVER");
     }
-    script.say(&mut ann, "a-36");
-    script.hear(&mut ann, "9e107d9d-372b-4b68-a6bd-86a9f1c3d5e7", Has::All);
-    script.known.clear();
+    script.send(&mut ann, "a-36");
+    script.receive(&mut ann, "9e107d9d-372b-4b68-a6bd-86a9f1c3d5e7", Members::All);
+    script.real.clear();
 }
 
-/// What only who runs the place may ask for.
-fn operators_requests(script: &mut Script) {
+/// Requests to `@relay` that only operators may make.
+fn operator_requests(script: &mut Script) {
     let mut sandbox = Sandbox::new();
     let (mut ann, mut bob, mut operator) =
         (sandbox.join("Ann"), sandbox.join("Bob"), sandbox.operator());
@@ -426,25 +428,26 @@ fn operators_requests(script: &mut Script) {
         ann.expect_code("NACK", "REFUSED");
         cid.leave();
     }
-    script.say(&mut operator, "o-32");
-    let dead = script.hear(&mut operator, "d3d94468-02a4-4259-b55d-38e6d163e820", Has::All);
+    script.send(&mut operator, "o-32");
+    let dead = script.receive(&mut operator, "d3d94468-02a4-4259-b55d-38e6d163e820", Members::All);
     assert_eq!(dead["payload"]["data"]["messages"][0]["send_id"], "a-2");
-    script.say(&mut operator, "o-33");
-    let again = script.hear(&mut operator, "f47ac10b-58cc-4372-a567-0e02b2c3d479", Has::Some);
+    script.send(&mut operator, "o-33");
+    let again =
+        script.receive(&mut operator, "f47ac10b-58cc-4372-a567-0e02b2c3d479", Members::Some);
     assert_eq!(again["payload"]["data"], json!({"redelivered": 1}));
-    script.say(&mut operator, "o-34");
-    script.hear(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Has::All);
-    script.say(&mut operator, "o-35");
-    script.hear(&mut operator, "902ba3cd-a188-4c3f-9f5d-2e6b7a8c9d0e", Has::All);
-    script.say(&mut ann, "a-2");
+    script.send(&mut operator, "o-34");
+    script.receive(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Members::All);
+    script.send(&mut operator, "o-35");
+    script.receive(&mut operator, "902ba3cd-a188-4c3f-9f5d-2e6b7a8c9d0e", Members::All);
+    script.send(&mut ann, "a-2");
     ann.expect("ACK");
-    script.hear(&mut operator, "a8098c1a-f86e-41da-bd1a-00112444be1e", Has::Some);
+    script.receive(&mut operator, "a8098c1a-f86e-41da-bd1a-00112444be1e", Members::Some);
     bob.expect("DELIVER");
-    script.say(&mut operator, "o-36");
-    script.hear(&mut operator, "84a516a0-5c3b-4d8e-9f71-6c0b1a2d3e4f", Has::All);
-    let bye = script.hear(&mut bob, "6fa459ea-ee8a-4ca4-894e-db77e160355e", Has::All);
+    script.send(&mut operator, "o-36");
+    script.receive(&mut operator, "84a516a0-5c3b-4d8e-9f71-6c0b1a2d3e4f", Members::All);
+    let bye = script.receive(&mut bob, "6fa459ea-ee8a-4ca4-894e-db77e160355e", Members::All);
     assert_eq!(bye["payload"]["reason"], "stop");
     bob.expect_end();
     assert!(sandbox.await_daemon_end().success());
-    script.known.clear();
+    script.real.clear();
 }

@@ -31,7 +31,7 @@ fn diagrams_have_the_states_of_the_code() {
         STAGES.map(|(code, shown)| (code.to_owned(), shown.to_owned())).into_iter().unzip();
     assert_eq!(variants(CLIENT, "pub(super) enum Stage {"), code);
     assert_eq!(states("As the daemon sees it"), shown);
-    assert_eq!(states("States of a delivery"), ways());
+    assert_eq!(states("States of a delivery"), delivery_states());
     assert_eq!(states("States of a session").len(), 3);
 }
 
@@ -62,13 +62,13 @@ fn row_states_are_those_of_the_diagram() {
     let words = |name| row(name)[2].split("; ").map(|part| ticked(part)[0]).collect::<Vec<_>>();
     let waits = words("`waits_for`").into_iter().map(|word| format!("waiting: {word}"));
     let states = words("`state`").into_iter().filter(|state| *state != "waiting");
-    let told: BTreeSet<_> = states.map(str::to_owned).chain(waits).collect();
-    assert_eq!(told, ways());
+    let shown: BTreeSet<_> = states.map(str::to_owned).chain(waits).collect();
+    assert_eq!(shown, delivery_states());
 }
 
 #[test]
 fn client_times_are_those_of_the_code() {
-    let told: BTreeMap<_, _> = rows(part(PROTOCOL, "### ", "As the client sees it"))
+    let shown: BTreeMap<_, _> = rows(part(PROTOCOL, "### ", "As the client sees it"))
         .filter(|row| row[0].parse::<u64>().is_err())
         .map(|row| (row[0], row[1].parse::<u64>().expect("a number")))
         .collect();
@@ -84,7 +84,7 @@ fn client_times_are_those_of_the_code() {
     let mut real: BTreeMap<_, _> = real.map(|(name, of)| (name, constant(SESSION, of))).into();
     let wrap = include_str!("../../../src/wrap.rs");
     real.insert("next cycle", constant(wrap, "NEXT_CYCLE_MS"));
-    assert_eq!(told, real);
+    assert_eq!(shown, real);
     let choosing = part(PROTOCOL, "### ", "Choosing `max_inflight`");
     let inflight = constant(wrap, "INFLIGHT_MAX");
     assert!(choosing.contains(&format!("The wrapper of this project says {inflight} ")));
@@ -164,8 +164,8 @@ fn words(variant: &str) -> String {
     words
 }
 
-/// What `message` can say of a delivery: every word in quotes in the functions that say it.
-fn ways() -> BTreeSet<String> {
+/// The states that the request `message` can return: every word in quotes in the functions that do.
+fn delivery_states() -> BTreeSet<String> {
     let (_, way) = ROWS.split_once("    fn way<").expect("the function is there");
     let (way, obstacle) = way.split_once("    fn obstacle(").expect("the next one");
     let (obstacle, _) = obstacle.split_once("\n    }\n").expect("it ends");

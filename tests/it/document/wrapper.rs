@@ -1,4 +1,4 @@
-//! docs/WRAPPER.md: every key, recipe and reason is there, and its example can be read.
+//! docs/WRAPPER.md compared with the code: keys of recipes, recipes, reasons to wait, and its example.
 
 use super::{rows, ticked};
 use agent_relay::bridge::{agents::AGENTS, recipe::Book};
@@ -9,7 +9,7 @@ const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
 const GENERAL: &str = include_str!("../../../src/bridge/recipe/generic.toml");
 const OBSTACLES: &str = include_str!("../../../src/bridge/obstacle.rs");
 
-/// The table that begins with this heading, its first cells.
+/// The rows of the table that begins with this heading.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let start = DOCUMENT.find(&format!("\n| {heading} |")).expect("there is such a table");
     let (table, _) = DOCUMENT[start + 1..].split_once("\n\n").expect("something follows");
@@ -17,13 +17,13 @@ fn table(heading: &str) -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn every_key_of_a_recipe_is_told() {
+fn recipe_keys_are_documented() {
     let unknown = Book::with("[[recipe]]\nno_key = 1").unwrap_err().reason;
     let (_, keys) = unknown.split_once("expected one of ").expect("all that there are");
     let keys: BTreeSet<_> = keys.split(", ").map(|key| key.trim_matches('`')).collect();
     let table = table("key");
-    let told: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
-    assert_eq!(told, keys);
+    let documented: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
+    assert_eq!(documented, keys);
     for key in keys {
         let comment = GENERAL.lines().take_while(|line| line.starts_with('#'));
         let names = |line: &str| line.trim_start_matches('#').trim_start().starts_with(key);
@@ -33,7 +33,7 @@ fn every_key_of_a_recipe_is_told() {
 }
 
 #[test]
-fn every_recipe_is_told_and_whether_it_was_tried() {
+fn recipes_are_documented_with_the_tried_version() {
     #[derive(Deserialize)]
     struct Page {
         recipe: Vec<Named>,
@@ -47,8 +47,8 @@ fn every_recipe_is_told_and_whether_it_was_tried() {
     let page: Page = toml::from_str(&recipes).unwrap();
     let names: BTreeSet<_> = page.recipe.iter().map(|recipe| recipe.name.as_str()).collect();
     let table = table("recipe");
-    let told: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
-    assert_eq!(told, names);
+    let documented: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
+    assert_eq!(documented, names);
     // The comment above a recipe and the table agree.
     for row in &table {
         let name = ticked(row[0])[0];
@@ -60,7 +60,7 @@ fn every_recipe_is_told_and_whether_it_was_tried() {
 }
 
 #[test]
-fn every_reason_to_wait_is_told() {
+fn reasons_to_wait_are_documented() {
     let (_, reasons) = OBSTACLES.split_once("impl fmt::Display for Obstacle {").unwrap();
     let (reasons, _) = reasons.split_once("\n}").unwrap();
     let reasons = reasons.lines().filter_map(|line| line.trim().strip_prefix("Self::"));
@@ -71,7 +71,7 @@ fn every_reason_to_wait_is_told() {
 }
 
 #[test]
-fn its_example_is_a_file_that_is_read() {
+fn documented_recipes_are_valid() {
     let (_, example) = DOCUMENT.split_once("```toml\n").unwrap();
     let (example, _) = example.split_once("```").unwrap();
     let book = Book::with(example).unwrap();
