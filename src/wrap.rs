@@ -225,7 +225,7 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
             reports: true,
             ..agent.capabilities
         },
-        again_after_ms: Some(NEXT_CYCLE_MS),
+        retry_cycle_after_ms: Some(NEXT_CYCLE_MS),
         local: true,
         when_absent: settings.when_absent.clone(),
         ..agent

@@ -6,8 +6,8 @@ use agent_relay::protocol::{
     envelope::{self, DEPTH_MAX, Envelope, Header, ID_BYTES_MAX, Kind},
     frame::PREFIX,
     payload::{
-        Ack, Busy, Bye, Fault, Heartbeat, Hello, MessagePayload, Nack, Resume, SendMeta, SyncInfo,
-        Welcome,
+        Ack, Busy, Bye, ErrorPayload, Heartbeat, Hello, MessagePayload, Nack, Resume, SendMeta,
+        SyncInfo, Welcome,
     },
     relay::Page,
 };
@@ -109,7 +109,7 @@ fn type_all(envelope: &Envelope<'_>) {
         Ack<'_>,
         Busy,
         Bye,
-        Fault,
+        ErrorPayload,
         Heartbeat,
         Hello,
         Nack,

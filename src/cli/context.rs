@@ -129,7 +129,7 @@ impl Context {
             let is_operator = settings.mode == Mode::Operator;
             match Client::join(settings) {
                 // The key is for another home's daemon, or this daemon is too old to know keys.
-                Err(ClientError::Ended(Ended::Fault(fault)))
+                Err(ClientError::Ended(Ended::Error(fault)))
                     if is_operator && fault.is(ErrorCode::Unauthorized) =>
                 {
                     return Client::join(self.with_server(Settings::guest(endpoint)));
@@ -197,14 +197,14 @@ fn notice_version(client: Client) -> Client {
 /// The failure to join, with the refused name.
 pub(super) fn join_failure(settings: &Settings, error: ClientError) -> Failure {
     match (&error, &settings.mode) {
-        (ClientError::Ended(Ended::Fault(fault)), Mode::Agent(name))
+        (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
             if fault.is(ErrorCode::NameInUse) =>
         {
             Failure::failed(format!(
                 "{name} is connected already: choose another name, or end the other agent first"
             ))
         }
-        (ClientError::Ended(Ended::Fault(fault)), Mode::Agent(name))
+        (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
             if fault.is(ErrorCode::Unauthorized) =>
         {
             Failure::failed(format!(

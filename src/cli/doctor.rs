@@ -294,7 +294,7 @@ fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
 
 /// The remedy for a daemon that cannot be joined, not even by `up --replace`.
 fn remedy(error: &ClientError) -> &'static str {
-    let ClientError::Ended(Ended::Fault(fault)) = error else {
+    let ClientError::Ended(Ended::Error(fault)) = error else {
         return "end the program that listens there, or move it away, or choose another with --endpoint";
     };
     match ErrorCode::parse(&fault.code) {

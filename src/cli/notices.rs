@@ -22,7 +22,7 @@ impl Notices {
                 self.is_away = false;
                 say("connected again");
             }
-            Event::Complaint(fault) => {
+            Event::Error(fault) => {
                 let (message, code) = (escaped(&fault.message), escaped(&fault.code));
                 say(format_args!("{message} ({code})"));
             }

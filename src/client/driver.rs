@@ -1,13 +1,14 @@
 //! The thread that owns a [`Session`]: it waits for the connection, the application and the clock.
 //!
-//! It never waits for one of them alone. What the connection or the application doesn't take at once
-//! is kept here: an application that doesn't hear stops being read for, and one that says too much is
-//! told so by its [`Account`].
+//! It never waits for one of them alone. Frames and events that are not taken at once are buffered
+//! here. While too many events are unread, nothing is read from the daemon; the [`Quota`] limits what
+//! the application sends.
 
 use super::{
-    ClientError, WhenAbsent,
+    error::ClientError,
     message::{Answer, Delivery, Ended, Event, SendId, State},
     session::{Input, Output, Session},
+    settings::WhenAbsent,
 };
 use crate::{
     link::{Connection, End},
@@ -29,51 +30,51 @@ use std::{
     time::Duration,
 };
 
-/// Opens a connection to the daemon.
+/// A function that opens a connection to the daemon.
 pub type Connect = Box<dyn FnMut() -> io::Result<Connection> + Send>;
 
-/// Messages that one client holds until the daemon has them.
+/// The number of messages that wait for the daemon to accept them.
 const HELD_MESSAGES_MAX: usize = 4096;
 
-/// Their bytes, and those that wait for the connection to take them.
+/// The bytes of these messages, and of frames that wait to be written.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Events kept beside the application's channel before nothing more is read.
-const UNHEARD_MAX: usize = 10_000;
+/// The number of events buffered besides the application's channel before reading pauses.
+const BUFFERED_EVENTS_MAX: usize = 10_000;
 
-/// Bytes of deliveries among them.
-const UNHEARD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The bytes of the deliveries among them.
+const BUFFERED_EVENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long a connection may take to end politely.
+/// The time for a connection to end after its last frame is written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the application wants.
+/// A command of the application.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Something for the machine, and nobody waits for what comes of it.
-    Tell(Input<'static>),
-    /// The machine is told to send what bears this id, and who asks waits for the answer.
+    /// An input for the session without an answer.
+    Input(Input<'static>),
+    /// A request to `@relay` with this id, whose answer goes to the sender.
     Request(SendId, Input<'static>, Sender<Result<Delivery, ClientError>>),
-    /// The same for a question to another agent.
+    /// A question to another agent with this id, whose answer goes to the sender.
     Ask(SendId, Input<'static>, Sender<Result<Answer, ClientError>>),
-    /// Nobody waits for the answer any more.
+    /// Nobody waits for the answer to this message any more.
     Forget(SendId),
     Subscribe(String, Sender<Result<(), ClientError>>),
     Close,
 }
 
-/// What the driver and the application's threads know of each other: how much is held, and the end.
+/// The limit of what the application may send, shared with the driver; also the end of the client.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct Quota {
     messages: AtomicUsize,
     bytes: AtomicUsize,
     unwritten: AtomicUsize,
     ended: Mutex<Option<Ended>>,
 }
 
-impl Account {
-    /// Makes room for one message, or says why not.
-    pub(super) fn open(&self, weight: usize) -> Result<(), ClientError> {
+impl Quota {
+    /// Reserves the weight of a message.
+    pub(super) fn reserve(&self, weight: usize) -> Result<(), ClientError> {
         if let Some(ended) = self.ended.lock().clone() {
             return Err(ClientError::Ended(ended));
         }
@@ -81,19 +82,19 @@ impl Account {
         let bytes = self.bytes.fetch_add(weight, Ordering::Relaxed)
             + self.unwritten.load(Ordering::Relaxed);
         if messages >= HELD_MESSAGES_MAX || (messages > 0 && bytes + weight > HELD_BYTES_MAX) {
-            self.close(weight);
+            self.release(weight);
             return Err(ClientError::Full { messages, bytes });
         }
         Ok(())
     }
 
-    fn close(&self, weight: usize) {
+    fn release(&self, weight: usize) {
         self.messages.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(weight, Ordering::Relaxed);
     }
 }
 
-/// The way to the daemon, and who hears that it has gone.
+/// The means to reach the daemon, and the callback for its absence.
 pub(super) struct Server {
     pub(super) connect: Connect,
     pub(super) when_absent: Option<WhenAbsent>,
@@ -103,20 +104,20 @@ pub(super) struct Driver {
     session: Session,
     server: Server,
     connection: Option<Connection>,
-    /// Frames that the connection didn't take yet.
+    /// Frames that wait for the connection.
     unwritten: Vec<u8>,
     commands: Receiver<Command>,
     events: Sender<Event>,
-    /// Events that the application's channel had no room for.
-    unheard: VecDeque<Event>,
-    unheard_bytes: usize,
-    account: Arc<Account>,
+    /// Events that wait for room in the application's channel.
+    buffered_events: VecDeque<Event>,
+    buffered_bytes: usize,
+    quota: Arc<Quota>,
     requests: HashMap<SendId, Sender<Result<Delivery, ClientError>>>,
     questions: HashMap<SendId, Sender<Result<Answer, ClientError>>>,
     subscribing: HashMap<String, Vec<Sender<Result<(), ClientError>>>>,
 }
 
-/// What is ready.
+/// A channel that is ready.
 enum Ready {
     Incoming,
     Command,
@@ -129,7 +130,7 @@ impl Driver {
         server: Server,
         commands: Receiver<Command>,
         events: Sender<Event>,
-        account: Arc<Account>,
+        quota: Arc<Quota>,
     ) -> Self {
         Self {
             session,
@@ -138,26 +139,26 @@ impl Driver {
             unwritten: Vec::new(),
             commands,
             events,
-            unheard: VecDeque::new(),
-            unheard_bytes: 0,
-            account,
+            buffered_events: VecDeque::new(),
+            buffered_bytes: 0,
+            quota,
             requests: HashMap::new(),
             questions: HashMap::new(),
             subscribing: HashMap::new(),
         }
     }
 
-    /// Until the application closes.
+    /// Runs until the application closes the client.
     pub(super) fn run(mut self) {
         self.handle(Input::Start);
         loop {
             self.write();
-            self.tell();
+            self.pass_events();
             match self.wait() {
                 Ready::Incoming => self.read(),
                 Ready::Command => match self.commands.try_recv() {
                     Ok(Command::Close) | Err(TryRecvError::Disconnected) => break,
-                    Ok(command) => self.obey(command),
+                    Ok(command) => self.execute(command),
                     Err(TryRecvError::Empty) => {}
                 },
                 Ready::Other => {}
@@ -167,23 +168,25 @@ impl Driver {
             }
         }
         self.handle(Input::Close);
-        self.tell();
+        self.pass_events();
     }
 
-    /// Waits until something can be done, at most until the machine's deadline.
+    /// Waits until a channel is ready, at most until the session's deadline.
     fn wait(&self) -> Ready {
         let mut select = Select::new();
         let command = select.recv(&self.commands);
         let mut incoming = None;
         if let Some(connection) = &self.connection {
-            if self.unheard.len() < UNHEARD_MAX && self.unheard_bytes < UNHEARD_BYTES_MAX {
+            if self.buffered_events.len() < BUFFERED_EVENTS_MAX
+                && self.buffered_bytes < BUFFERED_EVENTS_BYTES_MAX
+            {
                 incoming = Some(select.recv(&connection.incoming));
             }
             if !self.unwritten.is_empty() {
                 select.send(&connection.outgoing);
             }
         }
-        if !self.unheard.is_empty() {
+        if !self.buffered_events.is_empty() {
             select.send(&self.events);
         }
         let ready = match self.session.deadline() {
@@ -194,8 +197,8 @@ impl Driver {
             None => Some(select.ready()),
         };
         match ready {
-            Some(place) if place == command => Ready::Command,
-            Some(place) if Some(place) == incoming => Ready::Incoming,
+            Some(index) if index == command => Ready::Command,
+            Some(index) if Some(index) == incoming => Ready::Incoming,
             _ => Ready::Other,
         }
     }
@@ -222,9 +225,9 @@ impl Driver {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
-            Command::Tell(input) => self.handle(input),
+            Command::Input(input) => self.handle(input),
             Command::Request(id, input, reply) => {
                 self.requests.insert(id, reply);
                 self.handle(input);
@@ -254,8 +257,8 @@ impl Driver {
                 Output::Frame(bytes) => self.unwritten.extend_from_slice(&bytes),
                 Output::Close => self.close(),
                 Output::HangUp => self.hang_up(),
-                Output::Released(weight) => self.account.close(weight),
-                Output::Event(event) => self.sort_out(event),
+                Output::Released(weight) => self.quota.release(weight),
+                Output::Event(event) => self.dispatch(event),
             }
         }
     }
@@ -267,39 +270,39 @@ impl Driver {
                 self.handle(Input::Connected);
             }
             Err(error) => {
-                // A pipe that is busy for so long is held open by clients of a daemon that has ended.
+                // A pipe that stays busy belongs to a daemon that has ended; its clients hold it open.
                 let absent = matches!(
                     error.kind(),
                     io::ErrorKind::NotFound
                         | io::ErrorKind::ConnectionRefused
                         | io::ErrorKind::TimedOut
                 );
-                if let Some(WhenAbsent(tell)) = &self.server.when_absent
+                if let Some(WhenAbsent(callback)) = &self.server.when_absent
                     && absent
                     && self.session.has_joined()
                 {
-                    tell();
+                    callback();
                 }
                 self.handle(Input::NotConnected { why: error.to_string(), absent });
             }
         }
     }
 
-    /// Hands what is written to the connection, if it takes it.
+    /// Passes the frames that wait to the connection, if it has room.
     fn write(&mut self) {
         if let Some(connection) = &self.connection
             && !self.unwritten.is_empty()
             && !connection.outgoing.is_full()
         {
             let batch = Batch::of(mem::take(&mut self.unwritten));
-            // Nobody else fills the channel; its end shows on the other one, after what the daemon
-            // said last.
+            // This thread alone fills the channel, so there is room. If it is disconnected, so is the
+            // other one, once the daemon's last frames are read.
             drop(connection.outgoing.try_send(batch));
         }
-        self.account.unwritten.store(self.unwritten.len(), Ordering::Relaxed);
+        self.quota.unwritten.store(self.unwritten.len(), Ordering::Relaxed);
     }
 
-    /// Lets what was written leave, and waits until the daemon has closed, but not for ever.
+    /// Writes the last frames and waits for the daemon to close, at most [`CLOSE_TIMEOUT`].
     fn close(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let deadline = now().monotonic.plus(CLOSE_TIMEOUT.as_millis() as u64);
@@ -307,7 +310,7 @@ impl Driver {
         let batch = Batch::of(mem::take(&mut self.unwritten));
         match connection.outgoing.send_timeout(batch, left()) {
             Ok(()) => {
-                // Without its sender the writer writes what it has, and ends.
+                // Dropping the sender ends the writer once it has written everything.
                 connection.outgoing = bounded(0).0;
                 while !matches!(
                     connection.incoming.recv_timeout(left()),
@@ -328,22 +331,22 @@ impl Driver {
         }
     }
 
-    /// Answers go to who asked, everything else to the application.
-    fn sort_out(&mut self, event: Event) {
+    /// Passes answers to the callers that wait for them, and other events to the application.
+    fn dispatch(&mut self, event: Event) {
         match event {
             Event::Delivered(delivery) if delivery.from == RELAY => {
-                let asked = delivery.reply_to.clone().map(SendId);
-                match asked.and_then(|id| self.requests.remove(&id)) {
+                let request = delivery.reply_to.clone().map(SendId);
+                match request.and_then(|id| self.requests.remove(&id)) {
                     Some(reply) => self.answer(&reply, Ok(delivery)),
-                    None => self.keep(Event::Delivered(delivery)),
+                    None => self.buffer(Event::Delivered(delivery)),
                 }
             }
             Event::Refused { send_id, nack } => self.refused(send_id, nack),
             Event::Answered { send_id, answer } => match self.questions.remove(&send_id) {
                 Some(reply) => self.answer(&reply, Ok(answer)),
-                None => self.keep(Event::Answered { send_id, answer }),
+                None => self.buffer(Event::Answered { send_id, answer }),
             },
-            // Who asks waits for more than that.
+            // The caller of a question waits for its answer.
             Event::Accepted { send_id, .. } | Event::Busy { send_id, .. }
                 if self.questions.contains_key(&send_id) => {}
             Event::Subscribed { pattern, refused } => match self.subscribing.remove(&pattern) {
@@ -354,10 +357,10 @@ impl Driver {
                         self.answer(&reply, answer.clone());
                     }
                 }
-                None => self.keep(Event::Subscribed { pattern, refused }),
+                None => self.buffer(Event::Subscribed { pattern, refused }),
             },
             Event::Ended(ended) => {
-                self.account.ended.lock().get_or_insert_with(|| ended.clone());
+                self.quota.ended.lock().get_or_insert_with(|| ended.clone());
                 for (_, reply) in mem::take(&mut self.requests) {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
@@ -367,14 +370,14 @@ impl Driver {
                 for reply in mem::take(&mut self.subscribing).into_values().flatten() {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
-                self.keep(Event::Ended(ended));
+                self.buffer(Event::Ended(ended));
             }
             event @ (Event::Delivered(_)
             | Event::Accepted { .. }
             | Event::Busy { .. }
             | Event::Missed { .. }
-            | Event::Complaint(_)
-            | Event::State(_)) => self.keep(event),
+            | Event::Error(_)
+            | Event::State(_)) => self.buffer(event),
         }
     }
 
@@ -385,51 +388,50 @@ impl Driver {
         } else if let Some(reply) = self.questions.remove(&send_id) {
             self.answer(&reply, Err(refused(nack)));
         } else {
-            self.keep(Event::Refused { send_id, nack });
+            self.buffer(Event::Refused { send_id, nack });
         }
     }
 
-    fn keep(&mut self, event: Event) {
-        // An application that does not listen for hours hears of the last attempt to reconnect, not
-        // of all.
+    fn buffer(&mut self, event: Event) {
+        // Of the attempts to reconnect that an application has not read, only the last is kept.
         if self.events.is_full()
             && is_of_attempt(&event)
-            && let Some(last) = self.unheard.back_mut().filter(|last| is_of_attempt(last))
+            && let Some(last) = self.buffered_events.back_mut().filter(|last| is_of_attempt(last))
         {
             *last = event;
             return;
         }
-        self.unheard_bytes += weight(&event);
-        self.unheard.push_back(event);
+        self.buffered_bytes += weight(&event);
+        self.buffered_events.push_back(event);
     }
 
-    /// Answers who asked, after the application was told what came before: who asks to be sure that
-    /// nothing was refused looks right after it. Who asked may have stopped waiting.
+    /// Answers a caller after passing on earlier events: a caller that asks in order to learn whether
+    /// its messages were refused looks at the events next. It may have stopped waiting.
     fn answer<T>(&mut self, reply: &Sender<T>, value: T) {
-        self.tell();
+        self.pass_events();
         drop(reply.try_send(value));
     }
 
-    /// Tells the application what its channel has room for.
-    fn tell(&mut self) {
-        while let Some(event) = self.unheard.pop_front() {
+    /// Moves events to the application's channel while it has room.
+    fn pass_events(&mut self) {
+        while let Some(event) = self.buffered_events.pop_front() {
             let bytes = weight(&event);
             match self.events.try_send(event) {
-                Ok(()) => self.unheard_bytes -= bytes,
-                Err(TrySendError::Full(event)) => return self.unheard.push_front(event),
-                // The application doesn't listen any more; closing follows.
-                Err(TrySendError::Disconnected(_)) => self.unheard_bytes -= bytes,
+                Ok(()) => self.buffered_bytes -= bytes,
+                Err(TrySendError::Full(event)) => return self.buffered_events.push_front(event),
+                // The application has dropped the channel; closing follows.
+                Err(TrySendError::Disconnected(_)) => self.buffered_bytes -= bytes,
             }
         }
     }
 }
 
-/// Whether an event tells only how an attempt to connect goes.
+/// Whether an event is only about the progress of an attempt to connect.
 const fn is_of_attempt(event: &Event) -> bool {
     matches!(event, Event::State(State::Connecting | State::Handshaking | State::Backoff { .. }))
 }
 
-/// What an event takes while it is kept.
+/// The bytes of an event that count against [`BUFFERED_EVENTS_BYTES_MAX`].
 fn weight(event: &Event) -> usize {
     match event {
         Event::Delivered(delivery) => delivery.json().len(),
@@ -439,7 +441,7 @@ fn weight(event: &Event) -> usize {
         | Event::Busy { .. }
         | Event::Subscribed { .. }
         | Event::Missed { .. }
-        | Event::Complaint(_)
+        | Event::Error(_)
         | Event::State(_)
         | Event::Ended(_) => 0,
     }
@@ -455,25 +457,25 @@ mod tests {
     use crate::client::Settings;
 
     #[test]
-    fn attempts_that_nobody_hears_of_are_kept_as_one() {
+    fn unread_attempts_are_merged_into_the_last() {
         let settings = Settings::guest("nowhere");
         let session = Session::new(settings.identity([1; 32]));
         let connect: Connect = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-        let (events, heard) = bounded(1);
+        let (events, received) = bounded(1);
         let server = Server { connect, when_absent: None };
         let mut driver =
-            Driver::new(session, server, bounded(1).1, events, Arc::new(Account::default()));
+            Driver::new(session, server, bounded(1).1, events, Arc::new(Quota::default()));
         let attempt = |wait_ms| State::Backoff { wait_ms, why: "nobody".to_owned() };
         for wait_ms in 0..100 {
-            driver.keep(Event::State(attempt(wait_ms)));
-            driver.tell();
+            driver.buffer(Event::State(attempt(wait_ms)));
+            driver.pass_events();
         }
-        driver.keep(Event::Missed { why: "some".to_owned() });
-        driver.keep(Event::State(State::Connecting));
+        driver.buffer(Event::Missed { why: "some".to_owned() });
+        driver.buffer(Event::State(State::Connecting));
         let mut all = Vec::new();
-        while let Ok(event) = heard.try_recv() {
+        while let Ok(event) = received.try_recv() {
             all.push(event);
-            driver.tell();
+            driver.pass_events();
         }
         let [Event::State(first), Event::State(last), Event::Missed { .. }, Event::State(then)] =
             &all[..]

@@ -1,10 +1,10 @@
-//! What an application says and hears: the values that go in and out of a [`Client`](super::Client).
+//! The values that an application passes to a [`Client`](super::Client) and gets from it.
 
 use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{Fault, MessagePayload, Meta, Nack, Sync, Welcome},
+    payload::{ErrorPayload, MessagePayload, Meta, Nack, Sync, Welcome},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,26 +20,26 @@ impl fmt::Display for SendId {
     }
 }
 
-/// Something to be said.
+/// A message to be sent.
 #[derive(Clone, Debug, Default)]
 pub struct Outgoing {
-    /// An agent's name, `*`, or nothing where the topic says it all.
+    /// An agent's name or `*`; optional with a topic.
     pub to: Option<String>,
-    /// On which topic.
+    /// The topic to send it on.
     pub topic: Option<String>,
     /// The payload's kind; `message` where empty.
     pub kind: String,
-    /// The text.
+    /// The payload's text.
     pub body: String,
-    /// Anything else: one JSON value.
+    /// The payload's data: one JSON value.
     pub data: Option<Box<RawValue>>,
-    /// A label for a conversation.
+    /// The payload's label for a conversation.
     pub thread: Option<String>,
-    /// What the daemon shall do with it.
+    /// Its `payload_meta`.
     pub meta: Meta,
 }
 
-/// What a message counts beside its text.
+/// The bytes that a message counts besides its text and data.
 const OVERHEAD_BYTES: usize = 256;
 
 impl Outgoing {
@@ -54,7 +54,7 @@ impl Outgoing {
         }
     }
 
-    /// About what it takes while it is held.
+    /// An estimate of the memory it takes while it waits.
     pub(super) fn weight(&self) -> usize {
         let data = self.data.as_deref().map_or(0, |data| data.get().len());
         self.body.len() + data + OVERHEAD_BYTES
@@ -162,19 +162,19 @@ fn importance(meta: &str) -> Option<f64> {
     serde_json::from_str(meta).ok().map(|Importance { importance }| importance)
 }
 
-/// What another agent answers to a question.
+/// An answer to a question.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Who answers.
+    /// The name of the agent that answers.
     pub from: String,
-    /// Yes or no, where it says so.
+    /// Yes or no, if it says so.
     pub response: Option<bool>,
-    /// Anything else: one JSON value.
+    /// Further data: one JSON value.
     pub data: Option<Box<RawValue>>,
 }
 
 impl Answer {
-    /// Its text: the `body` of its data, by which our own clients answer.
+    /// Its text: the `body` of its data, which this project's clients set.
     #[must_use]
     pub fn body(&self) -> Option<String> {
         #[derive(Deserialize)]
@@ -186,132 +186,131 @@ impl Answer {
     }
 }
 
-/// An answer to a delivery that asks.
+/// An answer to be sent to a question.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The delivery's id.
+    /// The id of the question's delivery.
     pub delivery_id: String,
-    /// Its number.
+    /// The delivery's number in its stream.
     pub seq: u64,
     /// The question's parameters.
     pub sync: Sync,
     /// Yes or no.
     pub response: bool,
-    /// Anything else.
+    /// Further data: one JSON value.
     pub data: Option<Box<RawValue>>,
 }
 
 impl Reply {
-    /// About what it takes until it is said.
+    /// An estimate of the memory it takes until it is sent.
     pub(super) fn weight(&self) -> usize {
         self.data.as_deref().map_or(0, |data| data.get().len()) + OVERHEAD_BYTES
     }
 }
 
-/// Something that happened.
+/// An event for the application.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A message arrived. Where it requires an acknowledgement, give one or give it back.
+    /// A message arrived. If it requires an acknowledgement, acknowledge or return it.
     Delivered(Delivery),
-    /// The daemon answers for an at-least-once message from now on.
+    /// The daemon has accepted responsibility for an at-least-once message.
     Accepted {
-        /// Which.
+        /// The message.
         send_id: SendId,
-        /// How many have it, of a broadcast.
+        /// The number of recipients of a broadcast.
         recipients: Option<u64>,
-        /// The recipient is not here: the message waits for it.
+        /// Whether the recipient is away, so that the message waits for it.
         away: bool,
     },
-    /// A message was not delivered, or one recipient of several (`nack.to`) has not got it.
+    /// A message was not delivered, or not to one recipient of several (`nack.to`).
     ///
-    /// The library doesn't send it again. Where the code is `STORE_FAILED`, the daemon's disk is full or
-    /// fails, and the same message may be taken later. Where the id is a delivery's, the answer to it could
-    /// not be passed on.
+    /// The library does not send it again. With the code `STORE_FAILED`, the daemon's disk is full or
+    /// failing, and the message may be accepted later. If the id is a delivery's, the answer to it
+    /// could not be passed on.
     Refused {
-        /// Which.
+        /// The message.
         send_id: SendId,
-        /// Code and sentence.
+        /// The code and the reason.
         nack: Nack,
     },
-    /// A question that was sent with `meta.sync` is answered, by one of those who have it.
+    /// One recipient of a question (a message with `meta.sync`) answered it.
     Answered {
-        /// Which.
+        /// The question.
         send_id: SendId,
-        /// By what.
+        /// The answer.
         answer: Answer,
     },
-    /// A recipient has no room now: the library sends the message again by itself.
+    /// A recipient's queue is full: the library sends the message again by itself.
     Busy {
-        /// Which.
+        /// The message.
         send_id: SendId,
-        /// After so long.
+        /// The time until then, in milliseconds.
         wait_ms: u64,
     },
     /// The daemon answered a subscription.
     Subscribed {
-        /// Its pattern.
+        /// The pattern.
         pattern: String,
-        /// Why not, if not.
+        /// The refusal, if it was refused.
         refused: Option<Nack>,
     },
-    /// The session goes on, but the daemon can't send again what it said last to the lost connection: some
-    /// at-most-once messages may be missing. No at-least-once message is.
+    /// The session is resumed, but the daemon cannot replay what was lost with the last connection.
+    /// At-most-once messages may be missing; at-least-once messages are not.
     Missed {
-        /// What the daemon says.
+        /// The reason.
         why: String,
     },
-    /// The daemon complains about something that the library said; where it is fatal, the connection is
-    /// over and another one is tried.
-    Complaint(Fault),
+    /// The daemon sent an ERROR. If it is fatal, the connection is over and another one is tried.
+    Error(ErrorPayload),
     /// The connection's state changed.
     State(State),
     /// The connection is over and nothing brings it back by itself.
     Ended(Ended),
 }
 
-/// A client's state, as in docs/PROTOCOL.md, section 15.
+/// The state of a client, as in docs/PROTOCOL.md, section 15.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is tried.
+    /// No connection is attempted.
     Disconnected,
     /// A stream is being opened.
     Connecting,
-    /// HELLO was said.
+    /// HELLO was sent.
     Handshaking,
     /// Messages flow.
     Ready(Box<Welcome>),
-    /// The next try waits.
+    /// The next attempt waits.
     Backoff {
-        /// For so long.
+        /// The time until then, in milliseconds.
         wait_ms: u64,
-        /// Because of this.
+        /// The reason why the last one failed.
         why: String,
     },
 }
 
-/// Why a connection is over.
+/// The reason why a connection is over for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The application closed it.
     Closed,
-    /// The daemon said so, for good.
-    Fault(Fault),
-    /// So many tries failed, the last one with these words.
+    /// The daemon ended it with an ERROR that a new attempt would meet again.
+    Error(ErrorPayload),
+    /// All attempts failed.
     GaveUp {
-        /// How many.
+        /// The number of attempts.
         attempts: u32,
-        /// The last one's reason.
+        /// The reason why the last one failed.
         why: String,
-        /// Whether nobody listens there.
+        /// Whether nothing listens there.
         absent: bool,
     },
 }
 
 impl Ended {
-    /// Whether the daemon said `code`.
+    /// Whether the daemon ended it with this code.
     #[must_use]
     pub fn is(&self, code: ErrorCode) -> bool {
-        matches!(self, Self::Fault(fault) if fault.is(code))
+        matches!(self, Self::Error(error) if error.is(code))
     }
 }
 
@@ -319,7 +318,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("the connection was closed"),
-            Self::Fault(fault) => write!(f, "{} ({})", fault.message, fault.code),
+            Self::Error(error) => write!(f, "{} ({})", error.message, error.code),
             Self::GaveUp { attempts: 1, why, .. } => f.write_str(why),
             Self::GaveUp { attempts, why, .. } => {
                 write!(f, "gave up after {attempts} attempts: {why}")

@@ -1,168 +1,113 @@
-//! A client's side of the protocol: the pure machine behind [`Client`](super::Client).
+//! The client's side of the protocol: the state machine behind [`Client`](super::Client), without I/O.
 //!
-//! It follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has them, backs off
-//! when a recipient is busy, resumes its session, drops duplicates, and answers what needs no
-//! application.
-//! A driver does what each [`Output`] says, in order, and calls again with whatever happens next.
+//! It follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has
+//! accepted them, backs off when a recipient is busy, resumes its session, drops duplicates, and
+//! answers PINGs. A driver executes each [`Output`] in order and calls again with the next [`Input`].
 
 mod answers;
-mod comeback;
-mod dice;
-mod heard;
-mod hold;
-mod topics;
+mod backoff;
+mod outbox;
+mod received;
+mod resume;
+mod rng;
+mod step;
+mod subscriptions;
 
-use super::message::{Answer, Delivery, Ended, Event, Outgoing, Reply, SendId, State};
+pub use backoff::{BACKOFF_MS, BACKOFF_MS_MAX};
+pub use step::{Input, Output};
+
+use super::message::{Answer, Delivery, Ended, Event, Reply, SendId, State};
 use crate::protocol::{
     Moment, Now,
     code::{ErrorCode, NackCode, Violation},
     envelope::{Envelope, Header, Kind},
     payload::{
-        Ack, Auth, Bye, Capabilities, Empty, Fault, Heartbeat, Hello, Nack, Resume, ResumeStreams,
-        SessionClaim, Welcome,
+        Ack, Auth, Bye, Capabilities, Empty, ErrorPayload, Heartbeat, Hello, Nack, Resume,
+        ResumeStreams, SessionClaim, Welcome,
     },
     secret::Secret,
 };
 use answers::Answers;
-use comeback::Comeback;
-use dice::Dice;
-use heard::{Heard, INFLIGHT_MAX, Verdict};
-use hold::Hold;
+use backoff::doubled;
+use outbox::Outbox;
+use received::{INFLIGHT_MAX, Received, Verdict};
+use resume::ResumeState;
+use rng::SessionRng;
 use serde::Serialize;
 use std::{borrow::Cow, collections::VecDeque};
-use topics::{Asked, SUBSCRIPTIONS_MAX, Topics};
+use subscriptions::{Request, SUBSCRIPTIONS_MAX, Subscriptions};
 
-/// The first wait before a reconnect, doubled with every further one.
-pub const BACKOFF_MS: u64 = 100;
-
-/// The longest wait, before jitter.
-pub const BACKOFF_MS_MAX: u64 = 30_000;
-
-/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter:
-/// with it, a second has an attempt.
+/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter: at
+/// least one attempt a second.
 pub const LOCAL_WAIT_MS_MAX: u64 = 800;
 
-/// Waits that double before a local client's is the longest.
+/// The number of times that a local client's wait doubles.
 const LOCAL_WAITS_MAX: u32 = 3;
 
-/// Tries in one cycle.
+/// Attempts in one cycle.
 pub const ATTEMPTS_MAX: u32 = 10;
 
-/// How long the daemon may take to say WELCOME.
+/// The time for the daemon to send WELCOME.
 const WELCOME_MS: u64 = 10_000;
 
-/// A connection that lasted so long begins a new cycle when it ends.
+/// The duration after which the end of a connection begins a new cycle.
 const STEADY_MS: u64 = 10_000;
 
-/// How long it may take to answer RESUME before what came meanwhile is no longer held back.
+/// The time for the daemon to answer RESUME, while deliveries are held back.
 const SYNC_MS: u64 = 10_000;
 
-/// When an unanswerable delivery may come again.
+/// The time after which a delivery that found too many unacknowledged ones may come again.
 const FULL_RETRY_MS: u64 = 1000;
 
-/// Who the machine is, and how patient.
+/// The identity of a session, and when to give up.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The name asked for; guests have none.
     pub agent: Option<String>,
     /// HELLO's `mode`.
     pub mode: Option<String>,
-    /// HELLO's `capabilities`; `max_inflight` is at most as many deliveries as are told from doubles.
+    /// HELLO's `capabilities`; `max_inflight` is at most the length of the dedup window.
     pub capabilities: Capabilities,
-    /// What proves a keyed name, or an operator.
+    /// The key of the name, or of the operator.
     pub key: Option<Secret>,
-    /// What an agent's companions prove themselves with.
+    /// The key that an agent and its companions share.
     pub companion_key: Option<Secret>,
-    /// Tries before the first WELCOME.
+    /// The number of attempts before the first WELCOME.
     pub first_attempts: u32,
-    /// After a cycle of tries, or where somebody else has the name, begin anew after this time rather
-    /// than end.
-    pub again_after_ms: Option<u64>,
-    /// Once joined, reconnect at least once a second without an end, unless the daemon answers with
-    /// an ERROR.
+    /// The wait before a new cycle of attempts, also if the name is in use; without it, the session ends
+    /// after one cycle.
+    pub retry_cycle_after_ms: Option<u64>,
+    /// Whether the daemon is on this machine: once joined, the session reconnects at least once a second
+    /// without end, unless the daemon answers with an ERROR.
     pub local: bool,
-    /// For ids and jitter.
+    /// The seed for ids and jitter.
     pub seed: [u8; 32],
 }
 
-/// Everything that can happen.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// The application wants a connection.
-    Start,
-    /// A stream is there.
-    Connected,
-    /// No stream could be opened.
-    NotConnected {
-        /// The system's words.
-        why: String,
-        /// Whether nobody listens there.
-        absent: bool,
-    },
-    /// One whole frame's JSON.
-    Frame(&'a [u8]),
-    /// The connection ended, in these words.
-    Disconnected(String),
-    /// The application says something; the number comes back as [`Output::Released`].
-    Send(SendId, Outgoing, usize),
-    /// The application is done with a delivery.
-    Acknowledge(String),
-    /// The application answers a delivery that asks, and is done with it; the number comes back as
-    /// [`Output::Released`].
-    Answer(Reply, usize),
-    /// The application gives a delivery back.
-    GiveBack(Nack),
-    /// The application wants to hear a topic.
-    Subscribe(String),
-    /// The application doesn't want to hear it any more.
-    Unsubscribe(String),
-    /// The application leaves.
-    Close,
-    /// The deadline is reached.
-    Tick,
-}
-
-/// Everything that is to be done.
-#[derive(Debug)]
-pub enum Output {
-    /// Open a stream, and say whether it worked.
-    Connect,
-    /// Write a frame.
-    Frame(Vec<u8>),
-    /// Let what was written leave, then close the stream.
-    Close,
-    /// Close the stream now.
-    HangUp,
-    /// A message or an answer of this weight is no longer held.
-    Released(usize),
-    /// Tell the application.
-    Event(Event),
-}
-
-/// The machine.
+/// The state machine of a client.
 #[derive(Debug)]
 pub struct Session {
     identity: Identity,
-    dice: Dice,
+    rng: SessionRng,
     phase: Phase,
-    /// Whether there ever was a WELCOME.
+    /// Whether a WELCOME has ever arrived.
     joined: bool,
-    /// Tries in this cycle.
+    /// Attempts in this cycle.
     attempts: u32,
     /// Waits in this cycle.
     waits: u32,
-    /// Whether the last try found nobody.
+    /// Whether the last attempt found no listener.
     absent: bool,
-    /// The newest, good for one return. It is shown until the daemon has answered it, since a HELLO may
-    /// be lost as well as a WELCOME.
+    /// The newest resume token, good for one return. It is sent until the daemon has answered it, since
+    /// a HELLO can be lost as well as a WELCOME.
     token: Option<String>,
-    /// The last WELCOME's.
+    /// The session of the last WELCOME.
     session_id: String,
-    hold: Hold,
-    heard: Heard,
+    outbox: Outbox,
+    received: Received,
     answers: Answers,
-    comeback: Comeback,
-    topics: Topics,
+    resume: ResumeState,
+    subscriptions: Subscriptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,13 +120,13 @@ enum Phase {
 }
 
 impl Session {
-    /// A machine that does nothing until [`Input::Start`].
+    /// A session that does nothing until [`Input::Start`].
     #[must_use]
     pub fn new(mut identity: Identity) -> Self {
         let max_inflight = identity.capabilities.max_inflight.min(INFLIGHT_MAX);
         identity.capabilities.max_inflight = max_inflight;
         Self {
-            dice: Dice::new(identity.seed),
+            rng: SessionRng::new(identity.seed),
             identity,
             phase: Phase::Disconnected,
             joined: false,
@@ -190,41 +135,41 @@ impl Session {
             absent: false,
             token: None,
             session_id: String::new(),
-            hold: Hold::new(),
-            heard: Heard::default(),
+            outbox: Outbox::new(),
+            received: Received::default(),
             answers: Answers::default(),
-            comeback: Comeback::default(),
-            topics: Topics::default(),
+            resume: ResumeState::default(),
+            subscriptions: Subscriptions::default(),
         }
     }
 
-    /// Takes one input and appends what is to be done.
+    /// Handles one input and appends the actions for the driver.
     pub fn handle(&mut self, now: Now, input: Input<'_>, out: &mut Vec<Output>) {
         match input {
             Input::Start if self.phase == Phase::Disconnected => self.connect(out),
             Input::Start => {}
-            Input::Connected => self.introduce(now, out),
+            Input::Connected => self.send_hello(now, out),
             Input::NotConnected { why, absent } => {
                 self.absent = absent;
                 self.lost(now, why, 0, out);
             }
             Input::Disconnected(why) => self.lost(now, why, 0, out),
             Input::Frame(json) => self.frame(now, json, out),
-            Input::Send(id, message, weight) => self.hold.add(now, id, &message, weight, out),
+            Input::Send(id, message, weight) => self.outbox.add(now, id, &message, weight, out),
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
             Input::Answer(reply, weight) => {
                 self.reply(now, reply, out);
                 out.push(Output::Released(weight));
             }
-            Input::GiveBack(nack) => {
-                if self.heard.give_back(&nack.ack_id) {
-                    self.say(now, Kind::Nack, &nack, out);
+            Input::Return(nack) => {
+                if self.received.forget(&nack.ack_id) {
+                    self.write_if_ready(now, Kind::Nack, &nack, out);
                 }
             }
             Input::Subscribe(pattern) => self.subscribe(now, pattern, out),
             Input::Unsubscribe(pattern) => {
-                if self.topics.give_up(&pattern) && self.is_ready() {
-                    self.ask_for(now, Asked { pattern, wanted: false }, out);
+                if self.subscriptions.cancel(&pattern) && self.is_ready() {
+                    self.request_subscription(now, Request { pattern, wanted: false }, out);
                 }
             }
             Input::Close => self.close(now, out),
@@ -232,26 +177,26 @@ impl Session {
         }
     }
 
-    /// A bug planted on purpose.
+    /// Loses the dedup windows: a bug that tests plant.
     #[cfg(test)]
-    pub(crate) fn forget_heard(&mut self) {
-        self.heard = Heard::default();
+    pub(crate) fn forget_received(&mut self) {
+        self.received = Received::default();
     }
 
-    /// Whether there ever was a WELCOME.
+    /// Whether a WELCOME has ever arrived.
     #[must_use]
     pub const fn has_joined(&self) -> bool {
         self.joined
     }
 
-    /// When the machine wants [`Input::Tick`].
+    /// The moment at which the session needs [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         match self.phase {
             Phase::Disconnected | Phase::Connecting => None,
             Phase::Handshaking { until } | Phase::Backoff { until } => Some(until),
             Phase::Ready { .. } => {
-                self.hold.deadline().into_iter().chain(self.comeback.deadline()).min()
+                self.outbox.deadline().into_iter().chain(self.resume.deadline()).min()
             }
         }
     }
@@ -260,15 +205,15 @@ impl Session {
         match self.phase {
             Phase::Backoff { until } if now.monotonic >= until => self.connect(out),
             Phase::Handshaking { until } if now.monotonic >= until => {
-                let why = format!("the daemon did not say WELCOME within {WELCOME_MS} ms");
+                let why = format!("the daemon did not send WELCOME within {WELCOME_MS} ms");
                 self.lost(now, why, 0, out);
             }
             Phase::Ready { .. } => {
-                if self.comeback.deadline().is_some_and(|until| now.monotonic >= until) {
+                if self.resume.deadline().is_some_and(|until| now.monotonic >= until) {
                     let why = format!("the daemon did not answer RESUME within {SYNC_MS} ms");
-                    self.miss(now, why, out);
+                    self.resume_failed(now, why, out);
                 }
-                self.hold.flush(now, out);
+                self.outbox.flush(now, out);
             }
             _ => {}
         }
@@ -281,7 +226,7 @@ impl Session {
         out.push(Output::Connect);
     }
 
-    fn introduce(&mut self, now: Now, out: &mut Vec<Output>) {
+    fn send_hello(&mut self, now: Now, out: &mut Vec<Output>) {
         self.phase = Phase::Handshaking { until: now.monotonic.plus(WELCOME_MS) };
         self.absent = false;
         out.push(Output::Event(Event::State(State::Handshaking)));
@@ -299,7 +244,7 @@ impl Session {
         self.write(now, Kind::Hello, None, &hello, out);
     }
 
-    /// A try failed or a connection ended; the next try waits at least `wait_ms_min`.
+    /// Handles a failed attempt or a lost connection. The next attempt waits at least `wait_ms_min`.
     fn lost(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
         if !self.end_connection(now, out) {
             return;
@@ -307,22 +252,22 @@ impl Session {
         if !(self.joined && self.identity.local) {
             return self.try_again(now, why, wait_ms_min, out);
         }
-        let wait = BACKOFF_MS.saturating_mul(1 << self.waits.min(20)).min(LOCAL_WAIT_MS_MAX);
-        // An ERROR that follows begins a cycle.
+        let wait = doubled(BACKOFF_MS, self.waits, LOCAL_WAIT_MS_MAX);
+        // If an ERROR follows, it begins a new cycle.
         (self.attempts, self.waits) = (0, (self.waits + 1).min(LOCAL_WAITS_MAX));
-        let wait_ms = self.dice.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
+        let wait_ms = self.rng.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
         self.back_off(now, wait_ms, why, out);
     }
 
-    /// The daemon is there, and ended the connection with an ERROR that may pass: the cycle goes
-    /// on, also of a local client.
+    /// Handles an ERROR that ended the connection and may pass: the cycle continues, also that of a
+    /// local client.
     fn rejected(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
         if self.end_connection(now, out) {
             self.try_again(now, why, 0, out);
         }
     }
 
-    /// Ends what there is of a connection; false where there is none.
+    /// Ends the connection or the attempt; false if there is none.
     fn end_connection(&mut self, now: Now, out: &mut Vec<Output>) -> bool {
         match self.phase {
             Phase::Disconnected | Phase::Backoff { .. } => return false,
@@ -331,35 +276,35 @@ impl Session {
             }
             _ => {}
         }
-        self.leave(out);
+        self.drop_connection(out);
         true
     }
 
-    /// Waits for the next attempt of the cycle, or ends the cycle.
+    /// Waits for the next attempt of the cycle, or ends the cycle after its last one.
     fn try_again(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
         let limit = if self.joined { ATTEMPTS_MAX } else { self.identity.first_attempts };
         if self.attempts < limit {
-            let wait = BACKOFF_MS.saturating_mul(1 << self.waits.min(20)).min(BACKOFF_MS_MAX);
+            let wait = doubled(BACKOFF_MS, self.waits, BACKOFF_MS_MAX);
             self.waits += 1;
-            let wait_ms = self.dice.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
+            let wait_ms = self.rng.jitter(wait).max(wait_ms_min.min(BACKOFF_MS_MAX));
             return self.back_off(now, wait_ms, why, out);
         }
         let gave_up = Ended::GaveUp { attempts: self.attempts, why, absent: self.absent };
         self.end_cycle(now, gave_up, out);
     }
 
-    /// This cycle of tries is over; another one begins later where the application wants it.
+    /// Ends the cycle of attempts; another one begins later if the application wants it.
     fn end_cycle(&mut self, now: Now, ended: Ended, out: &mut Vec<Output>) {
-        self.leave(out);
+        self.drop_connection(out);
         (self.attempts, self.waits) = (0, 0);
-        match self.begins_anew_after() {
+        match self.next_cycle_after() {
             Some(wait_ms) => self.back_off(now, wait_ms, ended.to_string(), out),
             None => self.end(now, ended, out),
         }
     }
 
-    fn begins_anew_after(&self) -> Option<u64> {
-        self.identity.again_after_ms.filter(|_| self.joined)
+    fn next_cycle_after(&self) -> Option<u64> {
+        self.identity.retry_cycle_after_ms.filter(|_| self.joined)
     }
 
     fn back_off(&mut self, now: Now, wait_ms: u64, why: String, out: &mut Vec<Output>) {
@@ -368,29 +313,29 @@ impl Session {
     }
 
     fn end(&mut self, now: Now, ended: Ended, out: &mut Vec<Output>) {
-        self.leave(out);
-        let held_back = self.comeback.forget();
-        self.take_all(now, held_back, out);
+        self.drop_connection(out);
+        let held_back = self.resume.clear();
+        self.accept_all(now, held_back, out);
         out.push(Output::Event(Event::State(State::Disconnected)));
         out.push(Output::Event(Event::Ended(ended)));
     }
 
-    /// The stream is no use any more.
-    fn leave(&mut self, out: &mut Vec<Output>) {
+    /// Drops the connection.
+    fn drop_connection(&mut self, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Handshaking { .. } | Phase::Ready { .. }) {
             out.push(Output::HangUp);
         }
         self.phase = Phase::Disconnected;
-        self.hold.shut(out);
-        self.answers.shut();
-        self.comeback.lost();
-        self.topics.lost();
+        self.outbox.disconnected(out);
+        self.answers.disconnected();
+        self.resume.disconnected();
+        self.subscriptions.disconnected();
     }
 
     fn close(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.is_ready() {
             let bye = Bye { reason: "done".to_owned(), retry_after_ms: None };
-            self.say(now, Kind::Bye, &bye, out);
+            self.write_if_ready(now, Kind::Bye, &bye, out);
             out.push(Output::Close);
             self.phase = Phase::Disconnected;
         }
@@ -402,33 +347,33 @@ impl Session {
     }
 }
 
-/// What the daemon says.
+/// Envelopes from the daemon.
 impl Session {
     fn frame(&mut self, now: Now, json: &[u8], out: &mut Vec<Output>) {
         let handshaking = matches!(self.phase, Phase::Handshaking { .. });
         if !handshaking && !self.is_ready() {
             return;
         }
-        let judged = match Envelope::read(json) {
-            Ok(envelope) if handshaking => self.shake_hands(now, &envelope, out),
-            Ok(envelope) => self.hear(now, &envelope, out),
+        let handled = match Envelope::read(json) {
+            Ok(envelope) if handshaking => self.handshake(now, &envelope, out),
+            Ok(envelope) => self.envelope(now, &envelope, out),
             Err(violation) => Err(violation),
         };
-        if let Err(violation) = judged {
+        if let Err(violation) = handled {
             self.violated(now, violation, out);
         }
     }
 
-    /// The daemon broke a rule: a small one is told, any other ends the connection.
+    /// Handles a violation by the daemon: a minor one is reported, any other ends the connection.
     fn violated(&mut self, now: Now, violation: Violation, out: &mut Vec<Output>) {
         if violation.code.is_fatal() {
             self.rejected(now, format!("the daemon broke the protocol: {violation}"), out);
         } else {
-            out.push(Output::Event(Event::Complaint(violation.into())));
+            out.push(Output::Event(Event::Error(violation.into())));
         }
     }
 
-    fn shake_hands(
+    fn handshake(
         &mut self,
         now: Now,
         envelope: &Envelope<'_>,
@@ -436,11 +381,11 @@ impl Session {
     ) -> Result<(), Violation> {
         match envelope.kind {
             Kind::Welcome => self.welcome(now, envelope.typed(envelope.payload)?, out),
-            Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
+            Kind::Error => self.error(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
             Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
             kind => {
-                let why = format!("the daemon said {} before WELCOME", kind.as_str());
+                let why = format!("the daemon sent {} before WELCOME", kind.as_str());
                 self.rejected(now, why, out);
             }
         }
@@ -450,35 +395,35 @@ impl Session {
     fn welcome(&mut self, now: Now, welcome: Welcome, out: &mut Vec<Output>) {
         self.phase = Phase::Ready { since: now.monotonic };
         self.joined = true;
-        let is_back = self.token.is_some() && self.session_id == welcome.session_id;
+        let is_same_session = self.token.is_some() && self.session_id == welcome.session_id;
         let is_agent = self.identity.agent.is_some();
         self.token = Some(welcome.resume_token.clone()).filter(|_| is_agent);
         self.session_id.clone_from(&welcome.session_id);
-        // What the daemon keeps of a session, it keeps for those who asked it to.
-        let is_kept = welcome.capabilities.resume && self.identity.capabilities.resume;
-        let held_back = self.comeback.welcome(is_kept, is_back);
+        // The daemon keeps a session's messages only for clients that asked for that.
+        let is_resumable = welcome.capabilities.resume && self.identity.capabilities.resume;
+        let held_back = self.resume.welcome(is_resumable, is_same_session);
         let frame_bytes_max = welcome.server.max_frame_bytes;
         out.push(Output::Event(Event::State(State::Ready(Box::new(welcome)))));
-        self.take_all(now, held_back, out);
-        if is_back && is_kept {
-            self.resume(now, frame_bytes_max, out);
+        self.accept_all(now, held_back, out);
+        if is_same_session && is_resumable {
+            self.send_resume(now, frame_bytes_max, out);
         } else {
-            self.topics.forget();
+            self.subscriptions.new_session();
         }
-        // Topics first: what is said next may be answered on one of them.
-        for asked in self.topics.untold() {
-            self.ask_for(now, asked, out);
+        // Before the messages, whose replies may come on one of the topics.
+        for request in self.subscriptions.unsent() {
+            self.request_subscription(now, request, out);
         }
-        self.answers.open(now.monotonic, frame_bytes_max, out);
-        self.hold.open(now, frame_bytes_max, out);
+        self.answers.connected(now.monotonic, frame_bytes_max, out);
+        self.outbox.connected(now, frame_bytes_max, out);
     }
 
-    /// Says how far each stream was heard, so that the rest comes.
-    fn resume(&mut self, now: Now, frame_bytes_max: u64, out: &mut Vec<Output>) {
-        let streams = self.comeback.streams(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
+    /// Sends RESUME with the position in each stream, so that the daemon replays the rest.
+    fn send_resume(&mut self, now: Now, frame_bytes_max: u64, out: &mut Vec<Output>) {
+        let streams = self.resume.streams(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
         if streams.is_empty() {
-            let held_back = self.comeback.forget();
-            return self.take_all(now, held_back, out);
+            let held_back = self.resume.clear();
+            return self.accept_all(now, held_back, out);
         }
         let resume = Resume {
             session_id: self.session_id.clone(),
@@ -487,17 +432,18 @@ impl Session {
             streams: ResumeStreams::List(streams),
         };
         let id = self.write(now, Kind::Resume, None, &resume, out);
-        self.comeback.asked(id, now.monotonic.plus(SYNC_MS));
+        self.resume.requested(id, now.monotonic.plus(SYNC_MS));
     }
 
-    /// RESUME brings nothing: what is kept for the session goes on, and the application is told.
-    fn miss(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
-        let held_back = self.comeback.forget();
+    /// Handles a RESUME that failed: the session continues without a replay, which the application is
+    /// told.
+    fn resume_failed(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
+        let held_back = self.resume.clear();
         out.push(Output::Event(Event::Missed { why }));
-        self.take_all(now, held_back, out);
+        self.accept_all(now, held_back, out);
     }
 
-    fn hear(
+    fn envelope(
         &mut self,
         now: Now,
         envelope: &Envelope<'_>,
@@ -508,27 +454,27 @@ impl Session {
             Kind::Ack => {
                 let ack: Ack<'_> = envelope.typed(envelope.payload)?;
                 if ack.correlation_id.is_none()
-                    || self.heard.is_new_outcome(&envelope.id, &ack.ack_id)
+                    || self.received.is_new_outcome(&envelope.id, &ack.ack_id)
                 {
                     self.ack(now, envelope.from.as_deref().unwrap_or_default(), &ack, out);
                 }
             }
             Kind::Nack => {
                 let nack: Nack = envelope.typed(envelope.payload)?;
-                if self.heard.is_new_outcome(&envelope.id, &nack.ack_id) {
+                if self.received.is_new_outcome(&envelope.id, &nack.ack_id) {
                     self.nack(now, nack, out);
                 }
             }
             Kind::Busy => {
                 let busy = envelope.typed(envelope.payload)?;
-                self.hold.busy(now, busy, &mut self.dice, out);
+                self.outbox.busy(now, busy, &mut self.rng, out);
             }
             Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
-            Kind::Error => self.fault(now, envelope.typed(envelope.payload)?, out),
+            Kind::Error => self.error(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
             Kind::Sync => {
-                let held_back = self.comeback.synced(&envelope.typed(envelope.payload)?);
-                self.take_all(now, held_back, out);
+                let held_back = self.resume.synced(&envelope.typed(envelope.payload)?);
+                self.accept_all(now, held_back, out);
             }
             Kind::Pong => {}
             kind @ (Kind::Hello
@@ -537,7 +483,7 @@ impl Session {
             | Kind::Resume
             | Kind::Subscribe
             | Kind::Unsubscribe) => {
-                let words = format!("the daemon said {}, which means nothing now", kind.as_str());
+                let words = format!("the daemon sent {}, which is out of place", kind.as_str());
                 return Err(Violation::new(ErrorCode::Invalid, words));
             }
         }
@@ -550,48 +496,48 @@ impl Session {
             Err(violation) => {
                 let id = envelope.id.clone();
                 let nack = Nack::new(id, NackCode::Invalid, violation.message);
-                return self.say(now, Kind::Nack, &nack, out);
+                return self.write_if_ready(now, Kind::Nack, &nack, out);
             }
         };
-        if self.comeback.is_waiting() {
-            let held_back = self.comeback.hold_back(delivery);
-            self.take_all(now, held_back, out);
+        if self.resume.is_waiting() {
+            let held_back = self.resume.hold_back(delivery);
+            self.accept_all(now, held_back, out);
         } else {
-            self.take(now, delivery, out);
+            self.accept(now, delivery, out);
         }
     }
 
-    fn take_all(&mut self, now: Now, deliveries: VecDeque<Delivery>, out: &mut Vec<Output>) {
+    fn accept_all(&mut self, now: Now, deliveries: VecDeque<Delivery>, out: &mut Vec<Output>) {
         for delivery in deliveries {
-            self.take(now, delivery, out);
+            self.accept(now, delivery, out);
         }
     }
 
-    fn take(&mut self, now: Now, delivery: Delivery, out: &mut Vec<Output>) {
-        let verdict = self.heard.judge(&delivery);
+    fn accept(&mut self, now: Now, delivery: Delivery, out: &mut Vec<Output>) {
+        let verdict = self.received.judge(&delivery);
         if verdict != Verdict::Full {
-            self.comeback.note(&delivery);
+            self.resume.note(&delivery);
         }
         match verdict {
             Verdict::New => out.push(Output::Event(Event::Delivered(delivery))),
-            Verdict::Double => {}
-            Verdict::Done => self.say_ack(now, &delivery.id, delivery.seq, out),
+            Verdict::Duplicate => {}
+            Verdict::Acknowledged => self.write_ack(now, &delivery.id, delivery.seq, out),
             Verdict::Full => {
-                let words = "too many deliveries are unanswered here";
+                let words = "too many deliveries are unacknowledged here";
                 let nack = Nack {
                     retry_after_ms: Some(FULL_RETRY_MS),
                     ..Nack::new(delivery.id, NackCode::Limit, words)
                 };
-                self.say(now, Kind::Nack, &nack, out);
+                self.write_if_ready(now, Kind::Nack, &nack, out);
             }
         }
     }
 
     fn ack(&mut self, now: Now, from: &str, ack: &Ack<'_>, out: &mut Vec<Output>) {
-        if let Some(asked) = self.topics.done(&ack.ack_id) {
-            Self::tell_subscriber(asked, None, out);
+        if let Some(request) = self.subscriptions.confirmed(&ack.ack_id) {
+            Self::report_subscription(request, None, out);
         } else if ack.state.as_deref() == Some("accepted") {
-            self.hold.accepted(now, ack, out);
+            self.outbox.accepted(now, ack, out);
         } else if ack.correlation_id.is_some() {
             let answer = Answer {
                 from: from.to_owned(),
@@ -604,19 +550,19 @@ impl Session {
     }
 
     fn nack(&mut self, now: Now, nack: Nack, out: &mut Vec<Output>) {
-        if self.comeback.is_about(&nack.ack_id) {
-            self.miss(now, format!("{} ({})", nack.message, nack.code), out);
-        } else if let Some(asked) = self.topics.refused(&nack.ack_id) {
-            Self::tell_subscriber(asked, Some(nack), out);
+        if self.resume.is_about(&nack.ack_id) {
+            self.resume_failed(now, format!("{} ({})", nack.message, nack.code), out);
+        } else if let Some(request) = self.subscriptions.refused(&nack.ack_id) {
+            Self::report_subscription(request, Some(nack), out);
         } else {
-            self.answers.forget(&nack.ack_id);
-            self.hold.refused(now, nack, out);
+            self.answers.remove(&nack.ack_id);
+            self.outbox.refused(now, nack, out);
         }
     }
 
-    fn tell_subscriber(asked: Asked, refused: Option<Nack>, out: &mut Vec<Output>) {
-        if asked.wanted {
-            out.push(Output::Event(Event::Subscribed { pattern: asked.pattern, refused }));
+    fn report_subscription(request: Request, refused: Option<Nack>, out: &mut Vec<Output>) {
+        if request.wanted {
+            out.push(Output::Event(Event::Subscribed { pattern: request.pattern, refused }));
         }
     }
 
@@ -624,22 +570,24 @@ impl Session {
         self.write(now, Kind::Pong, None, ping, out);
     }
 
-    fn fault(&mut self, now: Now, fault: Fault, out: &mut Vec<Output>) {
-        let code = ErrorCode::parse(&fault.code);
+    fn error(&mut self, now: Now, error: ErrorPayload, out: &mut Vec<Output>) {
+        let code = ErrorCode::parse(&error.code);
         if code == Some(ErrorCode::ResumeRejected) {
-            // The daemon goes on with a fresh session, and so do we.
+            // The handshake continues with a new session.
             if !self.is_ready() {
                 self.token = None;
             }
             return;
         }
-        if !fault.fatal && !code.is_some_and(ErrorCode::is_fatal) {
-            return match fault.reference.clone() {
-                Some(id) if self.comeback.is_about(&id) => self.miss(now, fault.message, out),
-                Some(id) if self.hold.has(&id) => {
-                    self.hold.refused(now, Nack::new(id, NackCode::Invalid, fault.message), out);
+        if !error.fatal && !code.is_some_and(ErrorCode::is_fatal) {
+            return match error.reference.clone() {
+                Some(id) if self.resume.is_about(&id) => {
+                    self.resume_failed(now, error.message, out)
                 }
-                _ => out.push(Output::Event(Event::Complaint(fault))),
+                Some(id) if self.outbox.has(&id) => {
+                    self.outbox.refused(now, Nack::new(id, NackCode::Invalid, error.message), out);
+                }
+                _ => out.push(Output::Event(Event::Error(error))),
             };
         }
         match code {
@@ -649,14 +597,14 @@ impl Session {
                 | ErrorCode::TooManyClients
                 | ErrorCode::ShuttingDown
                 | ErrorCode::Internal,
-            ) => self.rejected(now, format!("{} ({})", fault.message, fault.code), out),
-            // Who has the name now may leave.
-            Some(ErrorCode::NameInUse) if self.begins_anew_after().is_some() => {
-                out.push(Output::Event(Event::Complaint(fault.clone())));
-                self.end_cycle(now, Ended::Fault(fault), out);
+            ) => self.rejected(now, format!("{} ({})", error.message, error.code), out),
+            // The name may become free.
+            Some(ErrorCode::NameInUse) if self.next_cycle_after().is_some() => {
+                out.push(Output::Event(Event::Error(error.clone())));
+                self.end_cycle(now, Ended::Error(error), out);
             }
-            // Anything else would only happen again.
-            _ => self.end(now, Ended::Fault(fault), out),
+            // Any other error would only happen again.
+            _ => self.end(now, Ended::Error(error), out),
         }
     }
 
@@ -666,19 +614,19 @@ impl Session {
     }
 }
 
-/// What the application says.
+/// Inputs from the application.
 impl Session {
     fn acknowledge(&mut self, now: Now, id: &str, out: &mut Vec<Output>) {
-        // While away nothing is said: the delivery comes again, and is acknowledged then.
-        if let Some(seq) = self.heard.acknowledge(id) {
-            self.say_ack(now, id, seq, out);
+        // While disconnected nothing is sent: the delivery comes again and is acknowledged then.
+        if let Some(seq) = self.received.acknowledge(id) {
+            self.write_ack(now, id, seq, out);
         }
     }
 
-    /// An ACK with the question's correlation id; it acknowledges, too.
+    /// Sends an ACK with the question's correlation id, which also acknowledges the delivery.
     fn reply(&mut self, now: Now, reply: Reply, out: &mut Vec<Output>) {
         let Reply { delivery_id, seq, sync, response, data } = reply;
-        let was_open = self.heard.acknowledge(&delivery_id).is_some();
+        let was_unacknowledged = self.received.acknowledge(&delivery_id).is_some();
         let ack = Ack {
             ack_id: Cow::Borrowed(&delivery_id),
             seq: Some(seq),
@@ -687,43 +635,49 @@ impl Session {
             response_data: data.as_deref(),
             ..Ack::default()
         };
-        let (id, mut frame) = (self.dice.id(), Vec::new());
+        let (id, mut frame) = (self.rng.id(), Vec::new());
         Header::new(Kind::Ack, &id, now.unix_ms).append(&mut frame, &ack);
         let id = delivery_id.clone();
-        let is_said = self.answers.add(now.monotonic, delivery_id, frame, sync.timeout_ms, out);
-        if was_open && !is_said {
-            self.say_ack(now, &id, seq, out);
+        let is_sent = self.answers.add(now.monotonic, delivery_id, frame, sync.timeout_ms, out);
+        if was_unacknowledged && !is_sent {
+            self.write_ack(now, &id, seq, out);
         }
     }
 
     fn subscribe(&mut self, now: Now, pattern: String, out: &mut Vec<Output>) {
-        if !self.topics.want(&pattern) {
+        if !self.subscriptions.add(&pattern) {
             let words = format!("a client has at most {SUBSCRIPTIONS_MAX} subscriptions");
             let refused = Some(Nack::new(pattern.clone(), NackCode::Limit, words));
             out.push(Output::Event(Event::Subscribed { pattern, refused }));
         } else if self.is_ready() {
-            self.ask_for(now, Asked { pattern, wanted: true }, out);
+            self.request_subscription(now, Request { pattern, wanted: true }, out);
         }
     }
 
-    fn ask_for(&mut self, now: Now, asked: Asked, out: &mut Vec<Output>) {
-        let kind = if asked.wanted { Kind::Subscribe } else { Kind::Unsubscribe };
-        let id = self.write(now, kind, Some(&asked.pattern), &Empty {}, out);
-        self.topics.said(id, asked);
+    fn request_subscription(&mut self, now: Now, request: Request, out: &mut Vec<Output>) {
+        let kind = if request.wanted { Kind::Subscribe } else { Kind::Unsubscribe };
+        let id = self.write(now, kind, Some(&request.pattern), &Empty {}, out);
+        self.subscriptions.sent(id, request);
     }
 
-    fn say_ack(&mut self, now: Now, id: &str, seq: u64, out: &mut Vec<Output>) {
+    fn write_ack(&mut self, now: Now, id: &str, seq: u64, out: &mut Vec<Output>) {
         let ack = Ack { ack_id: Cow::Borrowed(id), seq: Some(seq), ..Ack::default() };
-        self.say(now, Kind::Ack, &ack, out);
+        self.write_if_ready(now, Kind::Ack, &ack, out);
     }
 
-    fn say(&mut self, now: Now, kind: Kind, payload: &impl Serialize, out: &mut Vec<Output>) {
+    fn write_if_ready(
+        &mut self,
+        now: Now,
+        kind: Kind,
+        payload: &impl Serialize,
+        out: &mut Vec<Output>,
+    ) {
         if self.is_ready() {
             self.write(now, kind, None, payload, out);
         }
     }
 
-    /// Gives back the envelope's id.
+    /// Writes an envelope. Returns its id.
     fn write(
         &mut self,
         now: Now,
@@ -732,7 +686,7 @@ impl Session {
         payload: &impl Serialize,
         out: &mut Vec<Output>,
     ) -> String {
-        let id = self.dice.id();
+        let id = self.rng.id();
         let mut bytes = Vec::new();
         Header { topic, ..Header::new(kind, &id, now.unix_ms) }.append(&mut bytes, payload);
         out.push(Output::Frame(bytes));

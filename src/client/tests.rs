@@ -1,4 +1,4 @@
-//! The library against a scripted daemon, over connections in memory.
+//! Tests of the client library with a scripted daemon, over connections in memory.
 
 use super::*;
 use crate::protocol::{
@@ -6,28 +6,31 @@ use crate::protocol::{
     deliver,
     envelope::{Envelope, Header, Kind},
     frame::Batch,
-    payload::{Ack, Busy, Fault, Heartbeat, MessagePayload, Server, THREAD_BYTES_MAX},
+    payload::{
+        Ack, Busy, Capabilities, ErrorPayload, Heartbeat, MessagePayload, Server, THREAD_BYTES_MAX,
+    },
 };
 use std::{borrow::Cow, io};
 
-/// Longer than anything takes; a test that hangs ends with it.
+/// The time after which a test that hangs fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// A daemon that says what the test tells it.
+/// A daemon whose messages a test scripts.
 struct Daemon {
     connection: Connection,
-    left: Vec<Vec<u8>>,
+    unread: Vec<Vec<u8>>,
 }
 
 impl Daemon {
-    /// What the client says next.
+    /// Receives the client's next envelope: its id, recipient and payload.
     #[track_caller]
-    fn hear(&mut self, kind: Kind) -> (String, Option<String>, serde_json::Value) {
-        while self.left.is_empty() {
-            let batch = self.connection.incoming.recv_timeout(WATCHDOG).expect("the client speaks");
-            self.left = batch.frames().map(<[u8]>::to_vec).collect();
+    fn receive(&mut self, kind: Kind) -> (String, Option<String>, serde_json::Value) {
+        while self.unread.is_empty() {
+            let batch =
+                self.connection.incoming.recv_timeout(WATCHDOG).expect("the client sends a frame");
+            self.unread = batch.frames().map(<[u8]>::to_vec).collect();
         }
-        let json = self.left.remove(0);
+        let json = self.unread.remove(0);
         let envelope = Envelope::read(&json).unwrap();
         assert_eq!(envelope.kind, kind, "{}", String::from_utf8_lossy(&json));
         let to = envelope.to.as_deref().map(str::to_owned);
@@ -58,12 +61,12 @@ impl Daemon {
             sender: None,
         };
         let (mut shared, mut bytes) = (Vec::new(), Vec::new());
-        let spoken = MessagePayload {
+        let payload = MessagePayload {
             kind: "message".into(),
             body: body.into(),
             ..MessagePayload::default()
         };
-        let payload = serde_json::to_string(&spoken).unwrap();
+        let payload = serde_json::to_string(&payload).unwrap();
         let meta = reply_to.map(|id| format!(r#"{{"replyTo":"{id}"}}"#));
         deliver::append_shared(&mut shared, from, None, &payload, meta.as_deref());
         deliver::Head { id, ts: 1, to: "Ann", delivery }.append(&mut bytes, shared.len());
@@ -77,8 +80,8 @@ impl Daemon {
         self.say(Kind::Ack, &ack);
     }
 
-    fn shake_hands(&mut self) {
-        self.hear(Kind::Hello);
+    fn handshake(&mut self) {
+        self.receive(Kind::Hello);
         let server = Server {
             max_frame_bytes: 1 << 20,
             heartbeat_ms: 5000,
@@ -98,12 +101,12 @@ impl Daemon {
     }
 }
 
-/// A client, and the daemons that its connections lead to.
-fn world() -> (JoinHandle<Result<Client, ClientError>>, Receiver<Daemon>) {
+/// A client that joins, and the daemons at the other end of its connections.
+fn joining() -> (JoinHandle<Result<Client, ClientError>>, Receiver<Daemon>) {
     let (sender, daemons) = bounded(16);
     let connect = move || {
         let (ours, theirs) = Connection::memory();
-        let daemon = Daemon { connection: theirs, left: Vec::new() };
+        let daemon = Daemon { connection: theirs, unread: Vec::new() };
         let nobody = |_| io::Error::new(io::ErrorKind::NotFound, "nobody there");
         sender.send(daemon).map_err(nobody)?;
         Ok(ours)
@@ -113,19 +116,19 @@ fn world() -> (JoinHandle<Result<Client, ClientError>>, Receiver<Daemon>) {
 }
 
 fn joined() -> (Client, Daemon, Receiver<Daemon>) {
-    let (joining, daemons) = world();
+    let (joining, daemons) = joining();
     let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
-    daemon.shake_hands();
+    daemon.handshake();
     (joining.join().unwrap().unwrap(), daemon, daemons)
 }
 
 #[track_caller]
 fn next(client: &Client) -> Event {
-    client.events().recv_timeout(WATCHDOG).expect("something happens")
+    client.events().recv_timeout(WATCHDOG).expect("an event comes")
 }
 
 #[test]
-fn what_came_before_an_answer_is_heard_before_it() {
+fn earlier_events_are_passed_on_before_an_answer() {
     let (client, mut daemon, _daemons) = joined();
     while client.events().try_recv().is_ok() {}
     for round in 0..500 {
@@ -136,8 +139,8 @@ fn what_came_before_an_answer_is_heard_before_it() {
                 client.request("status", None).unwrap();
                 client.events().try_recv().expect("the refusal came before the answer")
             });
-            daemon.hear(Kind::Send);
-            let (question, ..) = daemon.hear(Kind::Send);
+            daemon.receive(Kind::Send);
+            let (question, ..) = daemon.receive(Kind::Send);
             let mut together = Vec::new();
             let nack = Nack::new(sent.0.as_str(), NackCode::AgentOffline, "Bob is away");
             Header::new(Kind::Nack, "x", 1).append(&mut together, &nack);
@@ -150,25 +153,25 @@ fn what_came_before_an_answer_is_heard_before_it() {
 }
 
 #[test]
-fn joining_returns_the_daemons_own_words() {
+fn failed_join_returns_the_daemons_error() {
     let (client, mut daemon, _daemons) = joined();
     assert_eq!((client.name(), client.welcome().session_id.as_str()), ("Ann", "s-1"));
     let closing = thread::spawn(move || client.close());
-    daemon.hear(Kind::Bye);
+    daemon.receive(Kind::Bye);
     drop(daemon);
     closing.join().unwrap();
 }
 
 #[test]
-fn nobody_there_and_a_refusal_are_told_apart() {
+fn absent_daemon_and_refusal_are_different_errors() {
     let nobody = || Err(io::Error::new(io::ErrorKind::NotFound, "nobody there"));
     let error = Client::over(Settings::agent("memory", "Ann"), Box::new(nobody)).unwrap_err();
     assert!(matches!(&error, ClientError::NoDaemon { endpoint, .. } if endpoint == "memory"));
 
-    let (joining, daemons) = world();
+    let (joining, daemons) = joining();
     let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
-    daemon.hear(Kind::Hello);
-    let fault = Fault {
+    daemon.receive(Kind::Hello);
+    let fault = ErrorPayload {
         code: ErrorCode::NameInUse.as_str().to_owned(),
         fatal: true,
         message: "Ann is here already".to_owned(),
@@ -180,17 +183,17 @@ fn nobody_there_and_a_refusal_are_told_apart() {
 }
 
 #[test]
-fn a_message_survives_the_loss_of_its_connection() {
+fn message_survives_the_loss_of_its_connection() {
     let (client, mut daemon, daemons) = joined();
     let send_id = client.send(Outgoing::message("Bob", "hi")).unwrap();
-    let (first, to, payload) = daemon.hear(Kind::Send);
+    let (first, to, payload) = daemon.receive(Kind::Send);
     assert_eq!((first.as_str(), to.as_deref()), (send_id.0.as_str(), Some("Bob")));
     assert_eq!(payload, serde_json::json!({"kind": "message", "body": "hi"}));
     drop(daemon);
     assert!(matches!(next(&client), Event::State(State::Backoff { .. })));
     let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
-    daemon.shake_hands();
-    assert_eq!(daemon.hear(Kind::Send).0, send_id.0);
+    daemon.handshake();
+    assert_eq!(daemon.receive(Kind::Send).0, send_id.0);
     daemon.accept(&send_id.0);
     loop {
         match next(&client) {
@@ -205,10 +208,10 @@ fn a_message_survives_the_loss_of_its_connection() {
 }
 
 #[test]
-fn deliveries_are_acknowledged_and_given_back() {
+fn deliveries_are_acknowledged_and_returned() {
     let (client, mut daemon, _daemons) = joined();
     daemon.say(Kind::Ping, &Heartbeat { nonce: "n".to_owned() });
-    assert_eq!(daemon.hear(Kind::Pong).2, serde_json::json!({"nonce": "n"}));
+    assert_eq!(daemon.receive(Kind::Pong).2, serde_json::json!({"nonce": "n"}));
     for id in ["d1", "d2"] {
         daemon.deliver(id, "Bob", "hello", None);
         let Event::Delivered(delivery) = next(&client) else { panic!("a delivery comes") };
@@ -216,18 +219,18 @@ fn deliveries_are_acknowledged_and_given_back() {
         assert!(delivery.json().contains(r#""payload":{"kind":"message","body":"hello"}"#));
     }
     client.acknowledge("d1");
-    assert_eq!(daemon.hear(Kind::Ack).2, serde_json::json!({"ack_id": "d1", "seq": 1}));
-    client.give_back("d2", NackCode::Refused, "not now", Some(50));
-    assert_eq!(daemon.hear(Kind::Nack).2["retry_after_ms"], 50);
+    assert_eq!(daemon.receive(Kind::Ack).2, serde_json::json!({"ack_id": "d1", "seq": 1}));
+    client.return_delivery("d2", NackCode::Refused, "not now", Some(50));
+    assert_eq!(daemon.receive(Kind::Nack).2["retry_after_ms"], 50);
 }
 
 #[test]
-fn a_request_gets_its_own_answer_only() {
+fn request_gets_its_own_answer_only() {
     let (client, mut daemon, _daemons) = joined();
     let client = Arc::new(client);
     let asking = Arc::clone(&client);
     let asking = thread::spawn(move || asking.request("status", None));
-    let (id, to, payload) = daemon.hear(Kind::Send);
+    let (id, to, payload) = daemon.receive(Kind::Send);
     assert_eq!((to.as_deref(), &payload["kind"]), (Some("@relay"), &"request".into()));
     daemon.deliver("d1", "@relay", "for somebody else", Some("other"));
     daemon.deliver("d2", "@relay", "fine", Some(&id));
@@ -239,18 +242,18 @@ fn a_request_gets_its_own_answer_only() {
 fn subscribing_waits_for_the_answer() {
     let (client, mut daemon, _daemons) = joined();
     let subscribing = thread::spawn(move || client.subscribe("a..b").map(|()| client));
-    let id = daemon.hear(Kind::Subscribe).0;
+    let id = daemon.receive(Kind::Subscribe).0;
     daemon.say(Kind::Nack, &Nack::new(id, NackCode::Invalid, "an empty token"));
     let error = subscribing.join().unwrap().unwrap_err();
     assert!(matches!(error, ClientError::Refused(nack) if nack.code == "INVALID"));
 }
 
 #[test]
-fn all_who_subscribe_to_the_same_are_answered() {
+fn concurrent_subscriptions_to_a_pattern_are_all_answered() {
     let (client, mut daemon, _daemons) = joined();
     thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| client.subscribe("build")));
-        let ids = [(); 2].map(|()| daemon.hear(Kind::Subscribe).0);
+        let ids = [(); 2].map(|()| daemon.receive(Kind::Subscribe).0);
         for id in &ids {
             daemon.say(Kind::Ack, &Ack { ack_id: Cow::Borrowed(id), ..Ack::default() });
         }
@@ -261,7 +264,7 @@ fn all_who_subscribe_to_the_same_are_answered() {
 }
 
 #[test]
-fn too_much_is_refused_and_room_comes_back() {
+fn messages_over_the_quota_are_refused_until_some_are_accepted() {
     let (client, mut daemon, _daemons) = joined();
     let mut ids = Vec::new();
     let error = loop {
@@ -273,16 +276,16 @@ fn too_much_is_refused_and_room_comes_back() {
     assert!(matches!(error, ClientError::Full { .. }), "{error}");
     assert!((100..200).contains(&ids.len()), "{}", ids.len());
     for id in &ids {
-        assert_eq!(daemon.hear(Kind::Send).0, id.0);
+        assert_eq!(daemon.receive(Kind::Send).0, id.0);
         daemon.accept(&id.0);
         assert!(matches!(next(&client), Event::Accepted { .. }));
     }
     client.send(Outgoing::message("Bob", "x")).unwrap();
 }
 
-/// The daemon looks at no label, so whoever sends one does.
+/// The daemon does not check `thread`, so the client does.
 #[test]
-fn a_label_that_is_too_long_is_not_sent() {
+fn message_with_a_too_long_thread_is_not_sent() {
     let (client, mut daemon, _daemons) = joined();
     let labelled = |bytes: usize| Outgoing {
         thread: Some("t".repeat(bytes)),
@@ -293,26 +296,26 @@ fn a_label_that_is_too_long_is_not_sent() {
     let refused = client.ask(labelled(THREAD_BYTES_MAX + 1), WATCHDOG).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(nack) if nack.code == "INVALID"));
     let longest = client.send(labelled(THREAD_BYTES_MAX)).unwrap();
-    assert_eq!(daemon.hear(Kind::Send).0, longest.0);
+    assert_eq!(daemon.receive(Kind::Send).0, longest.0);
 }
 
 #[test]
-fn a_busy_recipients_message_goes_again() {
+fn message_to_a_busy_recipient_is_retransmitted() {
     let (client, mut daemon, _daemons) = joined();
     let id = client.send(Outgoing::message("Bob", "x")).unwrap().0;
     for _ in 0..3 {
-        assert_eq!(daemon.hear(Kind::Send).0, id);
+        assert_eq!(daemon.receive(Kind::Send).0, id);
         let busy = Busy { ack_id: id.clone(), retry_after_ms: 5, ..Busy::default() };
         daemon.say(Kind::Busy, &busy);
         assert!(matches!(next(&client), Event::Busy { send_id, .. } if send_id.0 == id));
     }
-    assert_eq!(daemon.hear(Kind::Send).0, id);
+    assert_eq!(daemon.receive(Kind::Send).0, id);
     daemon.accept(&id);
     assert!(matches!(next(&client), Event::Accepted { .. }));
 }
 
 #[test]
-fn an_application_that_does_not_hear_stops_being_read_for_and_loses_nothing() {
+fn unread_events_pause_reading_and_are_not_lost() {
     let (client, daemon, _daemons) = joined();
     let body = "x".repeat(20_000);
     let (sender, said) = bounded(1);
@@ -332,7 +335,7 @@ fn an_application_that_does_not_hear_stops_being_read_for_and_loses_nothing() {
 }
 
 #[test]
-fn dropping_a_client_whose_daemon_does_not_listen_ends() {
+fn dropping_a_client_of_an_unresponsive_daemon_ends() {
     let (client, daemon, _daemons) = joined();
     let (done, ended) = bounded(1);
     thread::spawn(move || {
@@ -344,17 +347,17 @@ fn dropping_a_client_whose_daemon_does_not_listen_ends() {
 }
 
 #[test]
-fn a_question_is_waited_for_over_the_loss_of_its_connection() {
+fn question_survives_the_loss_of_its_connection() {
     let (client, mut daemon, daemons) = joined();
     let client = Arc::new(client);
     let asking = Arc::clone(&client);
     let question = Outgoing::message("Bob", "Which port?");
     let asking = thread::spawn(move || asking.ask(question, WATCHDOG));
-    let (id, ..) = daemon.hear(Kind::Send);
+    let (id, ..) = daemon.receive(Kind::Send);
     daemon.accept(&id);
     drop(daemon);
     let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
-    daemon.shake_hands();
+    daemon.handshake();
     let answer = Ack {
         ack_id: Cow::Borrowed(&id),
         correlation_id: Some("c".to_owned()),
@@ -369,13 +372,13 @@ fn a_question_is_waited_for_over_the_loss_of_its_connection() {
 }
 
 #[test]
-fn a_question_that_fails_says_why_and_goes_to_one() {
+fn question_needs_one_recipient_and_reports_its_refusal() {
     let (client, mut daemon, _daemons) = joined();
     let refused = client.ask(Outgoing::message("*", "Anybody?"), WATCHDOG).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(nack) if nack.code == "INVALID"));
     thread::scope(|scope| {
         let asking = scope.spawn(|| client.ask(Outgoing::message("Bob", "Well?"), WATCHDOG));
-        let (id, ..) = daemon.hear(Kind::Send);
+        let (id, ..) = daemon.receive(Kind::Send);
         daemon.say(Kind::Nack, &Nack::new(id, NackCode::SyncTimeout, "no word from Bob"));
         let error = asking.join().unwrap().unwrap_err();
         assert!(matches!(error, ClientError::Refused(nack) if nack.code == "SYNC_TIMEOUT"));

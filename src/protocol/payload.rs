@@ -284,7 +284,7 @@ pub struct Heartbeat {
 
 /// ERROR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct ErrorPayload {
     /// One of [`ErrorCode`].
     pub code: String,
     /// Whether the connection ends with it.
@@ -298,7 +298,7 @@ pub struct Fault {
     pub reference: Option<String>,
 }
 
-impl Fault {
+impl ErrorPayload {
     /// Whether it says `code`.
     #[must_use]
     pub fn is(&self, code: ErrorCode) -> bool {
@@ -306,7 +306,7 @@ impl Fault {
     }
 }
 
-impl From<Violation> for Fault {
+impl From<Violation> for ErrorPayload {
     fn from(violation: Violation) -> Self {
         Self {
             code: violation.code.as_str().to_owned(),
@@ -352,7 +352,7 @@ pub enum ResumeStreams {
     /// 1.0's: by topic, every peer on it; `""` is no topic.
     ByTopic(BTreeMap<String, LastSeq>),
     /// One by one.
-    List(Vec<StreamPlace>),
+    List(Vec<StreamPosition>),
 }
 
 impl Default for ResumeStreams {
@@ -400,7 +400,7 @@ pub struct LastSeq {
 
 /// One stream in RESUME and SYNC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StreamPlace {
+pub struct StreamPosition {
     /// Its topic; `""` is none.
     pub topic: String,
     /// Its sender.
@@ -418,7 +418,7 @@ pub struct SyncInfo {
     /// The session taken up.
     pub session_id: String,
     /// Where its streams stand.
-    pub streams: Vec<StreamPlace>,
+    pub streams: Vec<StreamPosition>,
 }
 
 /// How our own clients fill a SEND's `payload`, and read a DELIVER's.

@@ -8,7 +8,7 @@ use super::{
 use crate::protocol::{
     code::{NackCode, Violation},
     envelope::{Header, Kind},
-    payload::{Ack, Bye, Fault, Nack},
+    payload::{Ack, Bye, ErrorPayload, Nack},
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -92,7 +92,7 @@ impl Router {
         if code.is_fatal() && self.clients.contains_key(&client) {
             self.log(client, &violation.to_string());
         }
-        self.answer(client, Kind::Error, &Fault::from(violation));
+        self.answer(client, Kind::Error, &ErrorPayload::from(violation));
         if code.is_fatal() {
             self.close(client, CloseReason::Fault(code));
         }

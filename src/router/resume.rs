@@ -12,7 +12,7 @@ use crate::protocol::{
     deliver::Proof,
     envelope::{Envelope, Kind},
     name::RELAY,
-    payload::{Resume, ResumeStreams, StreamPlace, SyncInfo},
+    payload::{Resume, ResumeStreams, StreamPosition, SyncInfo},
     secret::Secret,
 };
 
@@ -97,7 +97,7 @@ impl Router {
         let (mut streams, mut after) = (Vec::new(), FastMap::default());
         for (key, place) in self.places(agent, named) {
             if place.last_seq < self.gone_of(agent, key, &place) {
-                let StreamPlace { topic, peer, last_seq, .. } = &place;
+                let StreamPosition { topic, peer, last_seq, .. } = &place;
                 let why = format!(
                     "what {peer} said on topic {topic:?} after {last_seq} is not all kept any more; \
                      go on without it, or say HELLO"
@@ -123,7 +123,7 @@ impl Router {
     }
 
     /// The last number in a stream that can't come again; it may have been closed.
-    fn gone_of(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPlace) -> u64 {
+    fn gone_of(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPosition) -> u64 {
         match (key, self.roster.find(&named.peer)) {
             (Some(key), _) => self.streams[key].gone,
             (None, Some(peer)) => self.streams.closed_at(peer, agent, topic_of(named)),
@@ -136,7 +136,7 @@ impl Router {
         &self,
         agent: AgentKey,
         named: &ResumeStreams,
-    ) -> Vec<(Option<StreamKey>, StreamPlace)> {
+    ) -> Vec<(Option<StreamKey>, StreamPosition)> {
         match named {
             ResumeStreams::ByTopic(topics) => {
                 let hears = self.roster[agent].hears.iter();
@@ -147,7 +147,7 @@ impl Router {
                     let peer = self.roster.get(stream.from())?.name.to_string();
                     let server_last_seq = Some(stream.last_known(last_seq));
                     let topic = topic.to_owned();
-                    Some((Some(*key), StreamPlace { topic, peer, last_seq, server_last_seq }))
+                    Some((Some(*key), StreamPosition { topic, peer, last_seq, server_last_seq }))
                 });
                 places.collect()
             }
@@ -157,7 +157,11 @@ impl Router {
         }
     }
 
-    fn place(&self, agent: AgentKey, named: &StreamPlace) -> (Option<StreamKey>, StreamPlace) {
+    fn place(
+        &self,
+        agent: AgentKey,
+        named: &StreamPosition,
+    ) -> (Option<StreamKey>, StreamPosition) {
         let peer = self.roster.find(&named.peer);
         let key = peer.and_then(|peer| self.streams.find(peer, agent, topic_of(named)));
         let last = match key {
@@ -166,7 +170,7 @@ impl Router {
             None if named.peer == RELAY => self.relay_seq_base + self.roster[agent].relay_seq,
             None => 0,
         };
-        (key, StreamPlace { server_last_seq: Some(last), ..named.clone() })
+        (key, StreamPosition { server_last_seq: Some(last), ..named.clone() })
     }
 
     /// Says SYNC, and puts what was missed back into line.
@@ -226,6 +230,6 @@ impl Router {
 }
 
 /// The topic that is named; `""` is none.
-fn topic_of(named: &StreamPlace) -> Option<&str> {
+fn topic_of(named: &StreamPosition) -> Option<&str> {
     Some(named.topic.as_str()).filter(|topic| !topic.is_empty())
 }

@@ -443,7 +443,7 @@ impl Driver {
             Output::Acknowledge(id) => self.client.acknowledge(&id),
             Output::Return(id) => {
                 let why = "the agent takes no more messages now";
-                self.client.give_back(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
+                self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
             }
             Output::Log(line) => tracing::info!("{line}"),
         }
@@ -577,14 +577,14 @@ impl Driver {
                 self.input(Input::Rejected { why: ended.to_string(), is_permanent: true });
                 self.give_up();
             }
-            Event::Complaint(fault) if fault.fatal => {
+            Event::Error(fault) if fault.fatal => {
                 self.input(Input::Rejected {
-                    why: Ended::Fault(fault).to_string(),
+                    why: Ended::Error(fault).to_string(),
                     is_permanent: false,
                 });
             }
             Event::Missed { why } => tracing::warn!("messages may be missing: {why}"),
-            Event::Complaint(fault) => tracing::warn!("the daemon complains: {}", fault.message),
+            Event::Error(fault) => tracing::warn!("the daemon complains: {}", fault.message),
             Event::Busy { .. } | Event::Subscribed { .. } => {}
         }
     }

@@ -24,8 +24,9 @@ use agent_relay::{
         frame::{Decoder, FRAME_BYTES_MAX},
         name::{NAME_BYTES_MAX, RELAY, RESERVED},
         payload::{
-            Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, Fault, Heartbeat, Hello,
-            MessagePayload, Nack, Resume, SendMeta, Sync, SyncInfo, THREAD_BYTES_MAX, Welcome,
+            Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, ErrorPayload, Heartbeat,
+            Hello, MessagePayload, Nack, Resume, SendMeta, Sync, SyncInfo, THREAD_BYTES_MAX,
+            Welcome,
         },
         relay::{
             Agents, HistoryRequest, InboxRequest, MessageRequest, MessageRow, Messages, Page,
@@ -351,8 +352,8 @@ fn check_payload(envelope: &Envelope<'_>) {
         }
         Kind::Ping | Kind::Pong => check::<Heartbeat>(payload),
         Kind::Error => {
-            check::<Fault>(payload);
-            let fault: Fault = serde_json::from_str(payload).unwrap();
+            check::<ErrorPayload>(payload);
+            let fault: ErrorPayload = serde_json::from_str(payload).unwrap();
             let code = ErrorCode::parse(&fault.code).expect("a code that there is");
             assert_eq!(fault.fatal, code.is_fatal(), "{payload}");
         }

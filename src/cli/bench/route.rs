@@ -3,7 +3,7 @@
 use crate::protocol::{
     envelope::{Envelope, Header, Kind, stated_kind},
     frame::{self, Decoder, FRAME_BYTES_MAX, Frames},
-    payload::{Capabilities, Empty, Fault, Heartbeat, Hello, MessagePayload},
+    payload::{Capabilities, Empty, ErrorPayload, Heartbeat, Hello, MessagePayload},
 };
 use platform::{endpoint::Endpoint, peer::User, transport::Stream};
 use std::io::{self, Read, Write};
@@ -144,7 +144,7 @@ impl End {
                 self.send(&Header::new(Kind::Pong, "pong", 0), &ping)
             }
             Kind::Error => {
-                let fault: Result<Fault, _> = envelope.typed(envelope.payload);
+                let fault: Result<ErrorPayload, _> = envelope.typed(envelope.payload);
                 Err(invalid(&fault.map_or_else(|error| error.to_string(), |fault| fault.message)))
             }
             Kind::Nack | Kind::Busy => Err(invalid(envelope.payload)),

@@ -1,8 +1,8 @@
-//! Answers to questions: said, and said again on a new connection while somebody may wait for them.
+//! Answers to questions, sent again on a new connection while somebody may wait for them.
 //!
-//! Nothing tells that one arrived, and the daemon passes over all but the first.
+//! The daemon does not confirm answers, and ignores all but the first to a question.
 
-use super::Output;
+use super::step::Output;
 use crate::{
     client::message::{Event, SendId},
     protocol::{
@@ -14,48 +14,49 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Answers that are kept to be said again, and their bytes; the oldest make room.
-const KEPT_MAX: usize = 256;
-const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The number of answers kept to be sent again, and their bytes; the oldest make room.
+const ANSWERS_MAX: usize = 256;
+const ANSWERS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Those that may have to be said again.
+/// The answers that may have to be sent again.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// Whether a connection is there that takes frames of this many bytes.
-    open: Option<usize>,
-    kept: VecDeque<Kept>,
+    /// The longest frame of the connection, if there is one.
+    frame_bytes_max: Option<usize>,
+    answers: VecDeque<StoredAnswer>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredAnswer {
     delivery_id: String,
     frame: Vec<u8>,
-    /// By then, nobody waits for it.
+    /// The end of the time for which somebody may wait for it.
     until: Moment,
-    /// It was written to a connection once.
-    is_said: bool,
+    /// Whether it was written to a connection.
+    is_sent: bool,
 }
 
 impl Answers {
-    /// A connection is there: all that somebody may wait for is said on it.
-    pub(super) fn open(&mut self, now: Moment, frame_bytes_max: u64, out: &mut Vec<Output>) {
-        self.open = Some(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
-        for kept in std::mem::take(&mut self.kept) {
-            self.bytes -= kept.frame.len();
-            if kept.until > now {
-                self.say(kept, out);
+    /// Handles a new connection: sends all answers that somebody may wait for.
+    pub(super) fn connected(&mut self, now: Moment, frame_bytes_max: u64, out: &mut Vec<Output>) {
+        self.frame_bytes_max = Some(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
+        for answer in std::mem::take(&mut self.answers) {
+            self.bytes -= answer.frame.len();
+            if answer.until > now {
+                self.send(answer, out);
             } else {
-                unsaid(kept, NackCode::Stale, "nobody waits for the answer any more", out);
+                refuse(answer, NackCode::Stale, "nobody waits for the answer any more", out);
             }
         }
     }
 
-    pub(super) fn shut(&mut self) {
-        self.open = None;
+    pub(super) fn disconnected(&mut self) {
+        self.frame_bytes_max = None;
     }
 
-    /// Takes one more. False where no frame of this connection can hold it, which the application hears.
+    /// Sends an answer, now or once there is a connection. False if it is longer than a frame of
+    /// this connection, which the application is told.
     pub(super) fn add(
         &mut self,
         now: Moment,
@@ -65,51 +66,51 @@ impl Answers {
         out: &mut Vec<Output>,
     ) -> bool {
         let until = now.plus(timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
-        self.say(Kept { delivery_id, frame, until, is_said: false }, out)
+        self.send(StoredAnswer { delivery_id, frame, until, is_sent: false }, out)
     }
 
-    /// The daemon doesn't want it.
-    pub(super) fn forget(&mut self, delivery_id: &str) {
-        self.kept.retain(|kept| kept.delivery_id != delivery_id);
-        self.bytes = self.kept.iter().map(|kept| kept.frame.len()).sum();
+    /// Removes an answer that the daemon refused.
+    pub(super) fn remove(&mut self, delivery_id: &str) {
+        self.answers.retain(|answer| answer.delivery_id != delivery_id);
+        self.bytes = self.answers.iter().map(|answer| answer.frame.len()).sum();
     }
 
-    fn say(&mut self, mut kept: Kept, out: &mut Vec<Output>) -> bool {
-        let bytes = kept.frame.len();
-        match self.open {
-            Some(most) if bytes - PREFIX > most => {
+    fn send(&mut self, mut answer: StoredAnswer, out: &mut Vec<Output>) -> bool {
+        let bytes = answer.frame.len();
+        match self.frame_bytes_max {
+            Some(max) if bytes - PREFIX > max => {
                 let why = format!(
-                    "the answer takes {} bytes; the daemon's max_frame_bytes is {most}",
+                    "the answer takes {} bytes; the daemon's max_frame_bytes is {max}",
                     bytes - PREFIX
                 );
-                let send_id = SendId(kept.delivery_id.clone());
-                let nack = Nack::new(kept.delivery_id, NackCode::TooLarge, why);
+                let send_id = SendId(answer.delivery_id.clone());
+                let nack = Nack::new(answer.delivery_id, NackCode::TooLarge, why);
                 out.push(Output::Event(Event::Refused { send_id, nack }));
                 return false;
             }
             Some(_) => {
-                kept.is_said = true;
-                out.push(Output::Frame(kept.frame.clone()));
+                answer.is_sent = true;
+                out.push(Output::Frame(answer.frame.clone()));
             }
             None => {}
         }
         self.bytes += bytes;
-        self.kept.push_back(kept);
-        while self.kept.len() > KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
-            let oldest = self.kept.pop_front().expect("something is over the bound");
+        self.answers.push_back(answer);
+        while self.answers.len() > ANSWERS_MAX || self.bytes > ANSWERS_BYTES_MAX {
+            let oldest = self.answers.pop_front().expect("the limits are above zero");
             self.bytes -= oldest.frame.len();
             let why = "the relay is away, and too many answers wait for it";
-            unsaid(oldest, NackCode::Limit, why, out);
+            refuse(oldest, NackCode::Limit, why, out);
         }
         true
     }
 }
 
-/// Tells the application that an answer will never be said, unless it was.
-fn unsaid(kept: Kept, code: NackCode, why: &str, out: &mut Vec<Output>) {
-    if !kept.is_said {
-        let send_id = SendId(kept.delivery_id.clone());
-        let nack = Nack::new(kept.delivery_id, code, why);
+/// Tells the application that an answer will not be sent, unless it was sent before.
+fn refuse(answer: StoredAnswer, code: NackCode, why: &str, out: &mut Vec<Output>) {
+    if !answer.is_sent {
+        let send_id = SendId(answer.delivery_id.clone());
+        let nack = Nack::new(answer.delivery_id, code, why);
         out.push(Output::Event(Event::Refused { send_id, nack }));
     }
 }

@@ -1,37 +1,37 @@
-//! Transcripts: what happens on the left, what the machine does about it below.
+//! Transcript tests of the session: inputs at the left margin, the session's outputs indented below.
 
 use super::*;
-use crate::protocol::payload::Meta;
+use crate::{client::message::Outgoing, protocol::payload::Meta};
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
 mod asking;
-mod comeback;
+mod resume;
 
 const WELCOME: &str = r#"{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{"session_id":"s-1","resume_token":"t-1","agent":"Ann","server":{"max_frame_bytes":400,"heartbeat_ms":5000}}}"#;
 
-/// WELCOME of a daemon that keeps what a session needs for a return.
-fn keeps(session: &str, token: &str, frame_bytes_max: usize) -> String {
+/// A WELCOME of a daemon that grants `resume`.
+fn resumable_welcome(session: &str, token: &str, frame_bytes_max: usize) -> String {
     format!(
         r#"{{"v":1,"type":"WELCOME","id":"w","ts":1,"payload":{{"session_id":"{session}","resume_token":"{token}","agent":"Ann","capabilities":{{"resume":true}},"server":{{"max_frame_bytes":{frame_bytes_max},"heartbeat_ms":5000}}}}}}"#
     )
 }
 
-/// A machine, its clock, and what was written down.
+/// A session, its clock, and the transcript.
 struct Script {
     session: Session,
     now: Now,
-    /// Ids of the machine's own making, in the order they were seen.
+    /// Ids that the session made, in order of appearance.
     ids: Vec<String>,
-    /// Envelopes of the daemon's making, and the last.
-    said: u64,
+    /// The number of envelopes from the daemon, and the last one.
+    envelopes: u64,
     last: String,
     text: String,
 }
 
 impl Script {
-    fn new(first_attempts: u32, again_after_ms: Option<u64>) -> Self {
-        Self::of(Identity { first_attempts, again_after_ms, ..Self::identity() })
+    fn new(first_attempts: u32, retry_cycle_after_ms: Option<u64>) -> Self {
+        Self::of(Identity { first_attempts, retry_cycle_after_ms, ..Self::identity() })
     }
 
     fn identity() -> Identity {
@@ -42,7 +42,7 @@ impl Script {
             key: None,
             companion_key: None,
             first_attempts: 1,
-            again_after_ms: None,
+            retry_cycle_after_ms: None,
             local: false,
             seed: [3; 32],
         }
@@ -51,7 +51,7 @@ impl Script {
     fn of(identity: Identity) -> Self {
         let session = Session::new(identity);
         let (now, ids) = (Now::default(), Vec::new());
-        Self { session, now, ids, said: 0, last: String::new(), text: String::new() }
+        Self { session, now, ids, envelopes: 0, last: String::new(), text: String::new() }
     }
 
     fn joined() -> Self {
@@ -75,7 +75,7 @@ impl Script {
         self.input(Input::Frame(json.as_bytes()));
     }
 
-    /// One input a line.
+    /// Runs a script of one input a line.
     fn run(&mut self, lines: &str) {
         for line in lines.lines() {
             writeln!(self.text, "{line}").unwrap();
@@ -102,14 +102,14 @@ impl Script {
                 ["answer", id] => self.input(Input::Answer(asking::reply(id, 3), 10)),
                 ["give-back", id] => {
                     let nack = Nack::new(id, NackCode::Refused, "no");
-                    self.input(Input::GiveBack(Nack { retry_after_ms: Some(70), ..nack }));
+                    self.input(Input::Return(Nack { retry_after_ms: Some(70), ..nack }));
                 }
                 ["subscribe", pattern] => self.input(Input::Subscribe(pattern.to_owned())),
                 ["unsubscribe", pattern] => self.input(Input::Unsubscribe(pattern.to_owned())),
                 ["daemon>", kind, payload] => {
                     let payload = self.with_ids(payload);
-                    self.said += 1;
-                    let id = self.said;
+                    self.envelopes += 1;
+                    let id = self.envelopes;
                     self.last = format!(
                         r#"{{"v":1,"type":"{kind}","id":"x{id}","ts":1,"payload":{payload}}}"#
                     );
@@ -121,8 +121,8 @@ impl Script {
                 ["deliver", id, delivery, from, topic] => {
                     self.deliver(id, from, &format!(r#""topic":"{topic}","#), delivery);
                 }
-                ["keeps", session, token] => self.say(&keeps(session, token, 4000)),
-                _ => panic!("what is {line:?}?"),
+                ["keeps", session, token] => self.say(&resumable_welcome(session, token, 4000)),
+                _ => panic!("unknown line {line:?}"),
             }
         }
     }
@@ -139,10 +139,10 @@ impl Script {
         self.input(Input::Send(SendId(id.to_owned()), message, 10));
     }
 
-    /// `#3` in a line means the third id that the machine made.
+    /// Replaces `#3` by the third id that the session made.
     fn with_ids(&self, text: &str) -> String {
-        self.ids.iter().enumerate().fold(text.to_owned(), |text, (place, id)| {
-            text.replace(&format!("\"#{}\"", place + 1), &format!("\"{id}\""))
+        self.ids.iter().enumerate().fold(text.to_owned(), |text, (index, id)| {
+            text.replace(&format!("\"#{}\"", index + 1), &format!("\"{id}\""))
         })
     }
 
@@ -177,11 +177,11 @@ impl Script {
         if id.len() != 36 {
             return id.to_owned();
         }
-        let place = self.ids.iter().position(|known| known == id).unwrap_or_else(|| {
+        let index = self.ids.iter().position(|known| known == id).unwrap_or_else(|| {
             self.ids.push(id.to_owned());
             self.ids.len() - 1
         });
-        format!("#{}", place + 1)
+        format!("#{}", index + 1)
     }
 }
 
@@ -216,7 +216,7 @@ fn hello_then_ready_then_bye() {
 }
 
 #[test]
-fn ten_attempts_then_an_error_that_says_so() {
+fn cycle_of_ten_attempts_ends_with_an_error() {
     let mut script = Script::joined();
     script.run("pass 20000\ngone");
     for _ in 0..9 {
@@ -282,12 +282,12 @@ fn ten_attempts_then_an_error_that_says_so() {
         wait
           HangUp
           State(Disconnected)
-          Ended(GaveUp { attempts: 10, why: "the daemon did not say WELCOME within 10000 ms", absent: false })
+          Ended(GaveUp { attempts: 10, why: "the daemon did not send WELCOME within 10000 ms", absent: false })
     "#]].assert_eq(&script.text);
 }
 
 #[test]
-fn the_first_join_tries_as_often_as_it_was_told() {
+fn first_join_makes_the_stated_number_of_attempts() {
     let mut script = Script::new(2, Some(30_000));
     script.run("start\nnot-connected\nwait\nnot-connected");
     expect![[r#"
@@ -307,7 +307,7 @@ fn the_first_join_tries_as_often_as_it_was_told() {
 }
 
 #[test]
-fn a_wrapper_begins_a_new_cycle_after_thirty_seconds() {
+fn new_cycle_begins_after_the_stated_time() {
     let mut script = Script::new(1, Some(30_000));
     script.run("start\nconnected\nwelcome\npass 20000\ngone");
     for _ in 0..10 {
@@ -326,7 +326,7 @@ fn a_wrapper_begins_a_new_cycle_after_thirty_seconds() {
 }
 
 #[test]
-fn a_wrapper_comes_back_however_long_the_daemon_is_away() {
+fn client_with_cycles_reconnects_after_any_absence() {
     let mut script = Script::new(1, Some(30_000));
     script.run("start\nconnected\nwelcome\npass 20000\nsend a Bob\ngone");
     for _cycle in 0..100 {
@@ -353,7 +353,7 @@ fn a_wrapper_comes_back_however_long_the_daemon_is_away() {
 }
 
 #[test]
-fn a_wrapper_whose_name_was_taken_tries_again_after_thirty_seconds() {
+fn name_in_use_is_tried_again_in_the_next_cycle() {
     let taken = r#"daemon> ERROR {"code":"NAME_IN_USE","fatal":true,"message":"words"}"#;
     let mut script = Script::new(1, Some(30_000));
     script.run("start\nconnected\nwelcome\npass 20000\nsend a Bob\ngone\nwait\nconnected");
@@ -362,7 +362,7 @@ fn a_wrapper_whose_name_was_taken_tries_again_after_thirty_seconds() {
     script.run("wait\nconnected\nwelcome");
     expect![[r#"
         daemon> ERROR {"code":"NAME_IN_USE","fatal":true,"message":"words"}
-          Complaint(Fault { code: "NAME_IN_USE", fatal: true, message: "words", reference: None })
+          Error(ErrorPayload { code: "NAME_IN_USE", fatal: true, message: "words", reference: None })
           HangUp
           State(Backoff { wait_ms: 30000, why: "words (NAME_IN_USE)" })
         wait
@@ -379,11 +379,11 @@ fn a_wrapper_whose_name_was_taken_tries_again_after_thirty_seconds() {
     let mut script = Script::new(1, Some(30_000));
     script.run("start\nconnected");
     script.run(taken);
-    assert!(script.text.contains("Ended(Fault("), "{}", script.text);
+    assert!(script.text.contains("Ended(Error("), "{}", script.text);
 }
 
 #[test]
-fn a_connection_that_never_lasts_is_given_up() {
+fn short_connections_do_not_begin_a_new_cycle() {
     let mut script = Script::joined();
     for _ in 0..9 {
         script.run("gone\nwait\nconnected\nwelcome");
@@ -400,7 +400,7 @@ fn a_connection_that_never_lasts_is_given_up() {
 }
 
 #[test]
-fn fatal_errors_end_it_or_bring_it_back() {
+fn fatal_errors_end_the_session_or_lead_to_a_reconnect() {
     for (code, ends) in [
         ("SESSION_REPLACED", true),
         ("NAME_IN_USE", true),
@@ -418,14 +418,14 @@ fn fatal_errors_end_it_or_bring_it_back() {
         script.run(&format!(
             "daemon> ERROR {{\"code\":\"{code}\",\"fatal\":true,\"message\":\"words\"}}"
         ));
-        assert_eq!(script.text.contains("Ended(Fault("), ends, "{}", script.text);
+        assert_eq!(script.text.contains("Ended(Error("), ends, "{}", script.text);
         assert_eq!(script.session.deadline().is_none(), ends, "{}", script.text);
         assert!(script.text.contains("HangUp"), "{}", script.text);
     }
 }
 
 #[test]
-fn a_token_is_shown_until_it_is_rejected_and_a_bye_brings_back() {
+fn token_is_sent_until_rejected_and_bye_leads_to_a_reconnect() {
     check(
         "daemon> BYE {\"reason\":\"upgrade\",\"retry_after_ms\":400}\nwait\nconnected\n\
          daemon> ERROR {\"code\":\"RESUME_REJECTED\",\"fatal\":false,\"message\":\"old\"}\ngone\n\
@@ -457,7 +457,7 @@ fn a_token_is_shown_until_it_is_rejected_and_a_bye_brings_back() {
 }
 
 #[test]
-fn at_least_once_is_sent_again_until_accepted() {
+fn at_least_once_message_is_retransmitted_until_accepted() {
     check(
         "send m1 Bob\ntoss m2 Bob\nsend m3 Bob\ndaemon> ACK {\"ack_id\":\"m3\",\"state\":\"accepted\"}\n\
          gone\nsend m4 Bob\ntoss m5 Bob\nwait\nconnected\nwelcome\n\
@@ -507,7 +507,7 @@ fn at_least_once_is_sent_again_until_accepted() {
 }
 
 #[test]
-fn busy_holds_back_all_that_goes_to_the_same_recipient() {
+fn busy_holds_back_all_messages_to_the_same_recipient() {
     check(
         "send m1 Bob\nsend m2 bob\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9}\n\
          send m3 BOB\nsend m4 Cid\nsend m5 *\nsend m6 Cid\n\
@@ -549,7 +549,7 @@ fn busy_holds_back_all_that_goes_to_the_same_recipient() {
 }
 
 #[test]
-fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
+fn busy_broadcast_holds_back_messages_to_the_busy_recipients_only() {
     check(
         "send m1 *\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9,\"busy\":[\"Bob\"]}\n\
          send m2 Cid\nsend m3 bob\nsend m4 *\nwait\n\
@@ -575,7 +575,7 @@ fn a_broadcast_that_some_cannot_take_holds_back_those_only() {
 }
 
 #[test]
-fn what_some_have_at_most_once_is_not_sent_again_on_another_connection() {
+fn partly_delivered_at_most_once_message_is_not_retransmitted_after_reconnect() {
     let mut script = Script::joined();
     script.run(
         "toss m1 *\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9,\"busy\":[\"Bob\"]}\n\
@@ -597,7 +597,7 @@ fn what_some_have_at_most_once_is_not_sent_again_on_another_connection() {
 }
 
 #[test]
-fn busy_about_an_at_most_once_message_sends_it_again_too() {
+fn busy_at_most_once_message_is_retransmitted() {
     check(
         "toss m1 Bob\ndaemon> BUSY {\"ack_id\":\"m1\",\"retry_after_ms\":50,\"queue_depth\":9}\nwait\n\
          daemon> BUSY {\"ack_id\":\"m0\",\"retry_after_ms\":50,\"queue_depth\":9}",
@@ -616,7 +616,7 @@ fn busy_about_an_at_most_once_message_sends_it_again_too() {
 }
 
 #[test]
-fn waits_double_up_to_thirty_seconds() {
+fn busy_waits_double_up_to_thirty_seconds() {
     let mut script = Script::joined();
     script.run("send m1 Bob");
     let mut waits = Vec::new();
@@ -632,7 +632,7 @@ fn waits_double_up_to_thirty_seconds() {
 }
 
 #[test]
-fn a_message_over_the_daemons_limit_is_refused_here() {
+fn message_over_the_frame_limit_is_refused_locally() {
     let mut script = Script::joined();
     let message = Outgoing::message("Bob", "x".repeat(400));
     script.text.push_str("a large message\n");
@@ -645,7 +645,7 @@ fn a_message_over_the_daemons_limit_is_refused_here() {
 }
 
 #[test]
-fn an_error_about_a_message_refuses_it() {
+fn error_about_a_message_refuses_it() {
     check(
         "send m1 Bob\ndaemon> ERROR {\"code\":\"INVALID\",\"fatal\":false,\"message\":\"deep\",\"ref\":\"m1\"}\n\
          daemon> ERROR {\"code\":\"INVALID\",\"fatal\":false,\"message\":\"odd\"}",
@@ -656,13 +656,13 @@ fn an_error_about_a_message_refuses_it() {
               Released(10)
               Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "INVALID", message: "deep", to: None, correlation_id: None, retry_after_ms: None } }
             daemon> ERROR {"code":"INVALID","fatal":false,"message":"odd"}
-              Complaint(Fault { code: "INVALID", fatal: false, message: "odd", reference: None })
+              Error(ErrorPayload { code: "INVALID", fatal: false, message: "odd", reference: None })
         "#]],
     );
 }
 
 #[test]
-fn doubles_are_dropped() {
+fn duplicate_deliveries_are_dropped() {
     check(
         "deliver d1 {\"seq\":1,\"requires_ack\":true}\ndeliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":2}\n\
          ack d1\nack d1\ndeliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":3}\n\
@@ -711,7 +711,7 @@ fn doubles_are_dropped() {
 }
 
 #[test]
-fn a_payload_that_cannot_be_read_is_given_back() {
+fn unreadable_payload_is_returned() {
     let mut script = Script::joined();
     script.text.push_str("a body that is a number\n");
     script.say(
@@ -725,7 +725,7 @@ fn a_payload_that_cannot_be_read_is_given_back() {
 }
 
 #[test]
-fn subscriptions_are_made_again() {
+fn subscriptions_are_repeated_after_reconnect() {
     check(
         "subscribe a.*\nsubscribe b\ndaemon> ACK {\"ack_id\":\"#2\"}\n\
          daemon> NACK {\"ack_id\":\"#3\",\"code\":\"FORBIDDEN\",\"message\":\"no\"}\ngone\n\
@@ -761,14 +761,14 @@ fn subscriptions_are_made_again() {
 }
 
 #[test]
-fn a_daemon_that_breaks_the_protocol_is_left_and_an_unknown_type_is_not() {
+fn protocol_violation_ends_the_connection_and_unknown_type_does_not() {
     check(
         "daemon> WHATEVER {}\ndaemon> HELLO {}\ndaemon> PING {",
         expect![[r#"
             daemon> WHATEVER {}
-              Complaint(Fault { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x1") })
+              Error(ErrorPayload { code: "INVALID", fatal: false, message: "`type` \"WHATEVER\" is not known", reference: Some("x1") })
             daemon> HELLO {}
-              Complaint(Fault { code: "INVALID", fatal: false, message: "the daemon said HELLO, which means nothing now", reference: None })
+              Error(ErrorPayload { code: "INVALID", fatal: false, message: "the daemon sent HELLO, which is out of place", reference: None })
             daemon> PING {
               HangUp
               State(Backoff { wait_ms: 88, why: "the daemon broke the protocol: BAD_FRAME: the frame is not JSON: a comma or the object's end expected at byte 50" })
@@ -777,7 +777,7 @@ fn a_daemon_that_breaks_the_protocol_is_left_and_an_unknown_type_is_not() {
 }
 
 #[test]
-fn nothing_hostile_panics() {
+fn hostile_frames_never_panic() {
     let mut frames = Vec::new();
     for kind in Kind::ALL {
         for payload in ["{}", "[]", "1", r#"{"ack_id":7}"#, r#"{"nonce":""}"#] {

@@ -66,7 +66,7 @@ impl App {
             key: None,
             companion_key: None,
             first_attempts: 1_000,
-            again_after_ms: Some(1_000),
+            retry_cycle_after_ms: Some(1_000),
             local: false,
             seed,
         };

@@ -183,7 +183,7 @@ impl World {
             self.promises.given_up.insert(id);
         }
         self.note(|| format!("{} gives back {id}", NAMES[index]));
-        self.drive(index, session::Input::GiveBack(nack))
+        self.drive(index, session::Input::Return(nack))
     }
 
     pub(super) fn acknowledge_all(&mut self, index: usize) -> Checked {

@@ -144,7 +144,7 @@ impl World {
             self.apps[index].connection = Some(id);
             self.note(|| format!("{} is {id:?}", NAMES[index]));
             if self.canary == Some(Canary::ForgetfulLibrary) {
-                self.apps[index].session.forget_heard();
+                self.apps[index].session.forget_received();
             }
             self.drive(index, session::Input::Connected)?;
         }

@@ -1,10 +1,10 @@
-//! Questions and answers as the machine has them.
+//! Tests of questions and answers in a session.
 
 use super::*;
 use crate::protocol::payload::Sync;
 use serde_json::value::to_raw_value;
 
-/// The application answers a delivery, in so many bytes.
+/// An answer to a delivery, with data of about this many bytes.
 pub(super) fn reply(delivery_id: &str, bytes: usize) -> Reply {
     let sync = Sync { correlation_id: "c".to_owned(), timeout_ms: Some(5000), blocking: true };
     let data = Some(to_raw_value(&"x".repeat(bytes)).unwrap());
@@ -12,7 +12,7 @@ pub(super) fn reply(delivery_id: &str, bytes: usize) -> Reply {
 }
 
 #[test]
-fn an_answer_is_said_again_while_somebody_may_wait_for_it() {
+fn answer_is_retransmitted_until_its_timeout() {
     check(
         "deliver d1 {\"seq\":1,\"requires_ack\":true}\nanswer d1\ngone\nwait\nconnected\nwelcome\n\
          deliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":2}\npass 5000\ngone\nwait\n\
@@ -54,7 +54,7 @@ fn an_answer_is_said_again_while_somebody_may_wait_for_it() {
 }
 
 #[test]
-fn an_answer_that_is_given_while_away_is_said_on_the_return() {
+fn answer_given_while_disconnected_is_sent_after_reconnect() {
     check(
         "deliver d1 {\"seq\":1,\"requires_ack\":true}\ngone\nanswer d1\nwait\nconnected\nwelcome",
         expect![[r#"
@@ -79,7 +79,7 @@ fn an_answer_that_is_given_while_away_is_said_on_the_return() {
 }
 
 #[test]
-fn answer_given_while_away_is_refused_once_nobody_waits_for_it() {
+fn answer_given_while_disconnected_is_refused_after_its_timeout() {
     check(
         "deliver d1 {\"seq\":1,\"requires_ack\":true}\ngone\nanswer d1\nwait\npass 5000\nconnected\n\
          welcome",
@@ -106,7 +106,7 @@ fn answer_given_while_away_is_refused_once_nobody_waits_for_it() {
 }
 
 #[test]
-fn answers_over_the_bound_are_refused_while_away_and_dropped_once_said() {
+fn answers_over_the_limit_are_refused_if_unsent_and_dropped_if_sent() {
     let mut script = Script::joined();
     let answer = |script: &mut Script, number: usize| {
         let id = format!("d{number}");
@@ -130,7 +130,7 @@ fn answers_over_the_bound_are_refused_while_away_and_dropped_once_said() {
 }
 
 #[test]
-fn an_answer_that_no_frame_can_hold_is_refused_and_the_delivery_acknowledged() {
+fn answer_over_the_frame_limit_is_refused_and_the_delivery_acknowledged() {
     let mut script = Script::joined();
     script.run("deliver d1 {\"seq\":1,\"requires_ack\":true}");
     script.input(Input::Answer(reply("d1", 400), 10));
@@ -144,7 +144,7 @@ fn an_answer_that_no_frame_can_hold_is_refused_and_the_delivery_acknowledged() {
 }
 
 #[test]
-fn what_the_daemon_does_not_pass_on_is_not_said_again() {
+fn refused_answer_is_not_retransmitted() {
     check(
         "deliver d1 {\"seq\":1,\"requires_ack\":true}\nanswer d1\n\
          daemon> NACK {\"ack_id\":\"d1\",\"code\":\"TOO_LARGE\",\"message\":\"no\"}\ngone\nwait\n\
@@ -173,7 +173,7 @@ fn what_the_daemon_does_not_pass_on_is_not_said_again() {
 }
 
 #[test]
-fn the_answer_to_a_question_is_heard() {
+fn answer_to_a_question_is_an_event() {
     check(
         "send m1 Bob\ndaemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\"}\n\
          daemon> ACK {\"ack_id\":\"m1\",\"correlationId\":\"c\",\"responseData\":[1]}",
@@ -190,7 +190,7 @@ fn the_answer_to_a_question_is_heard() {
 }
 
 #[test]
-fn what_the_daemon_says_again_after_its_death_is_heard_once() {
+fn repeated_outcome_is_reported_once() {
     check(
         "send m1 Bob\ndaemon> ACK {\"ack_id\":\"m1\",\"state\":\"accepted\"}\n\
          daemon> NACK {\"ack_id\":\"m1\",\"code\":\"EXPIRED\",\"message\":\"no\"}\n\

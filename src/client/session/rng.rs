@@ -3,23 +3,23 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-/// A generator whose seed the driver chooses.
+/// The random number generator of a session. The driver chooses its seed.
 #[derive(Debug)]
-pub(super) struct Dice(ChaCha8Rng);
+pub(super) struct SessionRng(ChaCha8Rng);
 
-impl Dice {
+impl SessionRng {
     pub(super) fn new(seed: [u8; 32]) -> Self {
         Self(ChaCha8Rng::from_seed(seed))
     }
 
-    /// A UUIDv4.
+    /// A random UUID, version 4.
     pub(super) fn id(&mut self) -> String {
         let mut bytes = [0; 16];
         self.0.fill_bytes(&mut bytes);
         uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
     }
 
-    /// `ms`, at most 15 % more or less.
+    /// A random number within 15 % of `ms`.
     pub(super) fn jitter(&mut self, ms: u64) -> u64 {
         let permille = 850 + u64::from(self.0.next_u32() % 301);
         ms.saturating_mul(permille) / 1000
@@ -31,19 +31,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_stays_within_15_percent_and_is_not_constant() {
-        let mut dice = Dice::new([7; 32]);
-        let values: Vec<_> = (0..1000).map(|_| dice.jitter(1000)).collect();
+    fn jitter_varies_within_15_percent() {
+        let mut rng = SessionRng::new([7; 32]);
+        let values: Vec<_> = (0..1000).map(|_| rng.jitter(1000)).collect();
         assert!(values.iter().all(|value| (850..=1150).contains(value)));
         assert!(values.iter().min() < Some(&880) && values.iter().max() > Some(&1120));
     }
 
     #[test]
     fn equal_seeds_give_equal_ids() {
-        let (mut one, mut other) = (Dice::new([1; 32]), Dice::new([1; 32]));
-        let id = one.id();
-        assert_eq!(id, other.id());
-        assert_ne!(id, one.id());
+        let (mut left, mut right) = (SessionRng::new([1; 32]), SessionRng::new([1; 32]));
+        let id = left.id();
+        assert_eq!(id, right.id());
+        assert_ne!(id, left.id());
         assert_eq!(id.as_bytes()[14], b'4');
     }
 }

@@ -1,11 +1,11 @@
-//! What becomes of a session when its connection is lost: tokens, RESUME, topics, doubles.
+//! Tests of a session that loses its connection: tokens, RESUME, subscriptions, dedup.
 
 use super::*;
 
 const STALE: &str = r#"daemon> NACK {"ack_id":"RESUME","code":"STALE","message":"too_old"}"#;
 
-/// Ann, whose daemon keeps things for her return.
-fn kept() -> Script {
+/// A session of Ann that the daemon allows to resume.
+fn resumable() -> Script {
     let mut script = Script::new(1, None);
     script.run("start\nconnected\nkeeps s-1 t-1");
     script.text.clear();
@@ -14,26 +14,26 @@ fn kept() -> Script {
 
 #[track_caller]
 fn check(lines: &str, expected: Expect) {
-    let mut script = kept();
+    let mut script = resumable();
     script.run(lines);
     expected.assert_eq(&script.text);
 }
 
-/// Comes back with nothing of it shown.
-fn back(script: &mut Script, welcome: &str) {
+/// Reconnects without a transcript of it.
+fn reconnect(script: &mut Script, welcome: &str) {
     script.run("gone\nwait\nconnected");
     script.text.clear();
     script.run(welcome);
 }
 
-/// What the machine said, by kind.
-fn said(script: &Script, kind: &str) -> usize {
+/// The number of envelopes of a kind in the transcript.
+fn count(script: &Script, kind: &str) -> usize {
     script.text.matches(&format!("> {kind} ")).count()
 }
 
 #[test]
-fn what_was_acknowledged_and_is_replayed_is_not_heard_again() {
-    let mut script = kept();
+fn replayed_acknowledged_delivery_is_dropped() {
+    let mut script = resumable();
     script.run("deliver d1 {\"seq\":1,\"requires_ack\":true}\ndeliver d2 {\"seq\":2,\"requires_ack\":true}\nack d1");
     script.text.clear();
     script.run("deliver d1 {\"seq\":1,\"attempt\":2}\ndeliver d2 {\"seq\":2,\"attempt\":2}");
@@ -41,10 +41,10 @@ fn what_was_acknowledged_and_is_replayed_is_not_heard_again() {
 }
 
 #[test]
-fn what_came_from_a_forgotten_sender_before_sync_is_heard() {
-    let mut script = kept();
+fn held_back_delivery_of_a_forgotten_sender_is_passed_on() {
+    let mut script = resumable();
     script.run("deliver d1 {\"seq\":1} @guest-1\ndeliver d2 {\"seq\":1}");
-    back(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "keeps s-1 t-2");
     script.run(
         "deliver d3 {\"seq\":2,\"requires_ack\":true} @guest-1\n\
          deliver d4 {\"seq\":2,\"requires_ack\":true}",
@@ -60,7 +60,7 @@ fn what_came_from_a_forgotten_sender_before_sync_is_heard() {
 }
 
 #[test]
-fn a_resumed_session_says_what_it_heard_and_hears_the_rest_in_order() {
+fn resumed_session_states_its_positions_and_gets_the_rest_in_order() {
     check(
         "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":7} Cid build.linux\ndeliver d3 {\"seq\":2}\n\
          deliver r {\"seq\":1} @relay\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
@@ -110,7 +110,7 @@ fn a_resumed_session_says_what_it_heard_and_hears_the_rest_in_order() {
 }
 
 #[test]
-fn what_was_heard_is_dropped_and_what_was_acknowledged_is_acknowledged_again() {
+fn known_delivery_is_dropped_and_acknowledged_one_acknowledged_again() {
     check(
         "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":2,\"requires_ack\":true}\n\
          deliver d3 {\"seq\":3,\"requires_ack\":true}\ngone\nack d2\nwait\nconnected\nkeeps s-1 t-2\n\
@@ -149,10 +149,10 @@ fn what_was_heard_is_dropped_and_what_was_acknowledged_is_acknowledged_again() {
 }
 
 #[test]
-fn what_was_held_back_above_a_named_place_comes_again_and_nothing_else_does() {
-    let mut script = kept();
+fn held_back_deliveries_above_a_stated_position_are_dropped() {
+    let mut script = resumable();
     script.run("deliver d1 {\"seq\":5,\"requires_ack\":true}");
-    back(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "keeps s-1 t-2");
     // Given back long ago, it is below the place: only this once it comes.
     script.run("deliver d0 {\"seq\":2,\"requires_ack\":true,\"attempt\":2}");
     script.run("deliver d2 {\"seq\":6}");
@@ -165,7 +165,7 @@ fn what_was_held_back_above_a_named_place_comes_again_and_nothing_else_does() {
 }
 
 #[test]
-fn a_session_that_heard_nothing_has_nothing_to_say() {
+fn session_without_deliveries_sends_no_resume() {
     check(
         "subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
          deliver d1 {\"seq\":1}",
@@ -192,7 +192,7 @@ fn a_session_that_heard_nothing_has_nothing_to_say() {
 }
 
 #[test]
-fn a_rejected_token_means_a_fresh_session_and_topics_are_made_again() {
+fn rejected_token_leads_to_a_new_session_with_its_subscriptions() {
     check(
         "subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ndeliver d1 {\"seq\":1,\"requires_ack\":true}\n\
          gone\nwait\nconnected\n\
@@ -241,25 +241,25 @@ fn a_rejected_token_means_a_fresh_session_and_topics_are_made_again() {
 }
 
 #[test]
-fn another_session_is_a_fresh_one_whatever_was_said_before() {
-    let mut script = kept();
+fn welcome_with_another_session_is_a_new_session() {
+    let mut script = resumable();
     script.run("subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ndeliver d1 {\"seq\":1}");
-    back(&mut script, "keeps s-2 t-2");
-    assert_eq!((said(&script, "SUBSCRIBE"), said(&script, "RESUME")), (1, 0), "{}", script.text);
+    reconnect(&mut script, "keeps s-2 t-2");
+    assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
 }
 
 #[test]
-fn a_rejected_token_of_the_same_session_is_a_fresh_one_too() {
-    let mut script = kept();
+fn rejected_token_with_the_same_session_id_is_a_new_session() {
+    let mut script = resumable();
     script.run("deliver d1 {\"seq\":1}\nsubscribe a\ngone\nwait\nconnected");
     script.run(r#"daemon> ERROR {"code":"RESUME_REJECTED","message":"old"}"#);
     script.text.clear();
     script.run("keeps s-1 t-2");
-    assert_eq!((said(&script, "SUBSCRIBE"), said(&script, "RESUME")), (1, 0), "{}", script.text);
+    assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
 }
 
 #[test]
-fn only_what_the_daemon_was_not_told_for_sure_is_said_again_about_topics() {
+fn only_unconfirmed_subscriptions_are_repeated() {
     check(
         "subscribe a\nsubscribe b\nsubscribe c\nsubscribe d\ndaemon> ACK {\"ack_id\":\"#2\"}\n\
          daemon> ACK {\"ack_id\":\"#3\"}\ndaemon> ACK {\"ack_id\":\"#4\"}\nunsubscribe b\ngone\n\
@@ -319,20 +319,20 @@ fn only_what_the_daemon_was_not_told_for_sure_is_said_again_about_topics() {
 }
 
 #[test]
-fn a_topic_wanted_again_is_settled_by_the_last_answer_only() {
-    let mut script = kept();
+fn repeated_subscription_is_settled_by_its_last_answer() {
+    let mut script = resumable();
     script.run("subscribe a\nunsubscribe a\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
-    back(&mut script, "keeps s-1 t-2");
-    assert_eq!(said(&script, "SUBSCRIBE"), 1, "{}", script.text);
-    let mut script = kept();
+    reconnect(&mut script, "keeps s-1 t-2");
+    assert_eq!(count(&script, "SUBSCRIBE"), 1, "{}", script.text);
+    let mut script = resumable();
     script.run("subscribe a\nunsubscribe a\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
     script.run("daemon> ACK {\"ack_id\":\"#3\"}\ndaemon> ACK {\"ack_id\":\"#4\"}");
-    back(&mut script, "keeps s-1 t-2");
-    assert_eq!(said(&script, "SUBSCRIBE"), 0, "{}", script.text);
+    reconnect(&mut script, "keeps s-1 t-2");
+    assert_eq!(count(&script, "SUBSCRIBE"), 0, "{}", script.text);
 }
 
 #[test]
-fn stale_is_told_once_and_nothing_at_least_once_is_lost() {
+fn stale_resume_is_reported_once_and_loses_no_at_least_once_message() {
     check(
         &format!(
             "deliver d1 {{\"seq\":1}}\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
@@ -379,18 +379,18 @@ fn stale_is_told_once_and_nothing_at_least_once_is_lost() {
               > RESUME #6 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":10}]}
         "##]],
     );
-    let mut script = kept();
+    let mut script = resumable();
     script.run("deliver d1 {\"seq\":1}");
-    back(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "keeps s-1 t-2");
     script.run(&STALE.replace("RESUME", "#3"));
     assert_eq!(script.text.matches("Missed").count(), 1, "{}", script.text);
     // Nothing was heard since, so there is nothing that could be stale.
-    back(&mut script, "keeps s-1 t-3");
-    assert_eq!(said(&script, "RESUME"), 0, "{}", script.text);
+    reconnect(&mut script, "keeps s-1 t-3");
+    assert_eq!(count(&script, "RESUME"), 0, "{}", script.text);
 }
 
 #[test]
-fn a_daemon_that_never_answers_resume_is_not_waited_for_for_ever() {
+fn unanswered_resume_times_out() {
     check(
         "deliver d1 {\"seq\":1}\ngone\nwait\nconnected\nkeeps s-1 t-2\ndeliver d2 {\"seq\":2}\nwait\n\
          deliver d3 {\"seq\":3}\ndaemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}",
@@ -421,10 +421,10 @@ fn a_daemon_that_never_answers_resume_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn too_much_to_hold_back_is_heard_at_once() {
-    let mut script = kept();
+fn held_back_deliveries_over_the_limit_are_passed_on_at_once() {
+    let mut script = resumable();
     script.run("deliver d1 {\"seq\":1}");
-    back(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "keeps s-1 t-2");
     for seq in 2..=10_001 {
         script.deliver(&format!("d{seq}"), "Bob", "", &format!("{{\"seq\":{seq}}}"));
     }
@@ -436,26 +436,26 @@ fn too_much_to_hold_back_is_heard_at_once() {
 }
 
 #[test]
-fn what_was_held_back_is_not_forgotten_when_the_next_connection_is_lost_too() {
+fn held_back_deliveries_survive_the_loss_of_the_next_connection() {
     for (welcome, heard) in [("keeps s-1 t-3", 0), ("keeps s-2 t-3", 1), ("close", 1)] {
-        let mut script = kept();
+        let mut script = resumable();
         script.run("deliver d1 {\"seq\":1}");
-        back(&mut script, "keeps s-1 t-2\ndeliver d2 {\"seq\":2}");
-        back(&mut script, welcome);
+        reconnect(&mut script, "keeps s-1 t-2\ndeliver d2 {\"seq\":2}");
+        reconnect(&mut script, welcome);
         assert_eq!(script.text.matches("hear d2").count(), heard, "{}", script.text);
     }
 }
 
 #[test]
-fn only_so_many_streams_are_remembered_those_heard_last() {
-    let mut script = kept();
+fn positions_of_the_most_recent_streams_are_resumable() {
+    let mut script = resumable();
     for number in 0..1030 {
         script.deliver(&format!("d{number}"), &format!("A{number}"), "", "{\"seq\":3}");
     }
     script.deliver("d", "A6", "", "{\"seq\":4}");
     script.run("gone\nwait\nconnected");
     script.text.clear();
-    script.say(&keeps("s-1", "t-2", 1_000_000));
+    script.say(&resumable_welcome("s-1", "t-2", 1_000_000));
     assert_eq!(script.text.matches("\"peer\"").count(), 1024);
     for (peer, seq, is_there) in [(5, 3, false), (6, 4, true), (7, 3, true), (1029, 3, true)] {
         let stream = format!(r#""peer":"A{peer}","last_seq":{seq}}}"#);
@@ -464,31 +464,31 @@ fn only_so_many_streams_are_remembered_those_heard_last() {
 }
 
 #[test]
-fn a_resume_is_never_longer_than_the_daemon_takes() {
-    let mut script = kept();
+fn resume_fits_into_a_frame() {
+    let mut script = resumable();
     for number in 0..100 {
         script.deliver(&format!("d{number}"), &format!("A{number}"), "", "{\"seq\":3}");
     }
-    back(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "keeps s-1 t-2");
     let line = script.text.lines().find(|line| line.contains("> RESUME")).unwrap();
     assert!((3000..4000).contains(&line.len()), "{line}");
     assert!(line.contains(r#""peer":"A99""#) && !line.contains(r#""peer":"A0""#), "{line}");
 }
 
 #[test]
-fn who_does_not_resume_shows_its_token_and_asks_for_its_topics_again() {
+fn client_without_resume_sends_its_token_and_subscribes_again() {
     let capabilities = Capabilities::default();
     let mut script = Script::of(Identity { capabilities, ..Script::identity() });
     script.run("start\nconnected\nkeeps s-1 t-1\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
     script.run("deliver d1 {\"seq\":1}");
-    back(&mut script, "keeps s-1 t-2");
-    assert_eq!((said(&script, "SUBSCRIBE"), said(&script, "RESUME")), (1, 0), "{}", script.text);
+    reconnect(&mut script, "keeps s-1 t-2");
+    assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
     script.run("gone\nwait\nconnected");
     assert!(script.text.contains(r#""resume_token":"t-2""#), "{}", script.text);
 }
 
 #[test]
-fn a_guest_has_no_session_to_come_back_to() {
+fn guest_has_no_session_to_resume() {
     let guest = Identity { agent: None, mode: Some("guest".to_owned()), ..Script::identity() };
     let mut script = Script::of(guest);
     script.run("start\nconnected\nkeeps s-1 t-1\ngone\nwait\nconnected");
@@ -496,7 +496,7 @@ fn a_guest_has_no_session_to_come_back_to() {
 }
 
 #[test]
-fn no_more_is_asked_for_than_doubles_are_remembered() {
+fn max_inflight_is_limited_to_the_dedup_window() {
     let capabilities = Capabilities { max_inflight: 1_000_000, ..Capabilities::default() };
     let mut script = Script::of(Identity { capabilities, ..Script::identity() });
     script.run("start\nconnected");
@@ -504,37 +504,37 @@ fn no_more_is_asked_for_than_doubles_are_remembered() {
 }
 
 #[test]
-fn a_daemon_that_leaves_is_come_back_to_with_the_token() {
+fn bye_leads_to_a_reconnect_with_the_token() {
     for (bye, wait_ms) in [
         (r#"{"reason":"upgrade","retry_after_ms":400}"#, 400),
         (r#"{"reason":"upgrade"}"#, 88),
         (r#"{"reason":"stop"}"#, 88),
         (r#"{"reason":"upgrade","retry_after_ms":3600000}"#, 30_000),
     ] {
-        let mut script = kept();
+        let mut script = resumable();
         script.run(&format!("send a Bob\ndaemon> BYE {bye}"));
         assert_eq!(script.session.deadline(), Some(script.now.monotonic.plus(wait_ms)), "{bye}");
         script.run("wait\nconnected\nkeeps s-1 t-2");
         assert!(script.text.contains(r#""resume_token":"t-1""#), "{}", script.text);
-        assert_eq!(said(&script, "SEND"), 2, "{}", script.text);
+        assert_eq!(count(&script, "SEND"), 2, "{}", script.text);
     }
 }
 
 #[test]
-fn who_was_replaced_does_not_come_back_by_itself() {
+fn replaced_session_does_not_reconnect() {
     let replaced =
         r#"daemon> ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"a_newer_one"}"#;
-    for again_after_ms in [None, Some(30_000)] {
-        let mut script = Script::new(1, again_after_ms);
+    for retry_cycle_after_ms in [None, Some(30_000)] {
+        let mut script = Script::new(1, retry_cycle_after_ms);
         script.run("start\nconnected\nkeeps s-1 t-1");
         script.run(replaced);
         assert_eq!(script.session.deadline(), None, "{}", script.text);
-        assert!(script.text.contains("Ended(Fault("), "{}", script.text);
+        assert!(script.text.contains("Ended(Error("), "{}", script.text);
     }
 }
 
 #[test]
-fn a_message_that_could_not_be_stored_ends_with_the_daemons_sentence() {
+fn store_failure_is_reported_in_the_daemons_words() {
     check(
         "send m1 Bob\nsend m2 Bob\n\
          daemon> NACK {\"ack_id\":\"m1\",\"code\":\"STORE_FAILED\",\"message\":\"full\"}\n\
@@ -563,16 +563,17 @@ fn a_message_that_could_not_be_stored_ends_with_the_daemons_sentence() {
     );
 }
 
-/// Has joined a daemon on its own machine.
+/// A session that has joined a daemon on its own machine.
 fn local() -> Script {
-    let identity = Identity { local: true, again_after_ms: Some(30_000), ..Script::identity() };
+    let identity =
+        Identity { local: true, retry_cycle_after_ms: Some(30_000), ..Script::identity() };
     let mut script = Script::of(identity);
     script.run("start\nconnected");
     script.say(WELCOME);
     script
 }
 
-/// How long the machine waits before its next attempt.
+/// The wait before the session's next attempt.
 fn wait_ms(script: &Script) -> u64 {
     script.session.deadline().expect("it waits").since(script.now.monotonic)
 }
@@ -590,7 +591,7 @@ fn local_client_tries_at_least_once_a_second_without_end() {
 }
 
 #[test]
-fn local_client_waits_longer_for_a_taken_name_and_for_a_daemon_that_turns_it_away() {
+fn local_client_waits_longer_after_an_error() {
     let error =
         |code: &str| format!(r#"daemon> ERROR {{"code":"{code}","fatal":true,"message":"no"}}"#);
     let mut script = local();
@@ -607,7 +608,7 @@ fn local_client_waits_longer_for_a_taken_name_and_for_a_daemon_that_turns_it_awa
 }
 
 #[test]
-fn local_client_ends_at_a_refusal_for_good() {
+fn local_client_ends_at_a_permanent_error() {
     let mut script = local();
     script.run("gone\nwait\nconnected");
     script.run(r#"daemon> ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"no"}"#);

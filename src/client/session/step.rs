@@ -1,0 +1,60 @@
+//! The values that go into one step of a session and come out of it.
+
+use crate::{
+    client::message::{Event, Outgoing, Reply, SendId},
+    protocol::payload::Nack,
+};
+
+/// An input of a session.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The application wants a connection.
+    Start,
+    /// The stream that was asked for is open.
+    Connected,
+    /// The stream could not be opened.
+    NotConnected {
+        /// The system's error.
+        why: String,
+        /// Whether nothing listens there.
+        absent: bool,
+    },
+    /// A whole frame's JSON arrived.
+    Frame(&'a [u8]),
+    /// The connection ended, for this reason.
+    Disconnected(String),
+    /// The application sends a message; its weight comes back as [`Output::Released`].
+    Send(SendId, Outgoing, usize),
+    /// The application acknowledges a delivery, given by its id.
+    Acknowledge(String),
+    /// The application answers a question, which also acknowledges it; the weight comes back as
+    /// [`Output::Released`].
+    Answer(Reply, usize),
+    /// The application returns a delivery.
+    Return(Nack),
+    /// The application subscribes to a pattern.
+    Subscribe(String),
+    /// The application unsubscribes from a pattern.
+    Unsubscribe(String),
+    /// The application closes the connection.
+    Close,
+    /// The deadline has passed.
+    Tick,
+}
+
+/// An action for the driver of a session.
+#[derive(Debug)]
+pub enum Output {
+    /// Open a stream and report whether that worked.
+    Connect,
+    /// Write a frame.
+    Frame(Vec<u8>),
+    /// Write what is queued, then close the stream.
+    Close,
+    /// Close the stream at once.
+    HangUp,
+    /// A message or an answer of this weight is no longer held.
+    Released(usize),
+    /// Pass an event to the application.
+    Event(Event),
+}

@@ -1,0 +1,125 @@
+//! Settings of a client.
+
+use super::session::Identity;
+use crate::protocol::{payload::Capabilities, secret::Secret};
+use platform::peer::User;
+use std::{fmt, sync::Arc};
+
+/// The identity of a client, the daemon's address, and when to give up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The daemon's address: a path, or a pipe's name on Windows.
+    pub endpoint: String,
+    /// A user who may run the daemon, besides this user, the system and administrators.
+    pub server: Option<User>,
+    /// The identity to join with.
+    pub mode: Mode,
+    /// The capabilities that HELLO states. With `resume`, which agents have by default, the daemon keeps
+    /// this client's subscriptions and at-most-once messages while the connection is lost.
+    pub capabilities: Capabilities,
+    /// The key of the name, or of the operator.
+    pub key: Option<Secret>,
+    /// The key that an agent and its companions share.
+    pub companion_key: Option<Secret>,
+    /// The number of attempts before [`Client::join`](super::Client::join) fails.
+    pub first_attempts: u32,
+    /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15); without it, the client
+    /// ends after one cycle.
+    pub retry_cycle_after_ms: Option<u64>,
+    /// Whether the daemon is on this machine: once joined, the client tries to reconnect at least once a
+    /// second without end. After an ERROR it still waits as docs/PROTOCOL.md,
+    /// section 15, says.
+    pub local: bool,
+    /// A callback for each attempt to reconnect that finds no listener.
+    pub when_absent: Option<WhenAbsent>,
+}
+
+/// A callback for when the daemon is gone. It must return at once.
+#[derive(Clone)]
+pub struct WhenAbsent(pub Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for WhenAbsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WhenAbsent")
+    }
+}
+
+/// The identity that a client joins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// An agent of this name.
+    Agent(String),
+    /// A companion, which speaks in the name of a connected agent.
+    Companion(String),
+    /// A guest, which can send and gets answers.
+    Guest,
+    /// The owner of the daemon.
+    Operator,
+}
+
+impl Settings {
+    /// Settings of an agent that tries once. Once joined, it reconnects as in docs/PROTOCOL.md,
+    /// section 15.
+    #[must_use]
+    pub fn agent(endpoint: impl Into<String>, name: impl Into<String>) -> Self {
+        let capabilities = Capabilities { resume: true, ..Capabilities::default() };
+        Self::new(endpoint.into(), Mode::Agent(name.into()), capabilities)
+    }
+
+    /// Settings of a guest that tries once. It has no session to resume.
+    #[must_use]
+    pub fn guest(endpoint: impl Into<String>) -> Self {
+        Self::new(endpoint.into(), Mode::Guest, Capabilities::default())
+    }
+
+    /// Settings of a companion of this agent that tries once.
+    #[must_use]
+    pub fn companion(endpoint: impl Into<String>, agent: impl Into<String>, key: Secret) -> Self {
+        let mode = Mode::Companion(agent.into());
+        let companion_key = Some(key);
+        Self { companion_key, ..Self::new(endpoint.into(), mode, Capabilities::default()) }
+    }
+
+    /// Settings of an operator that tries once.
+    #[must_use]
+    pub fn operator(endpoint: impl Into<String>, key: Secret) -> Self {
+        let key = Some(key);
+        Self { key, ..Self::new(endpoint.into(), Mode::Operator, Capabilities::default()) }
+    }
+
+    fn new(endpoint: String, mode: Mode, capabilities: Capabilities) -> Self {
+        Self {
+            endpoint,
+            server: None,
+            mode,
+            capabilities,
+            key: None,
+            companion_key: None,
+            first_attempts: 1,
+            retry_cycle_after_ms: None,
+            local: false,
+            when_absent: None,
+        }
+    }
+
+    pub(super) fn identity(self, seed: [u8; 32]) -> Identity {
+        let (agent, mode) = match self.mode {
+            Mode::Agent(name) => (Some(name), None),
+            Mode::Companion(name) => (Some(name), Some("companion")),
+            Mode::Guest => (None, Some("guest")),
+            Mode::Operator => (None, Some("operator")),
+        };
+        let mode = mode.map(str::to_owned);
+        Identity {
+            agent,
+            mode,
+            capabilities: self.capabilities,
+            key: self.key,
+            companion_key: self.companion_key,
+            first_attempts: self.first_attempts,
+            retry_cycle_after_ms: self.retry_cycle_after_ms,
+            local: self.local,
+            seed,
+        }
+    }
+}
