@@ -17,14 +17,14 @@ use super::transcript::Format;
 
 /// An agent CLI.
 pub struct Agent {
-    /// Its recipe, as TOML.
+    /// The CLI's recipe, as TOML.
     pub recipe: &'static str,
     /// The format of the transcripts that it writes.
     pub transcript: Option<&'static Format>,
 }
 
 /// All agent CLIs, in the order in which their recipes are tried.
-pub static AGENTS: [Agent; 6] = [
+pub static AGENTS: &[Agent] = &[
     agent(include_str!("agents/claude/recipe.toml"), Some(&claude::transcript::FORMAT)),
     agent(include_str!("agents/codex/recipe.toml"), Some(&codex::transcript::FORMAT)),
     agent(include_str!("agents/gemini/recipe.toml"), Some(&gemini::transcript::FORMAT)),

@@ -87,18 +87,18 @@ enum Comparison {
     },
 }
 
-/// What the evidence says of one candidate.
+/// A verdict on one candidate, by the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// No Enter typed here can have submitted its prompt.
+    /// No Enter typed here can have submitted the prompt.
     SubmittedElsewhere,
-    /// Its prompt or its last answer is not on the screen.
+    /// The prompt or the last answer is not on the screen.
     NotOnScreen,
-    /// The transcript of which the answer is, if that is another, may not have it yet.
+    /// Another transcript may still get the same answer.
     TooEarly,
     /// Another candidate may be the child's for the same reasons.
     HasRival,
-    /// It is the child's.
+    /// The transcript is the child's.
     Own,
 }
 
@@ -134,7 +134,7 @@ impl Ownership {
         let index = self.candidates.iter().position(|candidate| candidate.id == id);
         let Some(index) = index else { return true };
         let mut candidate = self.candidates.remove(index);
-        // Whose answer the screen shows cannot be told any more.
+        // The evidence for this turn is gone: it can no longer be told from its rivals.
         for turn in self.candidates.iter_mut().filter_map(|other| other.turn.as_mut()) {
             turn.had_rival |= candidate.is_rival_of(turn);
         }
@@ -181,8 +181,8 @@ impl Ownership {
         self.own(id)
     }
 
-    /// Compares all turns with the letters on the screen, and returns whether it did: it is of no use
-    /// so soon after the last time, or while no evidence is sought.
+    /// Compares all turns with the letters on the screen, unless that was done a moment ago, or no
+    /// evidence is sought. Returns whether it was done now.
     pub(super) fn compare(&mut self, now: Moment, letters: impl FnOnce() -> String) -> bool {
         if let Comparison::Done { at, has_changed } = &mut self.comparison {
             *has_changed = true;
@@ -211,7 +211,7 @@ impl Ownership {
         self.last_search = Some(Search { at, is_alone });
     }
 
-    /// The candidate that the evidence shows to be the child's transcript, beside those that are.
+    /// A candidate that is proven to be the child's by the evidence, and was not known to be.
     pub(super) fn proven(&self, now: Moment) -> Option<TranscriptId> {
         if self.is_named_by_system {
             return None;
@@ -236,8 +236,8 @@ impl Ownership {
         Verdict::Own
     }
 
-    /// The moment at which an answer that appeared at `shown_at` is recorded in whichever transcript
-    /// is the child's, if that is not `id`.
+    /// The moment by which an answer that appeared at `shown_at` is recorded in the child's
+    /// transcript, if that is not `id`.
     fn recorded_by(&self, id: TranscriptId, shown_at: Moment) -> Moment {
         let is_alone = self.last_search.as_ref().is_some_and(|search| search.is_alone);
         let has_prompted = self.others(id).any(|other| other.turn.is_some());
@@ -327,14 +327,14 @@ impl Ownership {
 }
 
 impl Candidate {
-    /// Whether this candidate, and not the one that has `turn`, may have been given the Enter that
-    /// `turn` counts as its own.
+    /// Whether the Enter that counts as evidence for `turn`, another candidate's, may belong to
+    /// this candidate instead.
     fn is_rival_of(&self, turn: &Turn) -> bool {
         let (Some(mine), Some(enter)) = (&self.turn, &turn.enter) else { return false };
         let has_same_prompt = mine.prompt == turn.prompt;
         let may_be_submitted = self.is_at_work || mine.prompted_at >= enter.at;
-        // The Enter submitted this prompt, then, and the child's agent may have given the other one
-        // to an agent that it started as a tool: both are on the screen.
+        // The Enter submitted this candidate's prompt. The other one is on the screen as well if
+        // the agent gave it to another agent, which it started as a tool.
         let explains_enter = self.is_own
             || (mine.is_prompt_on_screen
                 && !has_same_prompt

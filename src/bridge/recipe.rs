@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 pub struct Recipe {
     /// The recipe's name.
     pub name: String,
-    /// What the program does with a line.
+    /// The program's use of a line.
     pub reads: Reads,
     /// The keys that submit a text.
     pub submit: String,
@@ -40,7 +40,7 @@ pub struct Recipe {
     pub guard_ms_max: u64,
     /// The format of the transcript that the program writes.
     pub transcript: Option<&'static Format>,
-    /// What says whether the agent is at work; the screen, if nothing else does.
+    /// The source that says whether the agent is at work; the screen if `None`.
     pub turns: Option<Turns>,
     /// The program takes text while its agent works.
     pub while_busy: bool,
@@ -57,7 +57,7 @@ pub struct Recipe {
     looks: Looks,
 }
 
-/// What a program does with a line.
+/// A program's use of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
@@ -76,7 +76,7 @@ pub enum Form {
     HereDocument,
 }
 
-/// What says whether an agent is at work.
+/// A source that says whether an agent is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Turns {
@@ -141,8 +141,8 @@ impl Recipe {
         }
     }
 
-    /// The form at a shell's prompt, which must be certain: the line editor shows that it reads, and
-    /// no command is unfinished. In an open quote, a here-document would run.
+    /// The form at a shell's prompt. It must be certain that the line editor reads and that no
+    /// command is unfinished: in an open quote, a here-document would run.
     fn at_shell_prompt(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),
@@ -176,8 +176,8 @@ impl Recipe {
         self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
     }
 
-    /// Whether a line feed is a line break in the text, as in composers of several lines, all of which
-    /// use bracketed paste.
+    /// Whether a line feed is a line break in the text, as in composers of several lines, all of
+    /// which use bracketed paste.
     #[must_use]
     pub fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');
@@ -190,9 +190,9 @@ impl Recipe {
         spot.shows(&self.looks.busy)
     }
 
-    /// Whether the composer holds the typed text, so that an Enter submits that text and nothing else:
-    /// the cursor follows its closing bracket. Programs that show a word in place of a long paste put
-    /// that in brackets as well.
+    /// Whether the composer holds the typed text, so that an Enter submits that text and nothing
+    /// else: the cursor follows its closing bracket. Programs that show a word in place of a long
+    /// paste put that in brackets as well.
     #[must_use]
     pub fn holds_text(&self, spot: &Spot) -> bool {
         !self.is_asking(spot) && (!self.shows_composer() || spot.follows_bracket())
@@ -206,8 +206,8 @@ impl Recipe {
         asks && !self.holds_text(spot)
     }
 
-    /// The composer's text before the cursor. `None` without a composer, and for a dialog whose frame
-    /// looks like the composer's.
+    /// The composer's text before the cursor. `None` without a composer, and for a dialog whose
+    /// frame looks like the composer's.
     fn line<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
         let line = typed(&self.looks.composer, &spot.before)?;
         let is_blank = !line.is_empty() && line.trim().is_empty();
@@ -220,7 +220,8 @@ impl Recipe {
         !self.looks.composer.is_empty()
     }
 
-    /// The form for a program whose composer is known: a text is typed only there, while it is empty.
+    /// The form for a program whose composer is known: a text is typed only there, while it is
+    /// empty.
     fn at_composer(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);

@@ -19,7 +19,7 @@ use deferred::Deferred;
 use missing::MissingRecord;
 use std::collections::BTreeMap;
 
-/// Where the agent's messages are read.
+/// The place where the agent's messages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     /// On its screen.
@@ -68,7 +68,7 @@ impl Source {
         self.reads_screen
     }
 
-    /// Where messages are read: of several transcripts of the child's, in the newest.
+    /// The place where messages are read; the newest if the child has several transcripts.
     pub(super) fn read_from(&self) -> ReadFrom {
         match &self.transcripts {
             Some(transcripts) if !self.reads_screen => {

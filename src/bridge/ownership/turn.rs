@@ -1,7 +1,7 @@
 //! One turn in a transcript, a prompt and its answers, and what of it the screen has shown.
 //!
-//! Texts are compared by their letters and digits alone, in their order: a screen wraps lines, draws
-//! frames around them and leaves out the marks of Markdown.
+//! Texts are compared by their letters and digits alone: a screen wraps lines, draws frames around
+//! them and leaves out the marks of Markdown.
 
 use crate::{bridge::screen::Screen, protocol::Moment};
 
@@ -48,9 +48,9 @@ pub(super) struct Turn {
 enum Answer {
     /// There is none, or none that could be recognised.
     None,
-    /// It has not been on the screen since the Enter.
+    /// An answer that has not been on the screen since the Enter.
     Recorded(Vec<String>),
-    /// It has been on the screen since this moment.
+    /// An answer that has been on the screen since this moment.
     OnScreen(Vec<String>, Moment),
 }
 

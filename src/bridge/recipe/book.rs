@@ -21,9 +21,9 @@ const MS_MAX: u64 = 60_000;
 /// The shortest part of a path that may identify a program, in bytes: shorter ones fit too many.
 const PROGRAM_PART_MIN: usize = 4;
 
-/// The entries of all recipes, in order: the first recipe that fits a command counts. Entries of one
-/// name are one recipe, in which each key has the value of the first entry that sets it for this
-/// system and version.
+/// The entries of all recipes, in order: the first recipe that fits a command counts. Entries of
+/// one name are one recipe, in which each key has the value of the first entry that sets it for
+/// this system and version.
 #[derive(Clone, Debug)]
 pub struct Book {
     entries: Vec<Entry>,
@@ -34,7 +34,7 @@ pub struct Book {
 pub struct BookError {
     /// The bytes of the text that are wrong.
     pub place: Option<Range<usize>>,
-    /// What is wrong, and what would be right.
+    /// A sentence: what is wrong, and what would be right.
     pub reason: String,
 }
 
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn built_in_recipes_are_valid() {
         assert!(read(GENERAL).unwrap().len() > 2);
-        for agent in &agents::AGENTS {
+        for agent in agents::AGENTS {
             assert!(!read(agent.recipe).unwrap().is_empty(), "{}", agent.recipe);
         }
     }

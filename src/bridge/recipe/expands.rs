@@ -82,7 +82,8 @@ impl Expands {
         escaped
     }
 
-    /// The ends of picture names that the program would attach: at the end of a line, or before a path.
+    /// The ends of picture names that the program would attach: at the end of a line, or before a
+    /// path.
     fn picture_ends(&self, line: &str) -> impl Iterator<Item = usize> {
         let mut at = 0;
         let pieces = pieces_before_paths(line).filter_map(move |piece| {

@@ -80,8 +80,9 @@ impl Spot {
         }
     }
 
-    /// Whether the cursor follows a closing bracket, in its row or above it. Some programs leave the
-    /// cursor at the row's beginning, where it was before a paste, and draw a cursor of their own.
+    /// Whether the cursor follows a closing bracket, in its row or above it. Some programs leave
+    /// the cursor at the row's beginning, where it was before a paste, and draw a cursor of their
+    /// own.
     pub(super) fn follows_bracket(&self) -> bool {
         let ends = |row: &str| {
             row.trim_end_matches(|c: char| c.is_whitespace() || is_line(c)).ends_with(']')
@@ -101,8 +102,8 @@ impl Spot {
         })
     }
 
-    /// Whether a shell's line editor waits for a command. It turns bracketed paste on while it reads,
-    /// and a prompt that ends in `>` may continue a command.
+    /// Whether a shell's line editor waits for a command. It turns bracketed paste on while it
+    /// reads, and a prompt that ends in `>` may continue a command.
     pub(crate) fn is_shell(&self) -> bool {
         let prompt = self.before.trim_end();
         self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')
@@ -126,8 +127,8 @@ fn ends_like_a_prompt(before: &str) -> bool {
     ["$ ", "# ", "% ", "❯ ", "➜ "].iter().any(|end| before.ends_with(end))
 }
 
-/// The text after the cursor, without a suggestion. A suggestion is faint, except for its first letter
-/// if the program draws its cursor there.
+/// The text after the cursor, without a suggestion. A suggestion is faint, except for its first
+/// letter if the program draws its cursor there.
 fn after(row: &[StyledChar]) -> String {
     let suggests = row.iter().any(|look| look.dim && look.character != ' ');
     let drawn = row.first().is_some_and(|look| look.inverse) && suggests;

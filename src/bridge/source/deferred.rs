@@ -18,7 +18,7 @@ pub(super) struct Deferred {
 
 struct DeferredRecord {
     record: Record,
-    /// It belongs to a turn that may be the child's, also if another agent led the conversation
+    /// Whether the record's turn may be the child's even if another agent led the conversation
     /// before.
     may_be_own: bool,
 }

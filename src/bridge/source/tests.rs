@@ -1,4 +1,4 @@
-//! Scripts: what is sent of what files and the screen show.
+//! Scripts of transcripts and a screen, and the messages that are sent.
 
 use crate::bridge::script::play_transcribed;
 use expect_test::{Expect, expect};
@@ -9,7 +9,7 @@ fn check(script: &str, expected: Expect) {
 }
 
 #[test]
-fn a_transcript_is_the_only_source() {
+fn transcript_is_the_only_source() {
     check(
         r"
         0 owned 0
@@ -51,7 +51,7 @@ fn reply_that_repeats_what_was_received_is_sent() {
 }
 
 #[test]
-fn a_quoted_header_hides_nothing_that_comes_after_it() {
+fn text_after_a_quoted_header_is_read() {
     check(
         r"
         0 prints \e[?2004h>\s
@@ -75,7 +75,7 @@ fn a_quoted_header_hides_nothing_that_comes_after_it() {
 }
 
 #[test]
-fn a_file_is_the_childs_if_it_has_what_was_typed_here() {
+fn transcript_with_a_frame_typed_here_is_own() {
     check(
         r"
         0 prints \e[?2004h>\s
@@ -100,7 +100,7 @@ fn a_file_is_the_childs_if_it_has_what_was_typed_here() {
 }
 
 #[test]
-fn a_file_is_the_childs_if_the_screen_shows_its_prompt_and_its_answer() {
+fn transcript_whose_prompt_and_answer_are_on_the_screen_is_own() {
     check(
         r"
         0 prints >\s
@@ -121,7 +121,7 @@ fn a_file_is_the_childs_if_the_screen_shows_its_prompt_and_its_answer() {
             21650 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "of **ours**", data: None, meta: None, reply_to: None }
         "#]],
     );
-    // The one that it begins with.
+    // The child was started with a prompt.
     check(
         r"
         0 prints go on\r\n>\s
@@ -141,7 +141,7 @@ fn a_file_is_the_childs_if_the_screen_shows_its_prompt_and_its_answer() {
 }
 
 #[test]
-fn another_who_is_asked_the_same_at_the_same_time_is_told_apart_by_the_answer() {
+fn same_prompt_at_the_same_time_is_decided_by_the_answer() {
     check(
         r"
         0 prints >\s
@@ -180,7 +180,7 @@ fn another_who_is_asked_the_same_at_the_same_time_is_told_apart_by_the_answer() 
 }
 
 #[test]
-fn a_prompt_may_be_written_down_before_the_screen_shows_it() {
+fn prompt_may_be_recorded_before_it_is_on_the_screen() {
     check(
         r"
         0 prints >\s
@@ -216,9 +216,9 @@ fn a_prompt_may_be_written_down_before_the_screen_shows_it() {
     );
 }
 
-/// The screen is painted anew when it is looked at for the answer that both have given.
+/// The screen is cleared between the records of the two answers.
 #[test]
-fn the_same_answer_is_not_told_apart_by_when_the_screen_shows_it() {
+fn same_answer_is_not_decided_by_its_time_on_the_screen() {
     check(
         r"
         0 prints >\s
@@ -245,9 +245,9 @@ fn the_same_answer_is_not_told_apart_by_when_the_screen_shows_it() {
     );
 }
 
-/// What it has said last is shown, and not written down yet.
+/// The screen shows an answer that the first candidate has not recorded yet.
 #[test]
-fn who_says_the_same_somewhat_later_may_be_the_child() {
+fn candidate_that_gives_the_same_answer_later_is_a_rival() {
     check(
         r"
         0 prints >\s
@@ -268,9 +268,9 @@ fn who_says_the_same_somewhat_later_may_be_the_child() {
     );
 }
 
-/// The person looks at something else, and another agent is asked again what both were asked before.
+/// The person types a command, and another agent gets the prompt that this one had before.
 #[test]
-fn what_the_screen_showed_before_the_enter_is_no_answer() {
+fn answer_on_the_screen_before_the_enter_does_not_count() {
     check(
         r"
         0 prints >\s
@@ -298,9 +298,9 @@ fn what_the_screen_showed_before_the_enter_is_no_answer() {
     );
 }
 
-/// A tool of the agent's that is an agent itself, and that the person has allowed by an Enter.
+/// The agent starts another agent as a tool, which the person permits by an Enter.
 #[test]
-fn who_is_asked_by_the_agent_is_not_the_agent_however_late() {
+fn subagent_prompted_after_an_enter_is_not_own() {
     check(
         r"
         0 prints >\s
@@ -323,9 +323,8 @@ fn who_is_asked_by_the_agent_is_not_the_agent_however_late() {
     );
 }
 
-/// What it has said before that looks otherwise on the screen.
 #[test]
-fn who_is_asked_by_the_agent_is_not_the_agent_whatever_it_says() {
+fn subagent_is_not_own_if_the_agents_answer_looks_different_on_the_screen() {
     let script = r"
         20000 keys ask another who it is\r
         20010 prints \e[2J\e[Hask another who it is\r\n
@@ -343,7 +342,7 @@ fn who_is_asked_by_the_agent_is_not_the_agent_whatever_it_says() {
         20000 types ask another who it is\r
     "#]],
     );
-    // Also where it is known which file is its own.
+    // The same if the child's transcript is known already.
     let before = r"
         10000 keys who are you\r
         10010 prints \r\nwho are you\r\nme, for one\r\n
@@ -361,7 +360,7 @@ fn who_is_asked_by_the_agent_is_not_the_agent_whatever_it_says() {
 }
 
 #[test]
-fn who_waits_to_be_told_apart_is_told_so_and_thereby_is() {
+fn notice_typed_to_the_agent_decides_between_rivals() {
     check(
         r"
         0 prints \e[?2004h>\s
@@ -385,7 +384,7 @@ fn who_waits_to_be_told_apart_is_told_so_and_thereby_is() {
 }
 
 #[test]
-fn who_is_asked_and_answers_the_same_waits_for_a_prompt_of_its_own() {
+fn same_prompt_and_answer_wait_for_a_frame_typed_here() {
     check(
         r"
         0 prints \e[?2004h>\s
@@ -415,7 +414,7 @@ fn who_is_asked_and_answers_the_same_waits_for_a_prompt_of_its_own() {
     );
 }
 
-/// The child has a conversation, and another agent leads one as well.
+/// The child leads one conversation, and another agent leads one in the same directory.
 const BESIDE_ANOTHER: &str = r"
     0 prints \e[?2004h>\s
     20000 keys who are you\r
@@ -432,9 +431,9 @@ const BESIDE_ANOTHER: &str = r"
     90200 records 1 over
     ";
 
-/// One that the child takes up when the other one is gone.
+/// The child resumes the other agent's conversation.
 #[test]
-fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
+fn records_from_before_a_conversation_was_resumed_are_not_sent() {
     check(
         &format!(
             r"{BESIDE_ANOTHER}
@@ -477,9 +476,10 @@ fn what_was_said_in_a_conversation_before_the_child_took_it_up_is_anothers() {
     );
 }
 
-/// It was asked last when somebody had pressed Enter here, and that is shown when the child takes it up.
+/// The other agent's last prompt followed an Enter here, and is on the screen once the child
+/// resumes the conversation.
 #[test]
-fn what_another_was_asked_after_an_enter_here_is_anothers() {
+fn turn_of_another_agent_after_an_enter_here_is_not_sent_when_resumed() {
     check(
         &format!(
             r"{BESIDE_ANOTHER}
@@ -507,9 +507,9 @@ fn what_another_was_asked_after_an_enter_here_is_anothers() {
     );
 }
 
-/// Its first answer looks otherwise on the screen.
+/// The first answer of that conversation looks different on the screen.
 #[test]
-fn what_waits_of_the_childs_next_conversation_is_not_lost() {
+fn deferred_turn_of_the_next_conversation_is_sent() {
     check(
         r"
         0 prints >\s
@@ -543,9 +543,9 @@ fn what_waits_of_the_childs_next_conversation_is_not_lost() {
     );
 }
 
-/// Its own program is slow.
+/// The child's CLI is slow to record.
 #[test]
-fn who_is_not_alone_is_given_time_to_write_down_what_it_was_asked() {
+fn candidate_waits_for_records_of_other_agents_in_the_directory() {
     check(
         r"
         0 accompanied
@@ -562,7 +562,7 @@ fn who_is_not_alone_is_given_time_to_write_down_what_it_was_asked() {
             20000 types who are you\r
         "#]],
     );
-    // Nobody else was asked.
+    // No other agent was asked.
     check(
         r"
         0 accompanied
@@ -581,7 +581,7 @@ fn who_is_not_alone_is_given_time_to_write_down_what_it_was_asked() {
 }
 
 #[test]
-fn nobody_speaks_for_who_is_asked_what_stands_half_typed_here() {
+fn half_typed_prompt_is_no_evidence() {
     check(
         r"
         0 prints >\s
@@ -601,9 +601,9 @@ fn nobody_speaks_for_who_is_asked_what_stands_half_typed_here() {
     );
 }
 
-/// A tool of the agent's that is an agent itself, in the same directory.
+/// The agent starts another agent as a tool.
 #[test]
-fn who_is_asked_by_the_agent_is_not_the_agent() {
+fn subagent_in_the_same_directory_is_not_own() {
     check(
         r"
         0 prints >\s
@@ -625,7 +625,7 @@ fn who_is_asked_by_the_agent_is_not_the_agent() {
 }
 
 #[test]
-fn what_the_system_says_needs_no_other_sign() {
+fn transcript_named_by_the_system_is_the_only_one() {
     check(
         r"
         0 prints >\s
@@ -643,7 +643,7 @@ fn what_the_system_says_needs_no_other_sign() {
 }
 
 #[test]
-fn the_agent_is_told_once_that_nobody_reads_it() {
+fn missing_transcript_is_reported_once() {
     check(
         r"
         0 prints \e[?2004h->relay:Bob <<<hello>>>\r\n\r\n>\s

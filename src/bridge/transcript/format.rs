@@ -36,7 +36,7 @@ impl Eq for Format {}
 
 /// The folder in which a CLI keeps its files.
 pub struct Home {
-    /// Its name in the user's home directory.
+    /// The folder's name in the user's home directory.
     pub folder: &'static str,
     /// The environment variable that moves it.
     pub variable: &'static str,
@@ -62,9 +62,9 @@ pub enum Location {
 
 /// A file that a CLI writes for each of its processes.
 pub struct ProcessFile {
-    /// Its path below the home, for a process id.
+    /// The file's path below the home, for a process id.
     pub path: fn(u32) -> String,
-    /// Reads it.
+    /// Reads the file.
     pub session: fn(&[u8]) -> Option<Session>,
 }
 
@@ -76,7 +76,7 @@ pub struct Session {
     pub started_ms: u64,
 }
 
-/// Who leads the conversation in a transcript, as its first line says.
+/// The leader of the conversation in a transcript, by its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
     /// A subagent, which an agent started itself: its replies are not the agent's.
@@ -93,8 +93,8 @@ pub enum Leader {
 
 /// The file in which a CLI lists the folders of its projects.
 pub struct ProjectList {
-    /// Its path below the home.
+    /// The file's path below the home.
     pub path: &'static str,
-    /// Reads it: the name of a directory's folder.
+    /// Reads the file: the name of a directory's folder.
     pub folder: fn(&[u8], &Path) -> Option<String>,
 }

@@ -48,9 +48,9 @@ const HEAD_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct Search {
     format: &'static Format,
     pid: u32,
-    /// Where the CLI keeps its files.
+    /// The folder in which the CLI keeps its files.
     home: PathBuf,
-    /// Where the command runs.
+    /// The directory in which the command runs.
     directory: PathBuf,
     /// When the command started, by the wall clock.
     started_ms: u64,
@@ -141,7 +141,8 @@ impl Search {
         Ok(())
     }
 
-    /// Where the wall clock was set back, sets back all moments before which lines are skipped.
+    /// Follows the wall clock: if it was set back, so are all moments before which lines are
+    /// skipped.
     fn follow_clock(&mut self, now_ms: u64, wall_ms: u64) {
         let ahead_ms = wall_ms.saturating_sub(now_ms);
         let lost_ms = self.wall_ahead_ms.saturating_sub(ahead_ms);
@@ -271,8 +272,8 @@ impl Search {
         folders.map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect()
     }
 
-    /// The transcripts that the command has open: none where the system does not list them, or where
-    /// a daemon of the CLI writes them.
+    /// The transcripts that the command has open: none where the system does not list them, or
+    /// where a daemon of the CLI writes them.
     fn open_files(&mut self) -> Vec<PathBuf> {
         let asked_ms = clock::unix_ms();
         let mut family = process::family(self.pid).into_iter();
@@ -322,8 +323,8 @@ impl Search {
         })
     }
 
-    /// Whose conversation a transcript holds: `Subagent`, `Here` or `Elsewhere`; `None` as long as
-    /// its first line is not written.
+    /// The leader of the conversation in a transcript: `Subagent`, `Here` or `Elsewhere`; `None` as
+    /// long as its first line is not written.
     fn leader(&mut self, path: &Path) -> Option<Leader> {
         if let Some(leader) = self.leaders.get(path) {
             return Some(leader.clone());
