@@ -187,8 +187,8 @@ fn notice_version(client: Client) -> Client {
     if version != VERSION {
         let version = escaped(version);
         say(format_args!(
-            "the daemon is version {version}, this is {VERSION}: `agent-relay up --replace` brings \
-             them together"
+            "the daemon is version {version}, this is {VERSION}: `agent-relay up --replace` starts \
+             this version"
         ));
     }
     client

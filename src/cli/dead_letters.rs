@@ -52,12 +52,12 @@ impl DeadLetters {
 }
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
-    let why = DeliveryState::of(message).why.unwrap_or_default();
+    let reason = DeliveryState::of(message).reason.unwrap_or_default();
     let code = escaped(message.way.code.as_deref().unwrap_or_default());
     vec![
         ago(message.way.ended.unwrap_or(message.taken)),
         route(message),
-        format!("{code}: {why}"),
+        format!("{code}: {reason}"),
         escaped(&message.id),
         beginning(message),
     ]

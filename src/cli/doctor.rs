@@ -270,7 +270,7 @@ fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
                 return Check::ok(id, format!("up at {}", client.endpoint()));
             }
             let detail = format!("up, but version {version}; this is {VERSION}");
-            Check::warn(id, detail, "`agent-relay up --replace` brings them together")
+            Check::warn(id, detail, "`agent-relay up --replace` starts this version")
         }
         Err(ClientError::NoDaemon { endpoint, .. }) => match context.is_locked() {
             Ok(true) => Check::fail(

@@ -169,7 +169,7 @@ pub(super) fn or_print(failure: Failure) -> Failure {
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     match agent_around() {
         Some(agent) if !agent.eq_ignore_ascii_case(name) => Err(Failure::usage(format!(
-            "inside {} commands send only as it: leave `--as {name}` out",
+            "a command in {} can only send as that agent: leave out `--as {name}`",
             escaped(&agent)
         ))),
         _ => Ok(()),

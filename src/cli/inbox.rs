@@ -46,7 +46,7 @@ impl Inbox {
                 return out.json_text(messages::SCHEMA, json);
             }
             let state = DeliveryState::of(message);
-            rows.push((row(message, &state), state.why.clone()));
+            rows.push((row(message, &state), state.reason.clone()));
             Ok(())
         })?;
         if !self.json {

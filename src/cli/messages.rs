@@ -120,7 +120,7 @@ pub(super) struct DeliveryState {
     /// A word about the state: what the message waits for, why it is dead, what its agent reported.
     detail: Option<String>,
     /// The reason for the state, with a remedy.
-    pub(super) why: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 impl DeliveryState {
@@ -131,7 +131,7 @@ impl DeliveryState {
             "acknowledged" => reported.map(|reported| escaped(&reported.state)),
             _ => way.waits_for.as_deref().or(way.code.as_deref()).map(escaped),
         };
-        Self { state: escaped(&way.state), detail, why: why(row) }
+        Self { state: escaped(&way.state), detail, reason: reason(row) }
     }
 
     /// The state for a column of a table: `waiting (agent)`.
@@ -146,16 +146,17 @@ impl DeliveryState {
 /// The whole state: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran out`.
 impl fmt::Display for DeliveryState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.why {
+        match &self.reason {
             // The reason repeats the detail.
-            Some(why) if self.state == "waiting" => write!(f, "waiting: {why}"),
-            Some(why) => write!(f, "{}: {why}", self.short()),
+            Some(reason) if self.state == "waiting" => write!(f, "waiting: {reason}"),
+            Some(reason) => write!(f, "{}: {reason}", self.short()),
             None => f.write_str(&self.short()),
         }
     }
 }
 
-fn why(row: &MessageRow<'_>) -> Option<String> {
+/// The reason for the state of a delivery, from the daemon or the recipient.
+fn reason(row: &MessageRow<'_>) -> Option<String> {
     let (way, to) = (&row.way, escaped(&row.to));
     if let Some(why) = &way.why {
         return Some(escaped(why));
@@ -165,14 +166,14 @@ fn why(row: &MessageRow<'_>) -> Option<String> {
         ("waiting", Some("store")) => "until it is stored".to_owned(),
         ("waiting", Some("turn")) => "until earlier messages are delivered".to_owned(),
         ("waiting", Some("window")) => format!("until {to} acknowledges others"),
-        ("waiting", Some("agent")) => format!("{to} has it, and has not typed it yet"),
+        ("waiting", Some("agent")) => format!("the wrapper of {to} has not typed it yet"),
         ("waiting", Some("rest")) => {
             let until = way.until.map(ahead).unwrap_or_default();
             format!("{to} returned it; it is redelivered in {until}")
         }
         ("delivered", _) => format!("handed to {to}, who has not acknowledged it"),
         ("injected", _) => format!("typed into {to}, who has not acknowledged it"),
-        ("confirmed", _) => format!("{to} is seen to have it, and has not acknowledged it"),
+        ("confirmed", _) => format!("{to} shows that it has it, and has not acknowledged it"),
         _ => return None,
     })
 }
@@ -192,14 +193,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standing_shows_state_and_reason() {
-        let standing = |way: &str| {
+    fn delivery_state_shows_its_reason() {
+        let state = |way: &str| {
             let json = format!(
                 r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
                 "durability":"disk","attempts":1,"failures":0,{way}}}"#
             );
-            let standing = DeliveryState::of(&serde_json::from_str(&json).unwrap());
-            (standing.short(), standing.to_string())
+            let state = DeliveryState::of(&serde_json::from_str(&json).unwrap());
+            (state.short(), state.to_string())
         };
         let typed = r#""reported":{"state":"confirmed","at":1}"#;
         let why = r#""why":"a line is half typed: send it off""#;
@@ -213,7 +214,7 @@ mod tests {
             (
                 r#""state":"waiting","waits_for":"agent""#,
                 "waiting (agent)",
-                "waiting: Bob has it, and has not typed it yet",
+                "waiting: the wrapper of Bob has not typed it yet",
             ),
             (
                 &format!(r#""state":"waiting","waits_for":"agent",{why}"#),
@@ -242,7 +243,7 @@ mod tests {
                 "dead (EXPIRED): it ran out",
             ),
         ] {
-            assert_eq!(standing(way), (short.to_owned(), long.to_owned()), "{way}");
+            assert_eq!(state(way), (short.to_owned(), long.to_owned()), "{way}");
         }
     }
 
@@ -256,9 +257,9 @@ mod tests {
             );
             let row: MessageRow<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(route(&row), "Ann -> Bob on t");
-            let standing = DeliveryState::of(&row);
-            assert_eq!(standing.short(), "dead (EXPIRED)");
-            assert_eq!(standing.to_string(), "dead (EXPIRED): it ran out");
+            let state = DeliveryState::of(&row);
+            assert_eq!(state.short(), "dead (EXPIRED)");
+            assert_eq!(state.to_string(), "dead (EXPIRED): it ran out");
             beginning(&row)
         };
         assert_eq!(row(r#"{"body":"a\u001b[31m\nb"}"#), "a\\u{1b}[31m\\u{a}b");

@@ -25,7 +25,7 @@ const NO_KEY: &str = "; you are a guest there, since its operator.key is not in 
 /// Sends a request to `@relay`, and returns the `data` of its answer.
 pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
     let answer = client.request(body, data).map_err(|error| match error {
-        // Not the request is wrong, but the id in it.
+        // The id in the request is wrong, not the request itself.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
             let why = escaped(&nack.message);
             Failure::failed(format!("{why}: inbox, history and dead-letters show ids"))

@@ -164,14 +164,14 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         (
             "so far",
             format!(
-                "{} taken, {} delivered, {} acknowledged",
+                "{} accepted, {} delivered, {} acknowledged",
                 counts.taken, counts.delivered, counts.acknowledged
             ),
         ),
         (
-            "trouble",
+            "problems",
             format!(
-                "{} busy, {} refused, {} expired, {} given back, {} given up",
+                "{} busy, {} refused, {} expired, {} returned, {} abandoned",
                 counts.busy, counts.refused, counts.expired, counts.given_back, counts.gave_up
             ),
         ),

@@ -32,7 +32,7 @@ const NAMES_MAX: usize = 20;
 pub(super) fn visit(options: &GlobalOptions, name: &str) -> Result<Visit, Failure> {
     if let Some(agent) = agent_around() {
         return Err(Failure::failed(format!(
-            "this command is for a person at a terminal, not for {} or a program in it",
+            "this command is for a person at a terminal: run it outside of {}",
             escaped(&agent)
         )));
     }

@@ -227,7 +227,7 @@ fn a_command_whose_agent_is_gone_says_so() {
     let (code, said) = inside(Some(&file), &line);
     assert!(code == 3 && said.contains("AGENT_OFFLINE"), "{said}");
     let (code, said) = inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
-    assert!(code == USAGE && said.contains("send only as it"), "{said}");
+    assert!(code == USAGE && said.contains("can only send as that agent"), "{said}");
 }
 
 #[test]
