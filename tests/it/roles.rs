@@ -193,7 +193,7 @@ fn inside_a_wrapped_agent_commands_speak_in_its_name_and_nothing_else() {
     ] {
         assert!(text.contains(&dense(said)), "{said} is not in {text}");
     }
-    assert_eq!(text.matches(&dense("leave `--as Cid` out")).count(), 2, "{text}");
+    assert_eq!(text.matches(&dense("leave out `--as Cid`")).count(), 2, "{text}");
     let file = sandbox.home().join("run").join("Ann.key");
     platform::paths::check_private(&file).unwrap();
     ann.press("exit 0\r");
