@@ -1,5 +1,5 @@
-//! The documents' examples, played: those of clients are sent to a daemon, and those of the daemon are
-//! compared with its real answers, member by member.
+//! Plays the documents' examples: those of clients are sent to a daemon, and those of the daemon
+//! are compared with its real answers, member by member.
 
 use super::examples as documented_examples;
 use crate::{raw::Raw, sandbox::Sandbox};

@@ -1,4 +1,4 @@
-//! docs/WRAPPER.md compared with the code: keys of recipes, recipes, reasons to wait, and its example.
+//! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example.
 
 use super::{rows, ticked};
 use agent_relay::bridge::{agents::AGENTS, recipe::Book};
