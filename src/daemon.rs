@@ -1,214 +1,138 @@
-//! The daemon: threads that wait for the system around one machine that never waits.
+//! The daemon: threads that wait for the system, around a router that never waits.
 //!
 //! ```text
 //!   acceptor --- a stream ---> reader ----+
 //!                              reader ----+--> inbox --> router's thread --> lane --> stream
-//!                              writer ----+ "written"           (Core)         \--> writer
+//!                              writer ----+ "written"                          \--> writer
 //! ```
 //!
-//! [`run`] is the keeper: it claims the place, starts the threads, watches over the socket, and ends
-//! everything in order. Who waits for whom is the waiting table of ARCHITECTURE.md.
+//! [`run`] takes the locks, starts the threads, supervises the socket, and ends everything in order.
+//! The waiting table of ARCHITECTURE.md says which thread waits for which.
 
 mod acceptor;
-mod claim;
-mod client;
-mod core;
+mod client_handle;
+mod client_threads;
+mod effects;
+mod error;
 mod event;
-mod hands;
+mod instance_lock;
 pub mod operator_key;
-mod reloading;
+mod policy_thread;
+mod random;
+mod router_thread;
+mod settings;
 mod spin;
 pub mod stopped;
-mod storing;
+mod store_thread;
+
+pub use error::DaemonError;
+pub use instance_lock::locks_directory;
+pub use policy_thread::load as load_policy;
+pub use settings::Settings;
 
 use crate::{
-    config::ConfigError,
-    link::Held,
+    link::BufferedBytes,
     protocol::{relay::Process, secret::Secret},
     router::Limits,
     store::{self, OpenError, Opened, Store},
 };
 use acceptor::{Acceptor, Readers};
-use claim::Claim;
-pub use claim::locks_directory;
-use client::Surroundings;
-use core::{Core, Start};
+use client_threads::ReaderContext;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use effects::Effects;
 use event::Event;
-use hands::Hands;
+use instance_lock::InstanceLock;
 use platform::{
     endpoint::Endpoint,
-    peer::User,
     stop::Signal,
     transport::{Listener, Place},
 };
-use reloading::Reloading;
-pub use reloading::load as load_policy;
-use std::{
-    fmt, io, mem,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    process,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use policy_thread::PolicyReloader;
+use random::random_bytes;
+use router_thread::{RouterThread, Start};
+use std::{io, mem, ops::RangeInclusive, path::Path, process, sync::Arc, thread, time::Duration};
 
-/// Events that wait for the router's thread before those who bring them wait too, at most and at least.
+/// The range of the inbox's capacity, in events.
 const INBOX_EVENTS: RangeInclusive<usize> = 16..=1024;
 
-/// Files that the daemon has open beside its clients' connections, and some to spare.
+/// The number of open files besides the clients' connections, with some to spare.
 const FILES_OF_OWN: u64 = 64;
 
 /// The store's file in the home directory.
 pub const STORE_FILE: &str = "relay.db";
 
-/// Dead letters that an ACK that comes late may find.
+/// The number of dead letters that a late ACK can still acknowledge.
 const DEAD_LETTERS_MAX: usize = 1 << 16;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// How often the keeper looks whether its socket is still there. Cleaners empty `/tmp`.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The interval of checks that the socket still exists; cleaners of `/tmp` may remove it.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// So many of them are an hour.
-const LOOKS_IN_AN_HOUR: u32 = 720;
+/// The number of these checks in an hour.
+const CHECKS_PER_HOUR: u32 = 720;
 
-/// What a daemon is started with.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where its lock, its log and its data are.
-    pub home: PathBuf,
-    /// Whom it serves: the user as whom it runs, unless it is a service.
-    pub owner: User,
-    /// Where it listens, if that was said; else the default place.
-    pub endpoint: Option<Endpoint>,
-    /// The machine's bounds and times.
-    pub limits: Limits,
-    /// Days after which a message that is over is forgotten.
-    pub history_days: u64,
-    /// The store's file, at most.
-    pub store_bytes_max: u64,
-}
-
-/// Why there is no daemon.
-#[derive(Debug)]
-pub enum DaemonError {
-    /// One runs already, with this home.
-    HomeInUse(PathBuf),
-    /// One runs already, at this endpoint.
-    EndpointInUse(Endpoint),
-    /// The system refused; the error names its object.
-    System(io::Error),
-    /// What the owner has decided can't be read.
-    Policy(ConfigError),
-    /// What was kept can't be read, or nothing more be kept.
-    Store(OpenError),
-    /// This thread panicked.
-    Panicked(&'static str),
-}
-
-impl fmt::Display for DaemonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::HomeInUse(home) => {
-                let home = home.display();
-                write!(
-                    f,
-                    "a daemon with the home {home} is already running: `agent-relay down` stops it"
-                )
-            }
-            Self::EndpointInUse(endpoint) => {
-                write!(
-                    f,
-                    "a daemon is already running at {endpoint}: choose another endpoint, or stop it"
-                )
-            }
-            Self::System(error) => write!(f, "{error}"),
-            Self::Policy(error) => write!(f, "{error}"),
-            Self::Store(error) => write!(f, "{error}"),
-            Self::Panicked(thread) => {
-                write!(f, "the {thread} made a mistake; the daemon can't go on")
-            }
-        }
-    }
-}
-
-impl std::error::Error for DaemonError {}
-
-impl From<OpenError> for DaemonError {
-    fn from(error: OpenError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<io::Error> for DaemonError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
-/// Runs a daemon until it is told to stop; `ready` hears where, once clients can connect.
+/// Runs a daemon until it is told to stop. `ready` is called with its endpoint once clients can connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
-    let mut claim = Claim::stake(&settings)?;
+    let mut lock = InstanceLock::acquire(&settings)?;
     let policy = Arc::new(load_policy(&settings.home)?);
     let opened = open_store(&settings)?;
-    let operator_key = operator_key::read_or_make(&claim.home, &settings.owner)?;
-    let listener = Listener::bind_for(&claim.endpoint, &settings.owner)?;
-    // Before anybody is let in: whom the daemon has welcomed doesn't see it fail to start.
-    claim.announce()?;
-    if let Err(error) = stopped::clear(&claim.home) {
-        tracing::warn!("no daemon starts by itself once this one has died: {error}");
+    let operator_key = operator_key::read_or_make(&lock.home, &settings.owner)?;
+    let listener = Listener::bind_for(&lock.endpoint, &settings.owner)?;
+    // Before any client is accepted, so that no client sees the start fail.
+    lock.write_endpoint_file()?;
+    if let Err(error) = stopped::clear(&lock.home) {
+        tracing::warn!("wrappers will not restart this daemon if it dies: {error}");
     }
     allow_clients(&settings.limits);
     let (inbox, events) = bounded(inbox_events(&settings.limits));
-    let held = Held::default();
-    let all = Surroundings {
+    let buffered = BufferedBytes::default();
+    let context = ReaderContext {
         inbox: inbox.clone(),
         frame_bytes_max: settings.limits.frame_bytes_max,
-        held: held.clone(),
+        buffered: buffered.clone(),
         half_read_bytes_max: settings.limits.memory_bytes_max / 2,
         owner: settings.owner,
     };
-    let (reloading, policy_thread) = reloading::start(settings.home.clone(), inbox.clone())?;
-    let signals = tell_signals(inbox.clone(), reloading.clone())?;
-    let (storing, store) = storing::start(opened.store, inbox)?;
-    let about = Process { remarks: opened.remarks, ..describe(&claim) };
+    let (reloader, policy_thread) = policy_thread::start(settings.home.clone(), inbox.clone())?;
+    let signals = handle_signals(inbox.clone(), reloader.clone())?;
+    let (store, store_thread) = store_thread::start(opened.store, inbox)?;
+    let about = Process { remarks: opened.remarks, ..describe(&lock) };
     let start = Start {
         limits: settings.limits,
-        seed: seed()?,
+        seed: random_bytes()?,
         image: opened.image,
         operator_key: operator_key.hash(),
         policy,
         about,
     };
-    let core = Core::new(start, events, held, Hands::new(storing, reloading));
-    let (news, router_ended) = bounded(1);
-    // The news end also where the router's thread panics: the keeper hears of either.
-    let core = thread::Builder::new().name("router".into()).spawn(move || core.run(news))?;
+    let router = RouterThread::new(start, events, buffered, Effects::new(store, reloader));
+    // The channel is disconnected when the router's thread ends, also by a panic.
+    let (ended, router_ended) = bounded(1);
+    let router = thread::Builder::new().name("router".into()).spawn(move || router.run(ended))?;
     let readers = Readers::default();
-    let mut acceptor = Acceptor::start(listener, readers.clone(), all.clone())?;
-    tracing::info!("listening at {}", claim.endpoint);
-    ready(&claim.endpoint);
-    acceptor = keep(acceptor, (&mut claim, &operator_key), &readers, &all, &router_ended);
+    let mut acceptor = Acceptor::start(listener, readers.clone(), context.clone())?;
+    tracing::info!("listening at {}", lock.endpoint);
+    ready(&lock.endpoint);
+    acceptor = supervise(acceptor, (&mut lock, &operator_key), &readers, &context, &router_ended);
     acceptor.stop();
-    // The router's thread ends with the last way into its inbox.
-    drop((signals, all));
-    let reason = core.join().map_err(|_| DaemonError::Panicked("router"))?;
-    // Before the home's lock is free: whoever finds that free then looks for the mark.
+    // The router's thread ends with the last sender of its inbox.
+    drop((signals, context));
+    let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
+    // Before the home's lock is released: those who find it free look for the mark.
     if reason == Some(stopped::ON_PURPOSE)
-        && let Err(error) = stopped::mark(&claim.home)
+        && let Err(error) = stopped::mark(&lock.home)
     {
-        tracing::error!("a wrapper may start the next daemon by itself: {error}");
+        tracing::error!("a wrapper may restart the daemon that was stopped: {error}");
     }
-    store.join().map_err(|_| DaemonError::Panicked("store"))?;
-    policy_thread.join().map_err(|_| DaemonError::Panicked("policy's thread"))?;
+    store_thread.join().map_err(|_| DaemonError::Panicked("store"))?;
+    policy_thread.join().map_err(|_| DaemonError::Panicked("policy"))?;
     readers.join();
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Looks into the store of a home where no daemon runs, if there is one; it stays as it is.
+/// Checks the store of a home where no daemon runs, if there is one. The file does not change.
 ///
 /// # Errors
 /// If the next daemon would not start with it, or set it aside as damaged.
@@ -217,7 +141,7 @@ pub fn examine_store(home: &Path) -> Result<(), OpenError> {
     if path.exists() { store::examine(&path) } else { Ok(()) }
 }
 
-/// Opens what the last daemon left.
+/// Opens the store.
 fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
     let opened = Store::open(
         store::Settings {
@@ -236,7 +160,7 @@ fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
     Ok(opened)
 }
 
-/// Asks the system for as many connections as there may be clients.
+/// Raises the limit of open files to the number of clients allowed.
 fn allow_clients(limits: &Limits) {
     let wanted = (limits.clients_max + limits.strangers_max) as u64 + FILES_OF_OWN;
     match platform::process::allow_open_files(wanted) {
@@ -248,105 +172,101 @@ fn allow_clients(limits: &Limits) {
     }
 }
 
-/// So many that they hold half the memory that there may be, if each is as long as a frame.
+/// The inbox's capacity: events of the longest frames may take half of the memory limit.
 fn inbox_events(limits: &Limits) -> usize {
     let events = limits.memory_bytes_max / 2 / limits.frame_bytes_max;
     events.clamp(*INBOX_EVENTS.start(), *INBOX_EVENTS.end())
 }
 
-/// What `status` says about this process.
-fn describe(claim: &Claim) -> Process<'static> {
+/// The description of this process in `status`.
+fn describe(lock: &InstanceLock) -> Process<'static> {
     Process {
         pid: process::id(),
-        endpoint: claim.endpoint.as_text().to_owned().into(),
-        home: claim.home.display().to_string().into(),
-        left: claim.left.as_ref().map(|left| left.as_text().to_owned().into()),
+        endpoint: lock.endpoint.as_text().to_owned().into(),
+        home: lock.home.display().to_string().into(),
+        left: lock.left.as_ref().map(|left| left.as_text().to_owned().into()),
         store_fails: None,
         remarks: Vec::new(),
     }
 }
 
-fn tell_signals(
+fn handle_signals(
     inbox: Sender<Event>,
-    reloading: Reloading,
+    reloader: PolicyReloader,
 ) -> io::Result<platform::stop::Listening> {
     platform::stop::listen(move |signal| match signal {
-        // Without an inbox the daemon is at its end already.
+        // Without an inbox the daemon is ending.
         Signal::Stop => drop(inbox.send(Event::Stop(stopped::ON_PURPOSE))),
-        Signal::HangUp => reloading.begin(None),
+        Signal::HangUp => reloader.reload(None),
         Signal::Resize | Signal::Break => {}
     })
 }
 
-/// Watches over the socket until the router's thread ends.
-fn keep(
+/// Restores the home and the socket if they are removed or taken, until the router's thread ends.
+fn supervise(
     mut acceptor: Acceptor,
-    (claim, operator_key): (&mut Claim, &Secret),
+    (lock, operator_key): (&mut InstanceLock, &Secret),
     readers: &Readers,
-    all: &Surroundings,
+    context: &ReaderContext,
     router_ended: &Receiver<()>,
 ) -> Acceptor {
-    let mut at = claim.endpoint.clone();
-    let mut looks = 0_u32;
-    while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(LOOK_EVERY) {
-        looks += 1;
-        if looks.is_multiple_of(LOOKS_IN_AN_HOUR) {
-            // Without an inbox the daemon is at its end already.
-            drop(all.inbox.send(Event::Hour));
+    let mut at = lock.endpoint.clone();
+    let mut checks = 0_u32;
+    while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(CHECK_EVERY) {
+        checks += 1;
+        if checks.is_multiple_of(CHECKS_PER_HOUR) {
+            // Without an inbox the daemon is ending.
+            drop(context.inbox.send(Event::Hour));
         }
-        match claim.hold_home() {
+        match lock.restore_home() {
             Ok(false) => {}
             Ok(true) => {
-                tracing::warn!("{} was removed; made it anew", claim.home.display());
-                if let Err(error) = operator_key::write(&claim.home, operator_key, &all.owner) {
-                    tracing::error!("nobody can prove to be an operator now: {error}");
+                tracing::warn!("{} was removed, and is created again", lock.home.display());
+                if let Err(error) = operator_key::write(&lock.home, operator_key, &context.owner) {
+                    tracing::error!("the operator's key cannot be written: {error}");
                 }
             }
-            Err(error) => tracing::error!("the home is not this daemon's any more: {error}"),
+            Err(error) => tracing::error!("the home cannot be locked any more: {error}"),
         }
         match acceptor.listener.place() {
             Ok(Place::Mine) => continue,
             Ok(Place::Gone) => {
-                tracing::warn!("{} is gone; listening there anew", claim.endpoint);
+                tracing::warn!("{} was removed, and is created again", lock.endpoint);
             }
             Ok(Place::Foreign) => {
-                // Where it moved already, only listening there failed.
-                if claim.endpoint == at
-                    && let Err(error) = claim.move_to_own()
+                // If it has moved already, only listening there failed.
+                if lock.endpoint == at
+                    && let Err(error) = lock.move_to_per_user_endpoint()
                 {
-                    tracing::error!("{} is somebody else's now: {error}", claim.endpoint);
+                    tracing::error!("{} was taken by another user: {error}", lock.endpoint);
                     continue;
                 }
-                tracing::warn!("the endpoint is somebody else's now; using {}", claim.endpoint);
+                tracing::warn!("the endpoint was taken by another user; using {}", lock.endpoint);
             }
             Err(error) => {
-                tracing::warn!("can't look at {}: {error}", claim.endpoint);
+                tracing::warn!("cannot check {}: {error}", lock.endpoint);
                 continue;
             }
         }
-        match listen_anew(claim, readers, all) {
-            Ok(fresh) => {
-                mem::replace(&mut acceptor, fresh).stop();
-                at = claim.endpoint.clone();
-                // Without an inbox the daemon is at its end already.
-                drop(all.inbox.send(Event::Described(describe(claim))));
+        match listen_again(lock, readers, context) {
+            Ok(new_acceptor) => {
+                mem::replace(&mut acceptor, new_acceptor).stop();
+                at = lock.endpoint.clone();
+                // Without an inbox the daemon is ending.
+                drop(context.inbox.send(Event::Described(describe(lock))));
             }
-            Err(error) => tracing::error!("can't listen at {}: {error}", claim.endpoint),
+            Err(error) => tracing::error!("cannot listen at {}: {error}", lock.endpoint),
         }
     }
     acceptor
 }
 
-fn listen_anew(claim: &Claim, readers: &Readers, all: &Surroundings) -> io::Result<Acceptor> {
-    let listener = Listener::bind_for(&claim.endpoint, &all.owner)?;
-    claim.announce()?;
-    Acceptor::start(listener, readers.clone(), all.clone())
-}
-
-/// Randomness of the system's for the machine's generator.
-fn seed() -> io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| io::Error::other(format!("the system has no randomness: {error}")))?;
-    Ok(seed)
+fn listen_again(
+    lock: &InstanceLock,
+    readers: &Readers,
+    context: &ReaderContext,
+) -> io::Result<Acceptor> {
+    let listener = Listener::bind_for(&lock.endpoint, &context.owner)?;
+    lock.write_endpoint_file()?;
+    Acceptor::start(listener, readers.clone(), context.clone())
 }

@@ -1,15 +1,15 @@
-//! Frames over a stream: the threads that wait for the system, so that nobody else has to.
+//! Frames over a stream: the threads that read and write.
 //!
 //! [`Connection`] is a client's end: two bounded channels of batches and the two threads that serve
-//! them. The daemon has one machine for all its clients, so it uses the parts: [`read_frames`] on a
-//! thread for each client, and a [`Lane`] each, which writes through or hands over to the thread that
-//! runs [`write_batches`].
+//! them. The daemon has one router for all clients, so it uses the parts: a thread with [`read_frames`]
+//! for each client, and a [`Lane`] that writes directly or hands over to a thread with
+//! [`write_batches`].
 
 mod lane;
 mod reader;
 
-pub use lane::{Lane, Wire, WriterWire, write_batches};
-pub use reader::{End, Gate, Held, Reading, read_frames};
+pub use lane::{Lane, STACK_BYTES, Wire, WriterWire, write_batches};
+pub use reader::{BufferedBytes, End, ReadPause, Reading, read_frames};
 
 use crate::protocol::frame::Batch;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -22,31 +22,28 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Batches that a connection's channel holds before its sender waits.
+/// The capacity of a connection's channels, in batches.
 const CHANNEL_BATCHES: usize = 64;
 
-/// A writer gathers what waits up to this many bytes into one call.
+/// The bytes that a writer gathers for one write, at most.
 const GATHER_BYTES: usize = 256 * 1024;
-
-/// Stack of a thread that moves bytes: it calls nothing deep, and there are two for each client.
-pub const STACK_BYTES: usize = 256 * 1024;
 
 /// A client's end of a connection: two bounded channels of whole frames.
 ///
-/// Dropping `outgoing` ends it politely: what was sent is written first. `incoming` disconnects when
-/// nothing more comes; [`Ending::why`] then says why.
+/// Dropping `outgoing` closes the connection after everything sent is written. `incoming` is
+/// disconnected when nothing more arrives; [`Ending::why`] then has the reason.
 #[derive(Debug)]
 pub struct Connection {
-    /// What the peer says.
+    /// Frames from the peer.
     pub incoming: Receiver<Batch>,
-    /// What the peer is to hear.
+    /// Frames to the peer.
     pub outgoing: Sender<Batch>,
-    /// How it ends.
+    /// The end of the connection.
     pub ending: Ending,
     threads: Option<JoinHandle<()>>,
 }
 
-/// How a connection ends, and the means to end it. Clones mean the same connection.
+/// The end of a connection: its reason, and the means to cause it. Clones are of the same connection.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     stream: Option<Stream>,
@@ -54,14 +51,14 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Ends the connection now, unblocking its threads; what is still to be written is lost.
+    /// Ends the connection at once and unblocks its threads; unwritten frames are lost.
     pub fn hang_up(&self) {
         if let Some(stream) = &self.stream {
             stream.hang_up();
         }
     }
 
-    /// Why nothing more comes in.
+    /// The reason why nothing more arrives.
     #[must_use]
     pub fn why(&self) -> Option<End> {
         self.why.lock().clone()
@@ -73,47 +70,48 @@ impl Ending {
 }
 
 impl Connection {
-    /// Starts the two threads of a connection over a stream. They end with it.
+    /// Starts the two threads of a connection over a stream. They end with the stream.
     pub fn over(stream: Stream, name: &str, frame_bytes_max: usize) -> io::Result<Self> {
-        let (to_us, incoming) = bounded(CHANNEL_BATCHES);
-        let (outgoing, to_peer) = bounded::<Batch>(CHANNEL_BATCHES);
+        let (read_sender, incoming) = bounded(CHANNEL_BATCHES);
+        let (outgoing, to_write) = bounded::<Batch>(CHANNEL_BATCHES);
         let ending = Ending { stream: Some(stream.clone()), why: Arc::default() };
         let (read_stream, read_ending) = (stream.clone(), ending.clone());
         let reader = thread::Builder::new().name(format!("{name}-reader")).spawn(move || {
             let reading = Reading::new(frame_bytes_max);
-            let end = read_frames(&read_stream, &reading, |batch| match to_us.send(batch) {
+            let end = read_frames(&read_stream, &reading, |batch| match read_sender.send(batch) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(End::Closed),
             });
             read_ending.set(end);
         })?;
-        let written_by = ending.clone();
+        let write_ending = ending.clone();
         let threads = thread::Builder::new().name(format!("{name}-writer")).spawn(move || {
-            if let Err(error) = write_gathered(&stream, &to_peer) {
-                written_by.set(End::Failed(error.to_string()));
+            if let Err(error) = write_gathered(&stream, &to_write) {
+                write_ending.set(End::Failed(error.to_string()));
             }
             stream.hang_up();
-            // The reader ends with the stream; joining it here gives every thread an owner.
+            // The reader ends with the stream. It is joined here, so that every thread is joined.
             if reader.join().is_err() {
-                written_by.set(End::Failed("the reader thread panicked".into()));
+                write_ending.set(End::Failed("the reader thread panicked".into()));
             }
         });
-        // Without a writer nobody would end the reader.
+        // Without a writer the reader would not end.
         let threads = threads.inspect_err(|_| ending.hang_up())?;
         Ok(Self { incoming, outgoing, ending, threads: Some(threads) })
     }
 
-    /// Ends it politely and waits for that: what was sent is written, what comes is dropped.
+    /// Closes the connection after everything sent is written, and waits for that. Frames that arrive
+    /// meanwhile are dropped.
     pub fn close(self) {
         let Self { incoming, outgoing, threads, .. } = self;
         drop((incoming, outgoing));
         if let Some(threads) = threads {
-            // Its own panic was reported by the panic hook; there is nothing left to end.
+            // A panic of the thread was reported by the panic hook.
             drop(threads.join());
         }
     }
 
-    /// Two ends of a connection that needs no system, for tests.
+    /// The two ends of a connection in memory, for tests.
     #[must_use]
     pub fn memory() -> (Self, Self) {
         let (left_out, right_in) = bounded(CHANNEL_BATCHES);
@@ -128,7 +126,7 @@ impl Connection {
     }
 }
 
-/// Writes batches as they come, all that wait in one call, until the channel's senders are gone.
+/// Writes batches until the channel is disconnected; those that wait are written together.
 fn write_gathered(stream: &Stream, batches: &Receiver<Batch>) -> io::Result<()> {
     let mut gathered = Vec::new();
     while let Ok(batch) = batches.recv() {

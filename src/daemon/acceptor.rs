@@ -1,6 +1,6 @@
-//! The acceptor: takes connections in and starts their threads.
+//! The acceptor: accepts connections and starts their threads.
 
-use super::client::{self, Surroundings};
+use super::client_threads::{self, ReaderContext};
 use crate::router::ClientId;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// The first and the longest pause after the system refused to accept (no file descriptors left).
+/// The first and the longest pause after an error of `accept`, such as too many open files.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// Readers that have not been joined, and the next client's number; shared by all acceptors.
+/// Reader threads that are not joined yet, and the next client's id; shared by all acceptors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readers {
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
@@ -26,7 +26,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Waits for all of them. Their streams have to be closed by then.
+    /// Joins all reader threads. Their streams must be closed.
     pub(super) fn join(&self) {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             join_reader(thread);
@@ -65,18 +65,18 @@ impl Acceptor {
     pub(super) fn start(
         listener: Listener,
         readers: Readers,
-        all: Surroundings,
+        context: ReaderContext,
     ) -> io::Result<Self> {
         let listener = Arc::new(listener);
         let (stop, stopped) = bounded(0);
         let accepting = Arc::clone(&listener);
         let thread = thread::Builder::new()
             .name("acceptor".into())
-            .spawn(move || accept(&accepting, &stopped, &readers, &all))?;
+            .spawn(move || accept(&accepting, &stopped, &readers, &context))?;
         Ok(Self { listener, stop, thread })
     }
 
-    /// Stops accepting and gives the listener's place up. Clients stay.
+    /// Stops accepting and closes the listener. Connections stay.
     pub(super) fn stop(self) {
         drop(self.stop);
         self.listener.stop();
@@ -86,11 +86,12 @@ impl Acceptor {
     }
 }
 
-fn accept(listener: &Listener, stopped: &Receiver<()>, readers: &Readers, all: &Surroundings) {
+fn accept(listener: &Listener, stopped: &Receiver<()>, readers: &Readers, context: &ReaderContext) {
     let mut pause = PAUSES[0];
     loop {
-        let started =
-            listener.accept().and_then(|stream| client::start(readers.next_id(), stream, all));
+        let started = listener
+            .accept()
+            .and_then(|stream| client_threads::start(readers.next_id(), stream, context));
         match started {
             Ok(reader) => {
                 readers.add(reader);
@@ -100,7 +101,7 @@ fn accept(listener: &Listener, stopped: &Receiver<()>, readers: &Readers, all: &
                 if !is_running(stopped, Duration::ZERO) {
                     return;
                 }
-                tracing::warn!("can't take a connection in: {error}; again in {pause:?}");
+                tracing::warn!("cannot accept a connection: {error}; trying again in {pause:?}");
                 if !is_running(stopped, pause) {
                     return;
                 }
@@ -110,7 +111,7 @@ fn accept(listener: &Listener, stopped: &Receiver<()>, readers: &Readers, all: &
     }
 }
 
-/// Waits at most `time` for the stop.
+/// Waits for the stop, at most `time`. True if it did not come.
 fn is_running(stopped: &Receiver<()>, time: Duration) -> bool {
     matches!(stopped.recv_timeout(time), Err(crossbeam_channel::RecvTimeoutError::Timeout))
 }

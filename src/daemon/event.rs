@@ -1,6 +1,6 @@
-//! What reaches the router's inbox.
+//! Events in the router's inbox.
 
-use super::hands::Client;
+use super::client_handle::ClientHandle;
 use crate::{
     protocol::{code::Violation, frame::Batch, relay::Process},
     router::{ClientId, policy::Policy},
@@ -8,29 +8,29 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Everything that the router's thread is told by the others.
+/// An event from another thread for the router's thread.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A client's reader begins.
-    Accepted(ClientId, Box<Client>),
-    /// It read whole frames.
+    /// A client has connected, and its reader has started.
+    Accepted(ClientId, Box<ClientHandle>),
+    /// The client's reader read whole frames.
     Batch(ClientId, Batch),
-    /// It read what is no frame, or from a stranger.
+    /// The client's reader read something else than frames, or the client is another user's.
     Violated(ClientId, Violation),
-    /// Its writer wrote this buffer.
+    /// The client's writer wrote this buffer.
     Written(ClientId, Vec<u8>),
-    /// Its reader ends.
+    /// The client's reader has ended.
     Ended(ClientId),
-    /// What `status` says about the daemon changed.
+    /// The description of the daemon in `status` has changed.
     Described(Process<'static>),
-    /// An hour has gone by: the store forgets what is old by this clock.
+    /// An hour has passed, which the store is told.
     Hour,
-    /// The store says something.
+    /// The store has a report.
     Stored(Report),
-    /// Its thread panicked.
+    /// The store's thread panicked.
     StoreDied,
-    /// The policy file was read again, for these; or why it can't be.
+    /// The policy file was read again for these clients, or cannot be read for this reason.
     PolicyRead(Vec<ClientId>, Result<Arc<Policy>, String>),
-    /// The daemon shall stop, for this reason.
+    /// The daemon is to stop, for this reason.
     Stop(&'static str),
 }

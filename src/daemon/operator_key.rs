@@ -1,7 +1,7 @@
-//! operator.key: what proves that somebody may run the place. The daemon makes it; whoever can read the
-//! home directory can say it.
+//! The operator's key, in the file `operator.key`. The daemon creates it; anyone who can read the home
+//! directory can use it.
 
-use super::seed;
+use super::random::random_bytes;
 use crate::{config::text, protocol::secret::Secret};
 use platform::{paths, peer::User};
 use std::{
@@ -14,20 +14,19 @@ use std::{
 /// The file's name in the home directory.
 pub const FILE: &str = "operator.key";
 
-/// More than that is no key.
+/// The longest file that can be a key.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// The key in the file.
+/// Reads the key of a home.
 ///
 /// # Errors
-/// `NotFound` if there is none yet; else if it can't be read, is open to other users, or is no key. The
-/// sentence names the file, and never says what is in it.
+/// `NotFound` if there is none yet; else if the file cannot be read, is accessible to other users, or
+/// holds no key. The error names the file and never repeats its content.
 pub fn read(home: &Path) -> io::Result<Secret> {
     read_among(home, &[])
 }
 
-/// The same in a home in which some users are as good as this one: the account of the service whose it is,
-/// or the owner whom that serves.
+/// Reads the key of a home that some other users may access: the service's account, or its owner.
 ///
 /// # Errors
 /// As [`read`]'s.
@@ -35,7 +34,7 @@ pub fn read_among(home: &Path, users: &[User]) -> io::Result<Secret> {
     read_checked(&home.join(FILE), users)
 }
 
-/// The same of any file with a key.
+/// Reads a key from any file.
 ///
 /// # Errors
 /// As [`read`]'s.
@@ -47,7 +46,7 @@ fn read_checked(path: &Path, users: &[User]) -> io::Result<Secret> {
     let named = |error: io::Error| {
         io::Error::new(error.kind(), format!("read {}: {error}", path.display()))
     };
-    // Whoever opens a pipe waits for its other end.
+    // Opening a pipe would wait for its other end.
     if !fs::metadata(path).map_err(named)?.is_file() {
         return Err(named(io::Error::other("it is not a file")));
     }
@@ -60,20 +59,19 @@ fn read_checked(path: &Path, users: &[User]) -> io::Result<Secret> {
     Secret::parse(text).ok_or_else(|| named(io::Error::other("it holds no key")))
 }
 
-/// The same for the daemon that holds the home's lock: a key is made where there is none, and in the
-/// place of one that is no good.
+/// Reads the key of the home whose lock is held. A missing or invalid key is replaced by a new one.
 pub(super) fn read_or_make(home: &Path, owner: &User) -> io::Result<Secret> {
     match read_among(home, slice::from_ref(owner)) {
         Ok(key) => return Ok(key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!("the operator's key is no good, and replaced: {error}"),
+        Err(error) => tracing::warn!("the operator's key is invalid and is replaced: {error}"),
     }
-    let key = Secret::from_random(seed()?);
+    let key = Secret::from_random(random_bytes()?);
     write(home, &key, owner)?;
     Ok(key)
 }
 
-/// Puts the daemon's key into its home, for the owner to read.
+/// Writes the key into the home, readable for the owner.
 pub(super) fn write(home: &Path, key: &Secret, owner: &User) -> io::Result<()> {
     let line = format!("{}\n", key.reveal());
     paths::write_private_file_for(&home.join(FILE), line.as_bytes(), owner)
@@ -94,7 +92,7 @@ mod tests {
         super::read_or_make(home, &User::me()?)
     }
 
-    /// A home directory of a test's own.
+    /// A temporary home directory.
     struct Home(PathBuf);
 
     impl Home {
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_kept() {
+    fn key_is_created_once() {
         let home = Home::new();
         assert_eq!(read(&home.0).unwrap_err().kind(), io::ErrorKind::NotFound);
         let made = read_or_make(&home.0).unwrap();
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_somebody_wrote_by_hand_is_kept() {
+    fn key_written_by_hand_is_kept() {
         for end in ["", "\n", "\r\n"] {
             let home = Home::new();
             let text = format!("{}{end}", "0123456789abcdef".repeat(4));

@@ -1,8 +1,8 @@
-//! Adaptive spinning: looking a little longer before parking, while traffic is dense.
+//! Adaptive spinning: polling the inbox for a short time before parking, while traffic is dense.
 //!
-//! Waking a parked thread costs more than a message's whole way through the daemon. So the router's
-//! thread looks on for some tens of microseconds, but only where another core can bring something
-//! meanwhile, and only as long as that pays: an idle daemon parks at once and uses no processor.
+//! Waking a parked thread takes longer than routing a message. So the router's thread polls for some
+//! tens of microseconds, but only if there is another core, and only while that succeeds: an idle
+//! daemon parks at once and uses no processor.
 
 use crossbeam_channel::Receiver;
 use std::{
@@ -10,16 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long it looks on.
+/// The time to poll.
 const SPIN: Duration = Duration::from_micros(30);
 
-/// Looks in vain before it parks at once.
+/// The number of polls in vain after which it parks at once.
 const MISSES_MAX: u32 = 4;
 
-/// How long a pause may be and the traffic still be called dense.
+/// The longest pause in dense traffic.
 const DENSE: Duration = Duration::from_micros(200);
 
-/// Whether to spin, learnt from how it went.
+/// The decision whether to spin, from the success of earlier polls.
 #[derive(Debug)]
 pub(super) struct Spin {
     more_cores: bool,
@@ -35,7 +35,7 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Takes the next event if it comes before it is time to park.
+    /// Receives the next event if it comes before it is time to park.
     pub(super) fn receive<T>(&mut self, inbox: &Receiver<T>) -> Option<T> {
         if let Ok(event) = inbox.try_recv() {
             self.parked_at = None;
@@ -63,7 +63,7 @@ impl Spin {
         }
     }
 
-    /// A short park means that looking on would have paid.
+    /// Whether to spin. A short park means that polling would have succeeded.
     fn is_worth_it(&mut self, now: Instant) -> bool {
         if self.parked_at.take().is_some_and(|parked| now - parked < DENSE) {
             self.misses = 0;

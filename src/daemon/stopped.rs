@@ -1,8 +1,8 @@
-//! daemon.stopped: the mark that a home's daemon was stopped on purpose. While it is there, only a
+//! The mark `daemon.stopped` in a home: its daemon was stopped on purpose. While it exists, only a
 //! person's command starts a daemon.
 //!
-//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon
-//! that starts clears it. A daemon that is killed, fails, or makes room for another sets none.
+//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon that
+//! starts clears it. A daemon that is killed, fails, or is replaced by another does not set it.
 
 use crate::config::is_absent;
 use platform::paths;
@@ -11,21 +11,21 @@ use std::{fs, io, path::Path};
 /// The file's name in the home directory. It is empty.
 pub const FILE: &str = "daemon.stopped";
 
-/// The reason of a stop after which no daemon follows.
+/// The reason of a stop that no start follows.
 pub(super) const ON_PURPOSE: &str = "stop";
 
-/// Sets the mark; success where it is set.
+/// Sets the mark, if it is not set already.
 ///
 /// # Errors
-/// If the file can't be made.
+/// If the file cannot be created.
 pub fn mark(home: &Path) -> io::Result<()> {
     paths::open_private_file(&home.join(FILE)).map(drop)
 }
 
-/// Clears the mark; success where there is none.
+/// Clears the mark, if it is set.
 ///
 /// # Errors
-/// If the file can't be removed; the sentence names it.
+/// If the file cannot be removed; the error names it.
 pub fn clear(home: &Path) -> io::Result<()> {
     let path = home.join(FILE);
     match fs::remove_file(&path) {
@@ -39,7 +39,7 @@ pub fn clear(home: &Path) -> io::Result<()> {
 /// Whether the mark is set.
 ///
 /// # Errors
-/// If the home can't be looked into.
+/// If the home cannot be read.
 pub fn is_marked(home: &Path) -> io::Result<bool> {
     fs::exists(home.join(FILE))
 }

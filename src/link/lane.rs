@@ -1,13 +1,12 @@
-//! The writing half of the daemon's end: write through when nobody else writes, hand over when not.
+//! The writing half of the daemon's end: direct writes while the writer thread is idle, else a
+//! hand-over to it.
 //!
-//! The router's thread writes straight to a client's stream, with a write that never blocks, as long
-//! as that client's writer thread has nothing in hand. What the system doesn't take at once is handed
-//! over. "The channel is empty" would not mean "the writer is idle": the writer may hold what it took
-//! out, and two writers on one stream mix their frames. So what was handed over is counted, raised
-//! before the hand-over and lowered once the writer reports it written, and only a count of zero lets
-//! the router's thread write.
+//! The router's thread writes to a client's stream itself, without blocking, while the client's writer
+//! thread has nothing to write. Bytes that the system does not take at once are handed over. An empty
+//! channel would not mean an idle writer, which may hold what it took out, and two writers on one stream
+//! would mix their frames. So the bytes handed over are counted before the hand-over and subtracted once
+//! the writer reports them, and the router's thread writes only while the count is zero.
 
-use super::STACK_BYTES;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use platform::transport::{Stream, Written};
 use std::{
@@ -15,27 +14,30 @@ use std::{
     mem,
 };
 
-/// Room that a lane keeps for its next frames.
-const KEEP_BYTES: usize = 2 * STACK_BYTES;
+/// The stack of a thread that reads or writes frames; there are two for each client.
+pub const STACK_BYTES: usize = 256 * 1024;
 
-/// Bytes that the writer thread is given at a time: what a slow reader takes is seen in such steps.
+/// The capacity that an empty lane keeps for its next frames.
+const KEEP_BYTES: usize = 512 * 1024;
+
+/// The bytes in one hand-over: the progress of a slow client is seen in such steps.
 const HAND_OVER_BYTES: usize = 256 * 1024;
 
-/// What a lane writes on.
+/// The transport of a lane.
 pub trait Wire {
-    /// Writes what the system takes at once, perhaps nothing; never blocks.
+    /// Writes as many bytes as the system takes at once, possibly none, without blocking.
     fn write_now(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Gives bytes to the writer thread, or gives them back if it has enough in hand.
+    /// Hands bytes to the writer thread, or returns them if its channel is full.
     fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>>;
 }
 
-/// A stream, and the channel to the thread that writes on it.
+/// A client's stream and the channel to its writer thread.
 #[derive(Debug)]
 pub struct WriterWire {
     /// The client's stream.
     pub stream: Stream,
-    /// To [`write_batches`].
+    /// The channel to [`write_batches`].
     pub writer: Sender<Vec<u8>>,
 }
 
@@ -50,108 +52,109 @@ impl Wire for WriterWire {
     fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         match self.writer.try_send(bytes) {
             Ok(()) => Ok(()),
-            // A writer that is gone has failed: its stream is closed, and the reader says so.
+            // A writer that has ended has failed: its stream is closed, which the reader reports.
             Err(TrySendError::Full(bytes) | TrySendError::Disconnected(bytes)) => Err(bytes),
         }
     }
 }
 
-/// One client's way out of the daemon. Dropping it closes the writer's channel, so that the writer ends
-/// when it has written what it holds.
+/// The queue of bytes to one client. Dropping it ends the writer thread once it has written everything
+/// handed over.
 #[derive(Debug)]
 pub struct Lane<W> {
     wire: W,
-    waiting: Vec<u8>,
-    /// The first of these bytes, which were sent off. Never all of them.
-    gone: usize,
-    /// Bytes that the writer thread was given and has not reported.
-    in_hand: usize,
+    /// Bytes to be written.
+    unsent: Vec<u8>,
+    /// The number of bytes at the front of `unsent` that are written or handed over; never all of them.
+    sent: usize,
+    /// The bytes handed over that the writer thread has not reported yet.
+    handed_over: usize,
 }
 
 impl<W: Wire> Lane<W> {
     /// A lane with nothing to write.
     pub const fn new(wire: W) -> Self {
-        Self { wire, waiting: Vec::new(), gone: 0, in_hand: 0 }
+        Self { wire, unsent: Vec::new(), sent: 0, handed_over: 0 }
     }
 
-    /// Where the next frames are appended; [`flush`](Self::flush) sends them off.
-    pub const fn waiting(&mut self) -> &mut Vec<u8> {
-        &mut self.waiting
+    /// The buffer to append frames to; [`flush`](Self::flush) sends them.
+    pub const fn unsent(&mut self) -> &mut Vec<u8> {
+        &mut self.unsent
     }
 
-    /// Sends off what waits. Gives back the bytes that the system took at once.
+    /// Writes or hands over what is unsent. Returns the number of bytes that the system took at once.
     pub fn flush(&mut self) -> io::Result<usize> {
-        let mut through = 0;
-        if self.in_hand == 0 && !self.waiting.is_empty() {
-            through = self.wire.write_now(&self.waiting[self.gone..])?;
-            self.send_off(through);
+        let mut written = 0;
+        if self.handed_over == 0 && !self.unsent.is_empty() {
+            written = self.wire.write_now(&self.unsent[self.sent..])?;
+            self.mark_sent(written);
         }
-        if self.waiting.is_empty() {
-            self.waiting.shrink_to(KEEP_BYTES);
+        if self.unsent.is_empty() {
+            self.unsent.shrink_to(KEEP_BYTES);
         } else {
             self.hand_over();
         }
-        Ok(through)
+        Ok(written)
     }
 
-    /// Gives the writer thread as much as it is given at a time, if it has room.
+    /// Hands over [`HAND_OVER_BYTES`] at most, if the writer's channel has room.
     fn hand_over(&mut self) {
-        let count = (self.waiting.len() - self.gone).min(HAND_OVER_BYTES);
-        let is_all = count == self.waiting.len();
+        let count = (self.unsent.len() - self.sent).min(HAND_OVER_BYTES);
+        let is_all = count == self.unsent.len();
         let bytes = if is_all {
-            mem::take(&mut self.waiting)
+            mem::take(&mut self.unsent)
         } else {
-            self.waiting[self.gone..][..count].to_vec()
+            self.unsent[self.sent..][..count].to_vec()
         };
-        self.in_hand += count;
+        self.handed_over += count;
         match self.wire.hand_over(bytes) {
             Ok(()) if is_all => {}
-            Ok(()) => self.send_off(count),
+            Ok(()) => self.mark_sent(count),
             Err(bytes) => {
-                self.in_hand -= count;
+                self.handed_over -= count;
                 if is_all {
-                    self.waiting = bytes;
+                    self.unsent = bytes;
                 }
             }
         }
     }
 
-    /// So many more are gone. What is left moves up once it is the smaller part, so that much that waits isn't
-    /// moved for each piece of it.
-    fn send_off(&mut self, count: usize) {
-        self.gone += count;
-        if 2 * self.gone >= self.waiting.len() {
-            self.waiting.drain(..self.gone);
-            self.gone = 0;
+    /// Marks bytes as sent. The rest moves to the front only once it is the smaller part, which bounds the
+    /// cost of moving.
+    fn mark_sent(&mut self, count: usize) {
+        self.sent += count;
+        if 2 * self.sent >= self.unsent.len() {
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
         }
     }
 
-    /// Takes the writer's report, and its buffer for the next frames.
+    /// Handles the writer's report of a written buffer, which is reused for the next frames.
     pub fn written(&mut self, mut buffer: Vec<u8>) {
-        self.in_hand -= buffer.len();
-        if self.waiting.capacity() == 0 && buffer.capacity() <= KEEP_BYTES {
+        self.handed_over -= buffer.len();
+        if self.unsent.capacity() == 0 && buffer.capacity() <= KEEP_BYTES {
             buffer.clear();
-            self.waiting = buffer;
+            self.unsent = buffer;
         }
     }
 }
 
-/// The writer thread: writes each batch and reports it, until the lane is gone or nothing more can be
-/// written. Then the stream is hung up; also where it panics, which costs its client and nobody else.
+/// Runs a writer thread: writes each batch and reports it, until the lane is dropped or a write fails.
+/// Then, and also if it panics, the stream is hung up.
 pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl Fn(Vec<u8>)) {
-    let _end = HangUp(stream);
+    let _guard = HangUpGuard(stream);
     while let Ok(bytes) = batches.recv() {
         if (&*stream).write_all(&bytes).is_err() {
-            // The reader finds the same end and reports it.
+            // The reader meets the same end and reports it.
             return;
         }
         report(bytes);
     }
 }
 
-struct HangUp<'a>(&'a Stream);
+struct HangUpGuard<'a>(&'a Stream);
 
-impl Drop for HangUp<'_> {
+impl Drop for HangUpGuard<'_> {
     fn drop(&mut self) {
         self.0.hang_up();
     }
@@ -159,8 +162,8 @@ impl Drop for HangUp<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! The hand-over under shuttle: the real [`Lane`] between a model of the router's thread and a
-    //! model of the writer's, on shuttle's own channels, with a socket that has little room.
+    //! Tests of the hand-over under shuttle: a [`Lane`] between models of the router's thread and the
+    //! writer thread, with a socket of little capacity.
 
     use super::*;
     use shuttle::{
@@ -178,7 +181,7 @@ mod tests {
     const FRAME_BYTES: usize = 4;
     const WRITER_BATCHES: usize = 1;
 
-    /// A socket: what was written and not yet read, and all that was read.
+    /// A socket: the bytes that are written and not read yet, and those that are read.
     #[derive(Default)]
     struct Socket {
         state: Mutex<(Vec<u8>, Vec<u8>)>,
@@ -186,7 +189,7 @@ mod tests {
     }
 
     impl Socket {
-        /// Takes some of the bytes, if there is room for any.
+        /// Takes a random number of the bytes, as many as there is room for.
         fn take(&self, bytes: &[u8]) -> usize {
             let mut state = self.state.lock().unwrap();
             let room = (ROOM - state.0.len()).min(bytes.len());
@@ -196,7 +199,7 @@ mod tests {
             count
         }
 
-        /// Blocks until all is taken; others may write in between, which is what must not happen.
+        /// Blocks until all bytes are taken. A second writer could write in between.
         fn write_all(&self, mut bytes: &[u8]) {
             while !bytes.is_empty() {
                 let count = self.take(bytes);
@@ -210,15 +213,15 @@ mod tests {
             }
         }
 
-        /// The peer: reads until it has everything.
+        /// Reads as the peer until it has all bytes.
         fn read_until(&self, total: usize) {
             let mut state = self.state.lock().unwrap();
             while state.1.len() < total {
                 while state.0.is_empty() {
                     state = self.changed.wait(state).unwrap();
                 }
-                let (there, read) = &mut *state;
-                read.append(there);
+                let (unread, read) = &mut *state;
+                read.append(unread);
                 self.changed.notify_all();
             }
         }
@@ -246,23 +249,22 @@ mod tests {
     }
 
     fn is_idle<W>(lane: &Lane<W>) -> bool {
-        lane.waiting.is_empty() && lane.in_hand == 0
+        lane.unsent.is_empty() && lane.handed_over == 0
     }
 
-    /// Flushes as it should, or as if nothing had been handed over.
+    /// Flushes, or if `counts` is false flushes as if nothing had been handed over.
     fn flush(lane: &mut Lane<ModelWire>, counts: bool) {
-        let in_hand = lane.in_hand;
+        let handed_over = lane.handed_over;
         if !counts {
-            lane.in_hand = 0;
+            lane.handed_over = 0;
         }
         lane.flush().unwrap();
         if !counts {
-            lane.in_hand += in_hand;
+            lane.handed_over += handed_over;
         }
     }
 
-    /// One run: frames are appended and flushed one by one while writer and reader go at their own
-    /// pace. Gives back what the reader read.
+    /// Appends and flushes frames one by one while writer and reader run. Returns what the reader read.
     fn run(counts: bool) -> Vec<u8> {
         let socket = Arc::new(Socket::default());
         let (writer, batches) = sync_channel::<Vec<u8>>(WRITER_BATCHES);
@@ -279,7 +281,7 @@ mod tests {
         let reader_thread = thread::spawn(move || reading.read_until(total));
         let mut lane = Lane::new(ModelWire { socket: Arc::clone(&socket), writer });
         for frame in frames().chunks(FRAME_BYTES) {
-            lane.waiting().extend_from_slice(frame);
+            lane.unsent().extend_from_slice(frame);
             flush(&mut lane, counts);
             while let Ok(buffer) = reports.try_recv() {
                 lane.written(buffer);
@@ -287,7 +289,7 @@ mod tests {
         }
         while !is_idle(&lane) {
             flush(&mut lane, counts);
-            if lane.in_hand > 0 {
+            if lane.handed_over > 0 {
                 lane.written(reports.recv().unwrap());
             }
             thread::yield_now();
@@ -299,7 +301,7 @@ mod tests {
         state.1.clone()
     }
 
-    /// A socket that takes nothing at once, and a writer whose channel has room for one batch.
+    /// A socket that takes nothing at once, and a writer channel with room for one batch.
     #[derive(Default)]
     struct Stuck(std::cell::RefCell<Option<Vec<u8>>>);
 
@@ -309,25 +311,25 @@ mod tests {
         }
 
         fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
-            let mut place = self.0.borrow_mut();
-            if place.is_some() {
+            let mut slot = self.0.borrow_mut();
+            if slot.is_some() {
                 return Err(bytes);
             }
-            *place = Some(bytes);
+            *slot = Some(bytes);
             Ok(())
         }
     }
 
     #[test]
-    fn much_is_handed_over_in_pieces_and_in_order() {
+    fn long_output_is_handed_over_in_ordered_pieces() {
         let mut lane = Lane::new(Stuck::default());
         let all: Vec<u8> = (0..2 * HAND_OVER_BYTES + 5).map(|at| (at / 1000) as u8).collect();
-        lane.waiting().extend_from_slice(&all);
+        lane.unsent().extend_from_slice(&all);
         let mut written = Vec::new();
         for bytes in [HAND_OVER_BYTES, HAND_OVER_BYTES, 5] {
             lane.flush().unwrap();
             lane.flush().unwrap();
-            assert_eq!(lane.in_hand, bytes);
+            assert_eq!(lane.handed_over, bytes);
             let batch = lane.wire.0.take().unwrap();
             written.extend_from_slice(&batch);
             lane.written(batch);
@@ -336,30 +338,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_stays_where_it_is_while_pieces_go() {
+    fn unsent_bytes_are_not_moved_for_each_piece() {
         let mut lane = Lane::new(Stuck::default());
-        lane.waiting().extend_from_slice(&vec![7; 8 * HAND_OVER_BYTES]);
-        let place = lane.waiting().as_ptr();
+        lane.unsent().extend_from_slice(&vec![7; 8 * HAND_OVER_BYTES]);
+        let address = lane.unsent().as_ptr();
         for left in (0..8).rev() {
             lane.flush().unwrap();
-            // One more finds no room.
+            // The channel has no room for another piece.
             lane.flush().unwrap();
             let batch = lane.wire.0.take().unwrap();
             assert_eq!(batch.len(), HAND_OVER_BYTES);
             lane.written(batch);
-            assert!(left == 0 || lane.waiting().as_ptr() == place, "copied with {left} left");
+            assert!(left == 0 || lane.unsent().as_ptr() == address, "copied with {left} left");
         }
         assert!(is_idle(&lane));
     }
 
     #[test]
-    fn two_writers_never_mix_frames() {
+    fn direct_and_handed_over_writes_never_mix_frames() {
         shuttle::check_random(|| assert_eq!(run(true), frames()), 3000);
     }
 
     #[test]
-    fn without_the_count_they_would() {
-        // Not shuttle's: it counts across its runs.
+    fn without_the_count_frames_would_mix() {
+        // Not shuttle's type, since it counts across runs.
         static MIXED: Count = Count::new(0);
         shuttle::check_random(
             || {
@@ -369,6 +371,6 @@ mod tests {
             },
             3000,
         );
-        assert!(MIXED.load(Ordering::Relaxed) > 0, "the model must show it");
+        assert!(MIXED.load(Ordering::Relaxed) > 0, "the model shows the race");
     }
 }

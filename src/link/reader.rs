@@ -1,4 +1,4 @@
-//! The reading half: bytes of a stream into batches of whole frames.
+//! The reading half: from the bytes of a stream to batches of whole frames.
 
 use crate::protocol::{
     code::{ErrorCode, Violation},
@@ -15,45 +15,45 @@ use std::{
     },
 };
 
-/// Half-read frames up to this length are let be, however much is held.
+/// The length up to which a half-read frame is allowed, however many bytes are buffered.
 const LONG_BYTES: usize = 64 * 1024;
 
-/// Why nothing more is read.
+/// The reason why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The peer closed, or we did.
+    /// The connection was closed by either end.
     Closed,
-    /// The system's words.
+    /// A read failed with this error.
     Failed(String),
-    /// The peer's bytes are no frames.
+    /// The peer sent bytes that are not frames.
     Violated(Violation),
 }
 
-/// A door in front of a reader: while it is shut, nothing more is read from that peer.
+/// A switch that pauses a reader: while it is on, nothing is read from the peer.
 #[derive(Debug, Default)]
-pub struct Gate {
-    shut: Mutex<bool>,
+pub struct ReadPause {
+    paused: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Gate {
-    /// Opens or shuts it.
-    pub fn set_open(&self, open: bool) {
-        *self.shut.lock() = !open;
+impl ReadPause {
+    /// Pauses or resumes the reader.
+    pub fn set(&self, paused: bool) {
+        *self.paused.lock() = paused;
         self.changed.notify_all();
     }
 
     fn wait(&self) {
-        let mut shut = self.shut.lock();
-        while *shut {
-            self.changed.wait(&mut shut);
+        let mut paused = self.paused.lock();
+        while *paused {
+            self.changed.wait(&mut paused);
         }
     }
 }
 
-/// Bytes that readers hold in frames which are not whole, and that wait to be looked at.
+/// A count of the bytes outside the router: in half-read frames, and in frames that wait in the inbox.
 #[derive(Clone, Debug, Default)]
-pub struct Held(Arc<Counts>);
+pub struct BufferedBytes(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -61,19 +61,19 @@ struct Counts {
     half_read: AtomicUsize,
 }
 
-impl Held {
-    /// All of them.
+impl BufferedBytes {
+    /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.all.load(Ordering::Relaxed)
     }
 
-    /// Some more.
+    /// Adds to the count.
     pub fn add(&self, bytes: usize) {
         self.0.all.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Some fewer.
+    /// Subtracts from the count.
     pub fn subtract(&self, bytes: usize) {
         self.0.all.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -83,40 +83,40 @@ impl Held {
     }
 }
 
-/// How to read.
+/// The options of a reader.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The longest frame that is taken.
+    /// The longest frame accepted.
     pub frame_bytes_max: usize,
-    /// What may hold the reading up.
-    pub gate: Arc<Gate>,
-    /// Where half-read frames are counted.
-    pub held: Held,
-    /// A long frame that comes while more than this is half-read, by all readers, ends its connection.
+    /// The switch that pauses the reader.
+    pub pause: Arc<ReadPause>,
+    /// The count of half-read frames.
+    pub buffered: BufferedBytes,
+    /// The limit of half-read bytes of all readers. Above it, a long half-read frame ends its connection.
     pub half_read_bytes_max: usize,
 }
 
 impl Reading {
-    /// Reading with an open gate and a count of its own.
+    /// Options of a reader with its own pause switch and count.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
-        let (gate, held) = (Arc::default(), Held::default());
-        Self { frame_bytes_max, gate, held, half_read_bytes_max: usize::MAX }
+        let (pause, buffered) = (Arc::default(), BufferedBytes::default());
+        Self { frame_bytes_max, pause, buffered, half_read_bytes_max: usize::MAX }
     }
 }
 
-/// Reads until the stream ends, its bytes are no frames, or `take` has enough.
+/// Reads until the stream ends, its bytes are not frames, or `take` breaks.
 ///
-/// All whole frames of one read are handed to `take` together.
+/// All whole frames of one read are passed to `take` together.
 pub fn read_frames(
     stream: &Stream,
     reading: &Reading,
     mut take: impl FnMut(Batch) -> ControlFlow<End>,
 ) -> End {
     let mut decoder = Decoder::new(reading.frame_bytes_max);
-    let mut counted = Counted { held: &reading.held, bytes: 0 };
+    let mut share = Share { buffered: &reading.buffered, bytes: 0 };
     loop {
-        reading.gate.wait();
+        reading.pause.wait();
         match (&*stream).read(decoder.space()) {
             Ok(0) => return End::Closed,
             Ok(count) => decoder.filled(count),
@@ -134,37 +134,37 @@ pub fn read_frames(
                 Err(violation) => return End::Violated(violation),
             }
         }
-        counted.set(decoder.pending());
-        let most = reading.half_read_bytes_max;
-        if counted.bytes > LONG_BYTES && reading.held.half_read() > most {
+        share.set(decoder.pending());
+        let max = reading.half_read_bytes_max;
+        if share.bytes > LONG_BYTES && reading.buffered.half_read() > max {
             let message =
-                format!("all clients together have over {most} bytes in frames that aren't whole");
+                format!("the incomplete frames of all clients together are over {max} bytes");
             return End::Violated(Violation::new(ErrorCode::TooManyClients, message));
         }
     }
 }
 
-/// One reader's share of [`Held`]; given back when the reader ends, however it ends.
-struct Counted<'a> {
-    held: &'a Held,
+/// A reader's share of [`BufferedBytes`], subtracted when the reader ends or panics.
+struct Share<'a> {
+    buffered: &'a BufferedBytes,
     bytes: usize,
 }
 
-impl Counted<'_> {
+impl Share<'_> {
     fn set(&mut self, bytes: usize) {
-        let half_read = &self.held.0.half_read;
+        let half_read = &self.buffered.0.half_read;
         if bytes > self.bytes {
-            self.held.add(bytes - self.bytes);
+            self.buffered.add(bytes - self.bytes);
             half_read.fetch_add(bytes - self.bytes, Ordering::Relaxed);
         } else if bytes < self.bytes {
-            self.held.subtract(self.bytes - bytes);
+            self.buffered.subtract(self.bytes - bytes);
             half_read.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         }
         self.bytes = bytes;
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Share<'_> {
     fn drop(&mut self) {
         self.set(0);
     }

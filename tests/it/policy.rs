@@ -246,7 +246,7 @@ fn daemon_makes_the_operator_key_and_keeps_it() {
     assert_ne!(other, key);
     assert_eq!(other.trim_end().len(), 64);
     let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
-    assert_eq!(log.matches("the operator's key is no good, and replaced").count(), 1, "{log}");
+    assert_eq!(log.matches("the operator's key is invalid and is replaced").count(), 1, "{log}");
     for secret in [key.trim_end(), other.trim_end(), "planted"] {
         assert!(!log.contains(secret), "{log}");
         let status = out(&run(&sandbox, &["status", "--json"], DONE));

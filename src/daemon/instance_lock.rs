@@ -1,8 +1,8 @@
-//! The claim: locks that make this daemon the only one, and the endpoint it may bind.
+//! The locks that make a daemon the only one in its home and at its endpoint.
 //!
-//! Liveness of a daemon is a lock held for life, never a ping or a process id.
+//! A daemon is alive while it holds these locks; pings and process ids decide nothing.
 
-use super::{DaemonError, Settings};
+use super::{error::DaemonError, settings::Settings};
 use crate::config::{ENDPOINT_FILE, LOCK_FILE};
 use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
 use std::{
@@ -15,24 +15,24 @@ const LOCKS: &str = "locks";
 
 /// The locks of a running daemon.
 #[derive(Debug)]
-pub(super) struct Claim {
-    /// Where it listens.
+pub(super) struct InstanceLock {
+    /// The endpoint it listens at.
     pub(super) endpoint: Endpoint,
-    /// Where it listened before somebody else took that place.
+    /// The endpoint it listened at before another user took that.
     pub(super) left: Option<Endpoint>,
     pub(super) home: PathBuf,
-    /// Where the endpoints' locks are: daemons with different homes meet in the default one.
+    /// The directory of the endpoints' locks, which daemons with different homes share.
     locks: PathBuf,
     home_lock: Lock,
     endpoint_lock: Lock,
 }
 
-impl Claim {
+impl InstanceLock {
     /// Takes the home's lock and the endpoint's.
-    pub(super) fn stake(settings: &Settings) -> Result<Self, DaemonError> {
+    pub(super) fn acquire(settings: &Settings) -> Result<Self, DaemonError> {
         let home = &settings.home;
         let is_own = settings.owner == User::me()?;
-        // Nobody logs on as a service, so that it has no home but this.
+        // A service account has no other home than this.
         let locks = if is_own { locks_directory()? } else { home.join(LOCKS) };
         paths::make_private_dir(home)?;
         let home_lock = Lock::take(&home.join(LOCK_FILE))?
@@ -43,32 +43,33 @@ impl Claim {
         Ok(Self { endpoint, left: None, home, locks, home_lock, endpoint_lock })
     }
 
-    /// Writes the endpoint where this home's commands look for it.
-    pub(super) fn announce(&self) -> io::Result<()> {
+    /// Writes the endpoint into the file where commands look for it.
+    pub(super) fn write_endpoint_file(&self) -> io::Result<()> {
         paths::write_private_file(
             &self.home.join(ENDPOINT_FILE),
             self.endpoint.as_text().as_bytes(),
         )
     }
 
-    /// Locks the home anew where somebody removed it, so that no second daemon takes it for free.
-    /// Gives back whether that was needed.
-    pub(super) fn hold_home(&mut self) -> Result<bool, DaemonError> {
+    /// Creates and locks the home again if it was removed, so that no second daemon can lock it.
+    /// Returns whether that was necessary.
+    pub(super) fn restore_home(&mut self) -> Result<bool, DaemonError> {
         if self.home_lock.is_current()? {
             return Ok(false);
         }
         paths::make_private_dir(&self.home)?;
         self.home_lock = Lock::take(&self.home.join(LOCK_FILE))?
             .ok_or_else(|| DaemonError::HomeInUse(self.home.clone()))?;
-        self.announce()?;
+        self.write_endpoint_file()?;
         Ok(true)
     }
 
-    /// Leaves an endpoint that somebody else took for the one with this user's name in it.
-    pub(super) fn move_to_own(&mut self) -> Result<(), DaemonError> {
+    /// Moves from an endpoint that another user took to the one with this user's name.
+    pub(super) fn move_to_per_user_endpoint(&mut self) -> Result<(), DaemonError> {
         let own = Endpoint::per_user()?;
         if own == self.endpoint {
-            let taken = format!("{own} was taken as well; remove it, or start with --endpoint");
+            let taken =
+                format!("{own} is another user's as well; remove it, or start with --endpoint");
             return Err(io::Error::other(taken).into());
         }
         self.endpoint_lock = lock_endpoint(&self.locks, &own)?;
@@ -77,13 +78,13 @@ impl Claim {
     }
 }
 
-/// The default endpoint, or, where another user has that one, the one with this user's name in it.
+/// The default endpoint, or the one with this user's name if another user has that.
 fn default_endpoint() -> io::Result<Endpoint> {
     let shared = Endpoint::shared();
     if shared.is_foreign()? { Endpoint::per_user() } else { Ok(shared) }
 }
 
-/// Where daemons with different homes meet: it lies in the default home, whatever a daemon's own is.
+/// The directory of the endpoints' locks. It is in the default home, whatever a daemon's own home is.
 pub fn locks_directory() -> io::Result<PathBuf> {
     Ok(paths::home()?.join(LOCKS))
 }
@@ -94,7 +95,7 @@ fn lock_endpoint(locks: &Path, endpoint: &Endpoint) -> Result<Lock, DaemonError>
     Lock::take(&locks.join(name))?.ok_or_else(|| DaemonError::EndpointInUse(endpoint.clone()))
 }
 
-/// FNV-1a: the same in every version, so that an old daemon and a new one meet at the same lock.
+/// FNV-1a, which must not change: daemons of all versions have to agree on a lock's name.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

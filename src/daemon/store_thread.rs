@@ -1,7 +1,7 @@
 //! The store's thread, and the router's side of it.
 //!
-//! The router never waits for the disk: changes that the store's channel has no room for stay here. How
-//! many there may be is the machine's own bound.
+//! The router never waits for the disk: changes stay here while the store's channel is full. The router
+//! limits their number.
 
 use super::event::Event;
 use crate::{
@@ -15,40 +15,43 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Batches that wait for the store.
-const JOBS: usize = 16;
+/// The number of jobs that wait for the store.
+const JOBS_MAX: usize = 16;
 
-/// What the router's thread needs of the store.
+/// The router's thread's side of the store.
 #[derive(Debug)]
-pub(super) struct Storing {
+pub(super) struct StoreHandle {
     jobs: Sender<Job>,
-    /// Said by the machine, and not handed over.
+    /// Changes of the router that are not handed over yet.
     changes: Vec<Change>,
-    /// Asked by the machine after those changes, and not handed over.
+    /// Queries of the router after those changes that are not handed over yet.
     queries: VecDeque<(u64, Query)>,
-    /// How many are through.
-    through: u64,
+    /// The number of changes that the store is done with.
+    done: u64,
 }
 
 /// Starts the store's thread.
-pub(super) fn start(store: Store, inbox: Sender<Event>) -> io::Result<(Storing, JoinHandle<()>)> {
-    let (jobs, waiting) = bounded(JOBS);
+pub(super) fn start(
+    store: Store,
+    inbox: Sender<Event>,
+) -> io::Result<(StoreHandle, JoinHandle<()>)> {
+    let (jobs, waiting) = bounded(JOBS_MAX);
     let thread = thread::Builder::new().name("store".into()).spawn(move || {
-        let watch = Watch(inbox);
-        run(store, &waiting, &watch.0);
+        let guard = PanicGuard(inbox);
+        run(store, &waiting, &guard.0);
     })?;
-    Ok((Storing { jobs, changes: Vec::new(), queries: VecDeque::new(), through: 0 }, thread))
+    Ok((StoreHandle { jobs, changes: Vec::new(), queries: VecDeque::new(), done: 0 }, thread))
 }
 
 fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
-    // Without an inbox the router's thread is at its end: the last jobs are done all the same.
+    // Without an inbox the router's thread is ending: the last jobs are still done.
     store.run(jobs, |report| drop(inbox.send(Event::Stored(report))));
 }
 
-/// Tells the router's thread if the store's panics.
-struct Watch(Sender<Event>);
+/// Reports a panic of the store's thread.
+struct PanicGuard(Sender<Event>);
 
-impl Drop for Watch {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             drop(self.0.send(Event::StoreDied));
@@ -56,22 +59,22 @@ impl Drop for Watch {
     }
 }
 
-impl Storing {
+impl StoreHandle {
     pub(super) fn push(&mut self, change: Change) {
         self.changes.push(change);
     }
 
-    pub(super) fn ask(&mut self, number: u64, query: Query) {
+    pub(super) fn query(&mut self, number: u64, query: Query) {
         self.queries.push_back((number, query));
     }
 
-    /// So many more are through; gives back how many that makes.
-    pub(super) const fn pass(&mut self, count: u64) -> u64 {
-        self.through += count;
-        self.through
+    /// Adds to the number of changes that the store is done with. Returns the sum.
+    pub(super) const fn add_done(&mut self, count: u64) -> u64 {
+        self.done += count;
+        self.done
     }
 
-    /// Hands over what there is, as far as the store has room for it.
+    /// Hands over changes and queries while the store's channel has room.
     pub(super) fn hand_over(&mut self, clock: Clock) {
         if !self.changes.is_empty() {
             let job = Job::Write { changes: mem::take(&mut self.changes), clock };
@@ -88,7 +91,7 @@ impl Storing {
         }
     }
 
-    /// Gives a job back that there is no room for: the store's next report is the time to try again.
+    /// Sends a job, or returns it if there is no room. The store's next report is the time to retry.
     fn try_send(&self, job: Job) -> Option<Job> {
         match self.jobs.try_send(job) {
             Ok(()) => None,
@@ -96,13 +99,13 @@ impl Storing {
         }
     }
 
-    /// Says what time it is where nothing else is to be said. A store that is busy hears it anyway.
+    /// Tells an idle store the time. A busy store gets it with its jobs.
     pub(super) fn tell_time(&self, clock: Clock) {
         drop(self.jobs.try_send(Job::Write { changes: Vec::new(), clock }));
     }
 
-    /// The last of it, and where it goes. Without the way there, the store ends.
-    pub(super) fn last(self, clock: Clock) -> (Sender<Job>, Job) {
+    /// The last job and the channel for it. Dropping the channel ends the store.
+    pub(super) fn into_last_job(self, clock: Clock) -> (Sender<Job>, Job) {
         (self.jobs, Job::Write { changes: self.changes, clock })
     }
 }

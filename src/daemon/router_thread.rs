@@ -1,8 +1,8 @@
-//! The router's thread: waits for its inbox and nothing else, and does what the machine says.
+//! The router's thread: waits for its inbox only, and executes the router's outputs.
 
-use super::{event::Event, hands::Hands, spin::Spin};
+use super::{effects::Effects, event::Event, spin::Spin};
 use crate::{
-    link::Held,
+    link::BufferedBytes,
     protocol::{Moment, Now, relay::Process, secret::Hash},
     record::{Clock, Image},
     router::{ClientId, Input, Limits, Output, Router, policy::Policy},
@@ -11,107 +11,112 @@ use crate::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use std::{sync::Arc, time::Duration};
 
-/// Events taken before what they gave rise to is written.
+/// The number of events handled before their output is written.
 const EVENTS_BEFORE_FLUSH: usize = 256;
 
-/// Change of what is held outside the machine that is worth telling it.
-const HELD_STEP_BYTES: usize = 1024 * 1024;
+/// The change in buffered bytes that is reported to the router.
+const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
 
-/// What `status` shows of what the store had to say, the last of it.
+/// The number of the store's warnings that `status` shows, the latest ones.
 const REMARKS_MAX: usize = 8;
 
-/// The machine, its ears and its hands.
-pub(super) struct Core {
+/// The router with its inbox and the executor of its outputs.
+pub(super) struct RouterThread {
     router: Router,
     inbox: Receiver<Event>,
-    held: Held,
-    held_told: usize,
-    hands: Hands,
+    buffered: BufferedBytes,
+    buffered_reported: usize,
+    effects: Effects,
     outputs: Vec<Output>,
     spin: Spin,
-    time: Time,
+    clock: DaemonClock,
     about: Process<'static>,
 }
 
-/// What a daemon starts with.
+/// The initial state of a daemon.
 pub(super) struct Start {
     pub(super) limits: Limits,
     pub(super) seed: [u8; 32],
-    /// What the last one left.
+    /// The stored state of the last daemon.
     pub(super) image: Image,
-    /// Of what operators prove themselves with.
+    /// The hash of the operator's key.
     pub(super) operator_key: Hash,
     pub(super) policy: Arc<Policy>,
-    /// What `status` says about it.
+    /// The description of the daemon in `status`.
     pub(super) about: Process<'static>,
 }
 
-impl Core {
-    pub(super) fn new(start: Start, inbox: Receiver<Event>, held: Held, hands: Hands) -> Self {
-        let mut core = Self {
+impl RouterThread {
+    pub(super) fn new(
+        start: Start,
+        inbox: Receiver<Event>,
+        buffered: BufferedBytes,
+        effects: Effects,
+    ) -> Self {
+        let mut thread = Self {
             router: Router::new(start.limits, start.seed),
             inbox,
-            held,
-            held_told: 0,
-            hands,
+            buffered,
+            buffered_reported: 0,
+            effects,
             outputs: Vec::new(),
             spin: Spin::default(),
-            time: Time::going_on(start.image.clock),
+            clock: DaemonClock::continuing(start.image.clock),
             about: start.about,
         };
-        core.describe();
-        core.router.admit_operators(start.operator_key);
-        let now = core.time.now();
-        core.router.restore(now, start.image, &mut core.outputs);
-        core.perform();
-        core.handle(now, Input::Policy(start.policy));
-        core
+        thread.describe();
+        thread.router.admit_operators(start.operator_key);
+        let now = thread.clock.now();
+        thread.router.restore(now, start.image, &mut thread.outputs);
+        thread.execute();
+        thread.handle(now, Input::Policy(start.policy));
+        thread
     }
 
-    /// Runs until the machine says that it has stopped, or the store's thread has died; the end of
-    /// `news` tells so. Then until nobody has a way into the inbox any more. Returns why it was
-    /// told to stop, if it was.
-    pub(super) fn run(mut self, news: Sender<()>) -> Option<&'static str> {
-        while !self.hands.stopped {
+    /// Runs until the router has stopped or the store's thread has panicked, which dropping `ended`
+    /// reports; then until the inbox has no sender any more. Returns the reason of the stop, if it was
+    /// told one.
+    pub(super) fn run(mut self, ended: Sender<()>) -> Option<&'static str> {
+        while !self.effects.stopped {
             let event = self.wait();
-            let now = self.time.now();
+            let now = self.clock.now();
             if let Some(event) = event {
-                self.take(now, event);
+                self.handle_event(now, event);
                 for _ in 1..EVENTS_BEFORE_FLUSH {
                     let Ok(event) = self.inbox.try_recv() else { break };
-                    self.take(now, event);
+                    self.handle_event(now, event);
                 }
             }
-            self.tell_held(now);
+            self.report_buffered(now);
             if self.router.deadline().is_some_and(|deadline| deadline <= now.monotonic) {
                 self.handle(now, Input::Tick);
             }
             self.flush(now);
         }
-        for client in self.hands.clients.values() {
+        for client in self.effects.clients.values() {
             client.hang_up();
         }
-        self.hands.clients.clear();
-        drop(news);
+        self.effects.clients.clear();
+        drop(ended);
         let reason = self.router.stop_reason();
-        let Self { hands: Hands { storing, reloading, .. }, inbox, time, .. } = self;
-        // With them, the threads end that have a way into the inbox.
-        drop(reloading);
-        let (jobs, last) = storing.last(Clock(time.now()));
+        let Self { effects: Effects { store, reloader, .. }, inbox, clock, .. } = self;
+        // Ends the policy thread, which has a sender of the inbox.
+        drop(reloader);
+        let (jobs, last) = store.into_last_job(Clock(clock.now()));
         let mut last = Some(last);
         while last.is_some() {
             // The store may wait for room in the inbox while this thread waits for the store.
             select! {
-                send(jobs, last.take().expect("the loop goes on while there is one")) -> sent => {
+                send(jobs, last.take().expect("the loop runs while there is a job")) -> sent => {
                     if sent.is_err() {
                         tracing::error!("the store ended before the last changes reached it");
                     }
                 }
-                recv(inbox) -> event => event.map_or((), turn_away),
+                recv(inbox) -> event => event.map_or((), reject),
             }
         }
         drop(jobs);
-        inbox.iter().for_each(turn_away);
+        inbox.iter().for_each(reject);
         reason
     }
 
@@ -120,24 +125,26 @@ impl Core {
             return Some(event);
         }
         let Some(deadline) = self.router.deadline() else {
-            return Some(self.inbox.recv().expect("the keeper holds a sender"));
+            return Some(self.inbox.recv().expect("the daemon's main thread holds a sender"));
         };
-        let left = deadline.since(self.time.now().monotonic);
+        let left = deadline.since(self.clock.now().monotonic);
         match self.inbox.recv_timeout(Duration::from_millis(left)) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => unreachable!("the keeper holds a sender"),
+            Err(RecvTimeoutError::Disconnected) => {
+                unreachable!("the daemon's main thread holds a sender")
+            }
         }
     }
 
-    fn take(&mut self, now: Now, event: Event) {
+    fn handle_event(&mut self, now: Now, event: Event) {
         match event {
             Event::Accepted(id, client) => {
-                self.hands.clients.insert(id, client);
+                self.effects.clients.insert(id, client);
                 self.handle(now, Input::Connected(id));
             }
             Event::Batch(id, batch) => {
-                self.held.subtract(batch.bytes());
+                self.buffered.subtract(batch.bytes());
                 for json in batch.frames() {
                     self.handle(now, Input::Frame(id, json));
                 }
@@ -145,29 +152,29 @@ impl Core {
             Event::Violated(id, violation) => self.handle(now, Input::Violated(id, violation)),
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
-                if let Some(client) = self.hands.clients.get_mut(&id) {
+                if let Some(client) = self.effects.clients.get_mut(&id) {
                     if let Some(lane) = &mut client.lane {
                         lane.written(buffer);
                     }
-                    client.mark_dirty(id, &mut self.hands.dirty);
+                    client.mark_dirty(id, &mut self.effects.dirty);
                     self.handle(now, Input::Written(id, bytes));
                 }
             }
             Event::Ended(id) => {
-                // What was already said to it leaves first: it may have closed its own half only.
+                // Frames already queued are written first: it may have closed its half only.
                 self.flush_client(now, id);
                 self.handle(now, Input::Disconnected(id));
-                self.hands.clients.remove(&id);
+                self.effects.clients.remove(&id);
             }
             Event::Described(about) => {
                 let Process { pid, endpoint, home, left, .. } = about;
                 self.about = Process { pid, endpoint, home, left, ..self.about.clone() };
                 self.describe();
             }
-            Event::Hour => self.hands.storing.tell_time(Clock(now)),
+            Event::Hour => self.effects.store.tell_time(Clock(now)),
             Event::Stored(report) => self.stored(now, report),
-            Event::PolicyRead(askers, read) => self.policy_read(now, &askers, read),
-            Event::StoreDied => self.hands.stopped = true,
+            Event::PolicyRead(clients, read) => self.policy_read(now, &clients, read),
+            Event::StoreDied => self.effects.stopped = true,
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
     }
@@ -175,12 +182,12 @@ impl Core {
     fn stored(&mut self, now: Now, report: Report) {
         match report {
             Report::Persisted(count) => {
-                let through = self.hands.storing.pass(count);
-                self.handle(now, Input::Kept(through));
+                let done = self.effects.store.add_done(count);
+                self.handle(now, Input::Kept(done));
             }
             Report::Refused { count, why } => {
-                let through = self.hands.storing.pass(count);
-                self.handle(now, Input::Refused(through, &why));
+                let done = self.effects.store.add_done(count);
+                self.handle(now, Input::Refused(done, &why));
             }
             Report::Health(Ok(())) => {
                 tracing::info!("the store works again");
@@ -200,51 +207,51 @@ impl Core {
                 self.describe();
                 self.handle(now, Input::Lost);
             }
-            Report::Answer(number, found) => {
-                self.handle(now, Input::Found(ClientId(number), found));
+            Report::Answer(number, answer) => {
+                self.handle(now, Input::Found(ClientId(number), answer));
             }
         }
     }
 
-    fn policy_read(&mut self, now: Now, askers: &[ClientId], read: Result<Arc<Policy>, String>) {
+    fn policy_read(&mut self, now: Now, clients: &[ClientId], read: Result<Arc<Policy>, String>) {
         let result = read.map(|policy| self.handle(now, Input::Policy(policy)));
-        for asker in askers {
-            self.handle(now, Input::Reloaded(*asker, result.clone()));
+        for client in clients {
+            self.handle(now, Input::Reloaded(*client, result.clone()));
         }
     }
 
     fn describe(&mut self) {
         let about = serde_json::value::to_raw_value(&self.about);
-        self.router.describe_daemon(about.expect("it is texts and numbers"));
+        self.router.describe_daemon(about.expect("a description is JSON"));
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
         self.router.handle(now, input, &mut self.outputs);
-        self.perform();
+        self.execute();
     }
 
-    fn perform(&mut self) {
+    fn execute(&mut self) {
         for output in self.outputs.drain(..) {
-            if let Some(frame) = self.hands.perform(output) {
+            if let Some(frame) = self.effects.execute(output) {
                 self.router.recycle(frame);
             }
         }
     }
 
-    /// Writes what waits for anyone; what that lets the machine say is written too.
+    /// Flushes all lanes, including those that this gives more to write.
     fn flush(&mut self, now: Now) {
-        while let Some(id) = self.hands.dirty.pop() {
+        while let Some(id) = self.effects.dirty.pop() {
             self.flush_client(now, id);
         }
-        self.hands.storing.hand_over(Clock(now));
+        self.effects.store.hand_over(Clock(now));
     }
 
     fn flush_client(&mut self, now: Now, id: ClientId) {
-        let Some(client) = self.hands.clients.get_mut(&id) else { return };
+        let Some(client) = self.effects.clients.get_mut(&id) else { return };
         client.dirty = false;
         let Some(lane) = &mut client.lane else { return };
-        let through = match lane.flush() {
-            Ok(through) => through,
+        let written = match lane.flush() {
+            Ok(written) => written,
             Err(error) => {
                 tracing::debug!("client {}: {error}", id.0);
                 client.hang_up();
@@ -252,46 +259,46 @@ impl Core {
                 return;
             }
         };
-        if client.closing && lane.waiting().is_empty() {
+        if client.closing && lane.unsent().is_empty() {
             client.lane = None;
         }
-        if through > 0 {
-            self.handle(now, Input::Written(id, through));
+        if written > 0 {
+            self.handle(now, Input::Written(id, written));
         }
     }
 
-    fn tell_held(&mut self, now: Now) {
-        let bytes = self.held.bytes();
-        if bytes.abs_diff(self.held_told) >= HELD_STEP_BYTES {
-            self.held_told = bytes;
+    fn report_buffered(&mut self, now: Now) {
+        let bytes = self.buffered.bytes();
+        if bytes.abs_diff(self.buffered_reported) >= BUFFERED_STEP_BYTES {
+            self.buffered_reported = bytes;
             self.handle(now, Input::Outside(bytes));
         }
     }
 }
 
-/// Who comes too late has a lane in the inbox, and its writer would wait for ever: what is left in a
-/// channel is not dropped with its receiver.
-fn turn_away(event: Event) {
+/// Hangs up on a client that connects while the daemon ends. Its lane in the inbox would keep its writer
+/// waiting: a channel's content is not dropped with its receiver.
+fn reject(event: Event) {
     if let Event::Accepted(_, client) = event {
         client.hang_up();
     }
 }
 
-/// Both clocks. Moments go on where the last daemon's ended.
-struct Time {
-    /// The system's clock when this daemon's stood at `base`.
+/// The daemon's clock, whose moments continue from the last daemon's.
+struct DaemonClock {
+    /// The system's monotonic clock at the moment `base`.
     start: u64,
     base: Moment,
 }
 
-impl Time {
-    fn going_on(clock: Clock) -> Self {
+impl DaemonClock {
+    fn continuing(clock: Clock) -> Self {
         let base = clock.moment_at(platform::clock::unix_ms());
         Self { start: platform::clock::monotonic_ms(), base }
     }
 
     fn now(&self) -> Now {
-        let gone = platform::clock::monotonic_ms().saturating_sub(self.start);
-        Now { monotonic: self.base.plus(gone), unix_ms: platform::clock::unix_ms() }
+        let elapsed = platform::clock::monotonic_ms().saturating_sub(self.start);
+        Now { monotonic: self.base.plus(elapsed), unix_ms: platform::clock::unix_ms() }
     }
 }

@@ -1,0 +1,22 @@
+//! Settings of a daemon.
+
+use crate::router::Limits;
+use platform::{endpoint::Endpoint, peer::User};
+use std::path::PathBuf;
+
+/// Settings of a daemon.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory of its lock, its log and its data.
+    pub home: PathBuf,
+    /// The user whom it serves: the one it runs as, unless it is a service.
+    pub owner: User,
+    /// The endpoint to listen at, or the default one.
+    pub endpoint: Option<Endpoint>,
+    /// The router's limits and times.
+    pub limits: Limits,
+    /// The days for which ended deliveries are kept.
+    pub history_days: u64,
+    /// The size limit of the store's file.
+    pub store_bytes_max: u64,
+}
