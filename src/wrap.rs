@@ -22,7 +22,7 @@ mod visits;
 pub use crate::bridge::{brief, recipe::Book};
 use crate::{
     bridge::{
-        self, OutgoingMessage, extract::Extractor, keyboard::Reader, obstacle::Obstacle,
+        self, OutgoingMessage, extract::ScreenExtractor, keyboard::Reader, obstacle::Obstacle,
         recipe::Recipe,
     },
     client::{self, Client, ClientError, WhenAbsent},
@@ -360,7 +360,7 @@ pub fn extract(
     (columns, rows): (usize, usize),
     margin: usize,
 ) -> (Vec<String>, Vec<String>) {
-    let mut extractor = Extractor::offline(columns, rows);
+    let mut extractor = ScreenExtractor::offline(columns, rows);
     extractor.skip_margin(margin);
     let (messages, problems) = extractor.read_recording(bytes);
     let lines = messages.into_iter().map(json).collect();

@@ -2,7 +2,7 @@
 
 use agent_relay::bridge::{
     OutgoingMessage,
-    extract::{Extracted, Extractor, Prose, extract_recording},
+    extract::{Extracted, ScreenExtractor, TextExtractor, extract_recording},
     screen::Screen,
 };
 use agent_relay::protocol::{
@@ -34,14 +34,14 @@ pub(crate) fn run(bytes: &[u8]) {
     live(printed, columns, rows, cuts, inline % 2 == 1);
     if let Ok(text) = str::from_utf8(printed) {
         let mut found = Vec::new();
-        Prose::new(inline % 2 == 1).read(text, &mut found);
+        TextExtractor::new(inline % 2 == 1).read(text, &mut found);
         messages(found).iter().for_each(check);
     }
 }
 
 /// The same recording, fed in small pieces.
 fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<OutgoingMessage> {
-    let (mut extractor, mut found) = (Extractor::offline(columns, rows), Vec::new());
+    let (mut extractor, mut found) = (ScreenExtractor::offline(columns, rows), Vec::new());
     for piece in printed.chunks(1 + usize::from(cuts % 32)) {
         extractor.feed(Moment(0), piece, &mut found);
         check_screen(extractor.screen_mut());
@@ -52,7 +52,7 @@ fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<Outgo
 
 /// As it runs: with time, other sizes, ends of turns, and what was injected.
 fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
-    let (mut extractor, mut found) = (Extractor::live(columns, rows), Vec::new());
+    let (mut extractor, mut found) = (ScreenExtractor::live(columns, rows), Vec::new());
     if inline {
         extractor.allow_inline();
     }
@@ -88,7 +88,7 @@ fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
 
 fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
     let found = found.into_iter().filter_map(|one| match one {
-        Extracted::Found(message) => Some(message),
+        Extracted::Message(message) => Some(message),
         Extracted::Problem(problem) => {
             assert!(!problem.sentence.is_empty());
             None

@@ -171,7 +171,7 @@ fn has_crlf(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        bridge::extract::{Extracted, Extractor, Prose, extract_recording},
+        bridge::extract::{Extracted, ScreenExtractor, TextExtractor, extract_recording},
         protocol::Moment,
     };
 
@@ -200,13 +200,13 @@ mod tests {
     fn printed_brief_sends_nothing() {
         for text in texts().into_iter().chain([block()]) {
             let mut found = Vec::new();
-            Prose::new(true).read(&text, &mut found);
+            TextExtractor::new(true).read(&text, &mut found);
             assert_eq!(found, [], "{text}");
             for columns in [40, 80, 120, 200] {
                 let bytes = text.replace('\n', "\r\n");
                 let read = extract_recording(bytes.as_bytes(), columns, 24);
                 assert_eq!(read, (vec![], vec![]), "{columns}: {text}");
-                let mut live = Extractor::live(columns, 24);
+                let mut live = ScreenExtractor::live(columns, 24);
                 live.feed(Moment(0), bytes.as_bytes(), &mut found);
                 live.tick(Moment(5_000), &mut found);
                 live.finish(Moment(90_000), &mut found);
@@ -229,9 +229,9 @@ mod tests {
     #[test]
     fn example_is_a_message_outside_a_code_fence() {
         let mut found = Vec::new();
-        Prose::new(false).read(&text(None).replace("```", ""), &mut found);
+        TextExtractor::new(false).read(&text(None).replace("```", ""), &mut found);
         let words = "The text, in as many lines as you like.\nThese are its last words";
-        let [Extracted::Found(message)] = &found[..] else { panic!("{found:?}") };
+        let [Extracted::Message(message)] = &found[..] else { panic!("{found:?}") };
         assert_eq!((&*message.to, &*message.kind), ("Bob", "message"));
         assert!(message.body.starts_with(words), "{}", message.body);
     }

@@ -4,7 +4,7 @@
 mod sent;
 
 use super::{
-    extract::{Extracted, Extractor},
+    extract::{Extracted, ScreenExtractor},
     failure::DeliveryFailure,
     outgoing::OutgoingMessage,
     output::SendHandle,
@@ -32,7 +32,7 @@ pub(super) enum Event {
 
 /// Reads what the agent says.
 pub(super) struct Listener {
-    extractor: Extractor,
+    extractor: ScreenExtractor,
     source: Source,
     sent: SentMessages,
     next_handle: u64,
@@ -42,7 +42,7 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) fn new(settings: &Settings) -> Self {
-        let mut extractor = Extractor::live(settings.columns, settings.rows);
+        let mut extractor = ScreenExtractor::live(settings.columns, settings.rows);
         extractor.skip_margin(settings.recipe.margin.into());
         if settings.inline {
             extractor.allow_inline();
@@ -258,7 +258,7 @@ impl Listener {
 
     fn event(&mut self, now: Moment, extracted: Extracted) -> Event {
         match extracted {
-            Extracted::Found(message) => {
+            Extracted::Message(message) => {
                 let handle = SendHandle(self.next_handle);
                 self.next_handle += 1;
                 self.sent.add(now, handle, &message);

@@ -8,7 +8,7 @@ mod deferred;
 mod missing;
 
 use super::{
-    extract::{Extracted, Prose},
+    extract::{Extracted, TextExtractor},
     ownership::{Ownership, letters_on},
     screen::Screen,
     settings::Settings,
@@ -36,7 +36,7 @@ pub(super) struct Source {
     transcripts: Option<Transcripts>,
     /// Messages are read on the screen, even if there are transcripts.
     reads_screen: bool,
-    prose: Prose,
+    prose: TextExtractor,
 }
 
 /// The transcripts that may be the child's.
@@ -52,7 +52,7 @@ impl Source {
         Self {
             transcripts: settings.transcript.then(Transcripts::default),
             reads_screen: settings.grid || !settings.transcript,
-            prose: Prose::new(settings.inline),
+            prose: TextExtractor::new(settings.inline),
         }
     }
 
@@ -105,7 +105,7 @@ impl Source {
 
     /// Notes messages on the screen, whose words are read in a transcript.
     pub(super) fn note_shown(&mut self, now: Moment, found: &[Extracted]) {
-        let has_message = found.iter().any(|extracted| matches!(extracted, Extracted::Found(_)));
+        let has_message = found.iter().any(|extracted| matches!(extracted, Extracted::Message(_)));
         if let Some(transcripts) = self.transcripts.as_mut().filter(|_| has_message) {
             transcripts.missing.note_shown(now);
         }

@@ -1,28 +1,28 @@
-//! The block form: `[[RELAY]]`, a JSON object, `[[/RELAY]]`.
+//! The block form of a message: `[[RELAY]]`, a JSON object, `[[/RELAY]]`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::line::Start;
-use super::target::{Target, shown};
+use super::logical_line::LineStart;
+use super::target::{Target, shorten};
 use crate::bridge::outgoing::OutgoingMessage;
 use crate::protocol::{payload::THREAD_BYTES_MAX, topic, typed};
 
-pub(super) const BEGIN: &str = "[[RELAY]]";
+const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
 
-/// Where the JSON begins in a line that begins a block.
-pub(super) fn begins(line: &str) -> Option<usize> {
-    let rest = Start::of(line)?.rest.strip_prefix(BEGIN)?;
+/// The byte where the JSON begins, in a line that begins a block.
+pub(super) fn begin(line: &str) -> Option<usize> {
+    let rest = LineStart::of(line)?.rest.strip_prefix(BEGIN)?;
     Some(line.len() - rest.len())
 }
 
-/// Where the JSON ends in a line that ends a block.
-pub(super) fn ends(line: &str) -> Option<usize> {
+/// The byte where the JSON ends, in a line that ends a block.
+pub(super) fn end(line: &str) -> Option<usize> {
     line.find(END)
 }
 
-/// What a block may hold; what else stands in it is ignored.
+/// The members of a block; others are ignored.
 #[derive(Deserialize)]
 struct Fields<'a> {
     to: String,
@@ -37,14 +37,18 @@ struct Fields<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// Reads a block. `texts` are ways to put its rows together, the likeliest first; the first that is
-/// JSON counts. The sentence says why none is a message.
-pub(super) fn read(texts: &[String]) -> Result<OutgoingMessage, String> {
+/// Parses a block. `texts` are ways to join its rows, the likeliest first; the first that is JSON
+/// counts.
+///
+/// # Errors
+///
+/// A clause that says why none is a message.
+pub(super) fn parse(texts: &[String]) -> Result<OutgoingMessage, String> {
     let mut reason = None;
     for text in texts {
         match typed::read::<Fields<'_>>(text.trim()) {
             Ok(fields) => return fields.message(),
-            Err(why) => _ = reason.get_or_insert(why),
+            Err(error) => _ = reason.get_or_insert(error),
         }
     }
     Err(reason.unwrap_or_else(|| "it is empty".to_owned()))
@@ -57,7 +61,7 @@ impl Fields<'_> {
             return Err("`type` is empty".to_owned());
         }
         if let Some(topic) = self.topic.as_ref().filter(|topic| topic::check(topic).is_err()) {
-            return Err(format!("`{}` is no topic one can send to", shown(topic)));
+            return Err(format!("`{}` is no topic one can send to", shorten(topic)));
         }
         if self.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
             return Err(format!("`thread` is longer than {THREAD_BYTES_MAX} bytes"));
@@ -67,13 +71,13 @@ impl Fields<'_> {
         }
         Ok(OutgoingMessage {
             to,
+            topic: topic.or(self.topic),
+            thread: self.thread.filter(|thread| !thread.is_empty()),
             kind: self.kind,
             body: self.body,
-            thread: self.thread.filter(|thread| !thread.is_empty()),
-            topic: topic.or(self.topic),
-            reply_to: None,
             data: self.data.map(|data| data.get().to_owned()),
             meta: self.meta.map(|meta| meta.get().to_owned()),
+            reply_to: None,
         })
     }
 }

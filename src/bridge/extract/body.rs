@@ -1,91 +1,97 @@
-//! What a message says, out of the lines it stood on.
+//! The body of a message, out of the lines on which it stands.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::line::Line;
-use super::rejoin::{Piece, rejoin};
+use super::logical_line::LogicalLine;
+use super::rejoin::{WrappedRow, rejoin};
 
-/// Where a terminal's tabs stop.
+/// Columns between two tab stops.
 const TAB_COLUMNS: usize = 8;
 
-/// A line of a message, seen as it stands.
-pub(super) struct Stretch<'a> {
+/// A line of a message and its part of the body.
+pub(super) struct BodyLine<'a> {
     /// The line.
-    pub(super) line: &'a Line,
-    /// What of its text belongs to the body, with the blanks before it.
+    pub(super) line: &'a LogicalLine,
+    /// The part of its text that belongs to the body, with indentation.
     pub(super) text: &'a str,
-    /// The column where `text` counts as standing, where an opener stands before it.
+    /// The column where `text` counts as standing, if an opening line stands before it.
     pub(super) column: Option<usize>,
 }
 
-/// Whether a line ends a message: `>>>` at its end, blanks after it or none, not escaped.
+/// Whether a line closes a message: it ends with `>>>`, which is not escaped, and perhaps blanks.
 pub(super) fn closes(text: &str) -> bool {
     text.trim_end().strip_suffix(">>>").is_some_and(|rest| !rest.ends_with('\\'))
 }
 
-/// A closing line's text before its `>>>`.
+/// The text before the `>>>` of a line that closes a message.
 pub(super) fn before_close(text: &str) -> &str {
     let text = text.trim_end();
     text.strip_suffix(">>>").unwrap_or(text)
 }
 
-/// The text of a body whose opener's bullet had this `hang`; `columns` where it stood on a terminal.
-pub(super) fn recover(stretches: &[Stretch<'_>], hang: usize, columns: Option<usize>) -> String {
-    let rows: Vec<Indented<'_>> = stretches.iter().map(|s| Indented::of(s, hang)).collect();
-    let shared = rows.iter().filter(|r| !r.text.is_empty()).map(|r| r.indent).min().unwrap_or(0);
-    let joined = stretches.iter().any(|s| s.line.joined);
-    let lines: Vec<Cow<'_, str>> = match columns {
-        Some(columns) if !joined => rejoined(stretches, &rows, shared, columns),
-        _ => rows.iter().map(|row| row.without(shared, row.text)).collect(),
+/// Returns a body without indentation, hanging indentation (`hang` columns), and the line breaks that
+/// a CLI made to fit into `columns`; `None` for a text that is not on a screen.
+pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<usize>) -> String {
+    let rows: Vec<IndentedText<'_>> =
+        lines.iter().map(|line| IndentedText::of(line, hang)).collect();
+    let texts = rows.iter().filter(|row| !row.text.is_empty());
+    let shared = texts.map(|row| row.indent).min().unwrap_or(0);
+    let is_wrapped = lines.iter().any(|line| line.line.is_wrapped);
+    let text: Vec<Cow<'_, str>> = match columns {
+        Some(columns) if !is_wrapped => rejoined(lines, &rows, shared, columns),
+        _ => rows.iter().map(|row| row.without_indent(shared, row.text)).collect(),
     };
-    lines.join("\n").trim_matches([' ', '\t', '\r', '\n']).to_owned()
+    text.join("\n").trim_matches([' ', '\t', '\r', '\n']).to_owned()
 }
 
-/// The lines as they were before the CLI broke them.
+/// The lines as they were before a CLI broke them.
 fn rejoined<'a>(
-    stretches: &[Stretch<'a>],
-    rows: &[Indented<'a>],
+    lines: &[BodyLine<'a>],
+    rows: &[IndentedText<'a>],
     shared: usize,
     columns: usize,
 ) -> Vec<Cow<'a, str>> {
-    let widest = stretches.iter().map(|s| s.line.width).max().unwrap_or(0);
-    let pieces: Vec<Piece<'_>> = std::iter::zip(stretches, rows)
-        .map(|(stretch, row)| Piece {
+    let widest = lines.iter().map(|line| line.line.width).max().unwrap_or(0);
+    let wrapped: Vec<WrappedRow<'_>> = std::iter::zip(lines, rows)
+        .map(|(line, row)| WrappedRow {
             indent: row.indent.saturating_sub(shared),
             text: row.text.trim_end(),
-            width: stretch.line.width,
-            first_word: first_word(stretch, row),
+            width: line.line.width,
+            first_word: first_word_columns(line, row),
         })
         .collect();
-    rejoin(&pieces, widest, columns)
+    rejoin(&wrapped, widest, columns)
         .into_iter()
-        .map(|line| Cow::Owned(rows[line.piece].without(shared, &line.text).into_owned()))
+        .map(|line| {
+            Cow::Owned(rows[line.first_row].without_indent(shared, &line.text).into_owned())
+        })
         .collect()
 }
 
-/// Columns of a row's first word, a `>>>` that stands at its end included.
-fn first_word(stretch: &Stretch<'_>, row: &Indented<'_>) -> usize {
-    let from = row.text.as_ptr() as usize - stretch.line.text.as_ptr() as usize;
-    stretch.line.text[from..].split_whitespace().next().map_or(0, UnicodeWidthStr::width)
+/// The columns of a row's first word, with a `>>>` at its end.
+fn first_word_columns(line: &BodyLine<'_>, row: &IndentedText<'_>) -> usize {
+    let from = row.text.as_ptr() as usize - line.line.text.as_ptr() as usize;
+    line.line.text[from..].split_whitespace().next().map_or(0, UnicodeWidthStr::width)
 }
 
-/// A row's text and how far it is pushed in.
-struct Indented<'a> {
+/// A text and its indentation.
+struct IndentedText<'a> {
+    /// The blanks and tabs before the text.
     lead: &'a str,
-    /// Columns of `lead`, less the bullet's hang.
+    /// Columns of `lead`, without `hang`.
     indent: usize,
-    /// What of the lead's columns is the bullet's.
+    /// Columns of `lead` that are hanging indentation.
     hang: usize,
     text: &'a str,
 }
 
-impl<'a> Indented<'a> {
-    fn of(stretch: &Stretch<'a>, hang: usize) -> Self {
-        let text = stretch.text.trim_start_matches([' ', '\t']);
-        let lead = &stretch.text[..stretch.text.len() - text.len()];
-        if let Some(column) = stretch.column {
+impl<'a> IndentedText<'a> {
+    fn of(line: &BodyLine<'a>, hang: usize) -> Self {
+        let text = line.text.trim_start_matches([' ', '\t']);
+        let lead = &line.text[..line.text.len() - text.len()];
+        if let Some(column) = line.column {
             return Self { lead: "", indent: column.saturating_sub(hang), hang: 0, text };
         }
         let columns = columns_of(lead);
@@ -93,8 +99,8 @@ impl<'a> Indented<'a> {
         Self { lead, indent: columns - hang, hang, text }
     }
 
-    /// The row with `text` for its own and `shared` columns of its indentation gone.
-    fn without<'t>(&self, shared: usize, text: &'t str) -> Cow<'t, str> {
+    /// `text` with this indentation, less its hanging part and `shared` columns.
+    fn without_indent<'t>(&self, shared: usize, text: &'t str) -> Cow<'t, str> {
         if text.is_empty() {
             return Cow::Borrowed("");
         }
@@ -107,12 +113,12 @@ impl<'a> Indented<'a> {
             };
         }
         let mut lead = self.lead.char_indices();
-        let (mut column, gone) = (0, self.hang + shared);
-        while column < gone {
+        let (mut column, removed) = (0, self.hang + shared);
+        while column < removed {
             let Some((_, c)) = lead.next() else { break };
             column += if c == '\t' { TAB_COLUMNS - column % TAB_COLUMNS } else { 1 };
         }
-        Cow::Owned(" ".repeat(column.saturating_sub(gone)) + lead.as_str() + text)
+        Cow::Owned(" ".repeat(column.saturating_sub(removed)) + lead.as_str() + text)
     }
 }
 

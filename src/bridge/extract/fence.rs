@@ -1,8 +1,8 @@
-//! Code fences: inside them nothing is a message.
+//! Code fences, in which no text is a message.
 
-use super::line::Start;
+use super::logical_line::LineStart;
 
-/// An open fence.
+/// An open code fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     mark: char,
@@ -10,16 +10,16 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// The fence that this line opens. A bullet in column 0 may stand before it.
+    /// The fence that a line opens. A bullet in column 0 may stand before it.
     pub(super) fn opened_by(line: &str) -> Option<Self> {
-        let text = Start::of(line).map_or(line, |start| start.rest).trim_start();
+        let text = LineStart::of(line).map_or(line, |start| start.rest).trim_start();
         let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let length = text.chars().take_while(|&c| c == mark).count();
-        let fence = length >= 3 && !(mark == '`' && text[length..].contains('`'));
-        fence.then_some(Self { mark, length })
+        let is_fence = length >= 3 && !(mark == '`' && text[length..].contains('`'));
+        is_fence.then_some(Self { mark, length })
     }
 
-    /// Whether this line closes it: the same mark, at least as often, and nothing after it.
+    /// Whether a line closes the fence: the same mark, at least as often, and nothing after it.
     pub(super) fn closed_by(self, line: &str) -> bool {
         let text = line.trim();
         text.len() >= self.length && text.chars().all(|c| c == self.mark)

@@ -1,22 +1,20 @@
-//! Marks in text that is typed where the screen is read: a backslash inside each keeps it from
-//! being one.
+//! Marks of messages in text that is typed into a program whose screen is read: a backslash inside
+//! each makes it plain text.
 //!
-//! It stands inside and not before: however a program cuts the text into rows, and whatever part of
-//! it a screen shows, no row has a whole mark. So a whole mark on the screen is the agent's own.
-//!
-//! What begins a message has it before a letter: there, it also stays in programs that draw
-//! Markdown.
+//! The backslash stands inside and not before the mark. So no row has a whole mark, however a program
+//! wraps the text and whatever part of it the screen shows: a whole mark is the agent's own. In the
+//! arrow it stands before a letter, where programs that draw Markdown keep it.
 
 use unicode_width::UnicodeWidthChar;
 
-/// What begins and ends messages and blocks, in two parts. The backslash stands between them.
+/// The marks that begin and end messages and blocks, in two parts: the backslash goes between them.
 const MARKS: [(&str, &str); 4] =
     [("->", "relay:"), ("[[", "RELAY]]"), ("[[/", "RELAY]]"), (">>", ">")];
 
-/// What agents write with a backslash before it.
+/// The marks that agents escape themselves, with a backslash before them.
 const ESCAPED: [&str; 3] = ["\\<<<", "\\>>>", "\\->relay:"];
 
-/// The text with a backslash inside each mark, also where one is there already.
+/// Adds a backslash inside each mark, also where one is already.
 pub fn escape(text: &str) -> String {
     let (mut escaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -29,30 +27,30 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The text without the backslashes before the agent's marks and, off a screen, without one inside
-/// each mark that was typed.
+/// Removes the backslashes before the agent's marks and, from a screen, one inside each mark that was
+/// typed.
 pub(super) fn unescape(text: &str, on_screen: bool) -> String {
-    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    let (mut unescaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
         let typed = mark(rest).filter(|mark| on_screen && mark.is_escaped);
-        let agents = ESCAPED.iter().find(|mark| rest.starts_with(**mark));
-        let (shown, end) = match (typed, agents) {
+        let own = ESCAPED.iter().find(|mark| rest.starts_with(**mark));
+        let (shown, end) = match (typed, own) {
             (Some(Mark { middle, .. }), _) => (&rest[..middle], middle + 1),
             (None, Some(mark)) => (&mark[1..], mark.len()),
             (None, None) => (&rest[..first.len_utf8()], first.len_utf8()),
         };
-        plain.push_str(shown);
+        unescaped.push_str(shown);
         rest = &rest[end..];
     }
-    plain
+    unescaped
 }
 
 /// A mark at the beginning of a text.
 #[derive(Clone, Copy)]
 struct Mark {
-    /// Where the backslash belongs.
+    /// The byte where the backslash belongs.
     middle: usize,
-    /// One is there.
+    /// A backslash is there.
     is_escaped: bool,
 }
 
@@ -65,8 +63,8 @@ fn mark(text: &str) -> Option<Mark> {
     })
 }
 
-/// Where a part of a mark ends that a text begins with. Programs may leave out characters without
-/// width.
+/// The byte where a part of a mark ends at the beginning of a text. Characters without width between
+/// are skipped, as programs may leave them out.
 fn end_of(text: &str, part: &str) -> Option<usize> {
     let mut characters = text.chars();
     for wanted in part.chars() {
@@ -85,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn backslash_stands_inside_each_mark() {
+    fn escape_puts_a_backslash_inside_each_mark() {
         for (text, escaped) in [
             ("->relay:Bob <<<hi>>>", "->\\relay:Bob <<<hi>>\\>"),
             ("see ->relay:Bob", "see ->\\relay:Bob"),
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_own_backslashes_stand_before_marks() {
+    fn unescape_removes_backslashes_before_marks() {
         for on_screen in [true, false] {
             assert_eq!(
                 unescape("\\->relay:Bob \\<<< \\>>> \\n", on_screen),
@@ -114,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_part_of_typed_text_has_a_mark(
+        fn escaped_text_has_no_mark(
             pieces in prop::collection::vec(
                 prop::sample::select(vec!["-", ">", "relay:", "->relay:", "[", "[RELAY]]", "\\", "\u{200b}", "a"]),
                 0..40,

@@ -1,127 +1,144 @@
-//! Undoes what a CLI did that broke long lines to fit its screen.
+//! Rejoins long lines that a CLI wrapped to fit its screen.
 //!
-//! Row B continues row A if B's first word would not have fitted into A. The rest of the rules keep
-//! lists, quotes, tables and code apart; each was kept because it made more wrapped bodies right.
+//! Row B continues row A if B's first word would not have fitted into A. The other rules keep lists,
+//! quotes, tables and code apart; with each of them, more of the test bodies come back exactly.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How far the widest row may stay behind the columns and still tell where the CLI breaks.
-pub(super) const MARGIN_MAX: usize = 8;
+/// Columns that the widest row may lack of the screen's and still show where the CLI wraps.
+pub(super) const FULL_ROW_MARGIN: usize = 8;
 
-/// So many columns early do CLIs break a row now and then, which counts where the line has already gone on
-/// over so many rows.
-const EARLY: usize = 2;
-const LONG_ROWS: usize = 5;
+/// Columns by which CLIs sometimes wrap too early. This is allowed for once a line is long.
+const EARLY_COLUMNS: usize = 2;
 
-/// As many equal characters at the beginning of two rows mean a series, not a broken line.
+/// Rows of a long line.
+const LONG_LINE_ROWS: usize = 5;
+
+/// Characters that two rows share at their beginning if they are a series and not a wrapped line.
 const SERIES_CHARACTERS: usize = 6;
 
-/// One row of a body.
+/// A row of a body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece<'a> {
+pub(super) struct WrappedRow<'a> {
     /// Columns between the body's left edge and the text.
     pub(super) indent: usize,
     /// The text; empty for a blank row.
     pub(super) text: &'a str,
-    /// Columns the row fills as it stands.
+    /// Columns that the row fills on the screen.
     pub(super) width: usize,
-    /// Columns of its first word as it stands.
+    /// Columns of its first word on the screen.
     pub(super) first_word: usize,
 }
 
-/// A line put together: the piece it begins with, and its text.
+/// A rejoined line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Joined {
-    pub(super) piece: usize,
+pub(super) struct JoinedLine {
+    /// The index of its first row.
+    pub(super) first_row: usize,
     pub(super) text: String,
 }
 
-/// The lines that were broken into these rows; `widest` counts rows outside the body as well.
-pub(super) fn rejoin(pieces: &[Piece<'_>], widest: usize, columns: usize) -> Vec<Joined> {
-    let limit = if widest + MARGIN_MAX >= columns { widest } else { columns };
-    let mut lines: Vec<Joined> = Vec::new();
-    let mut item = None;
-    for (index, piece) in pieces.iter().enumerate() {
-        let above = index.checked_sub(1).map(|above| &pieces[above]);
-        if let Some(line) = lines.last_mut()
-            && let Some(above) = above
-            && let Some(glue) =
-                continues(line, above, piece, item, limit, early(index - line.piece))
-        {
-            line.text.push_str(glue);
-            line.text.push_str(quote_bar(piece.text).map_or(piece.text, |(_, rest)| rest));
-            continue;
+/// The lines that were wrapped into these rows; `widest` is the width of the widest row of the whole
+/// message.
+pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> Vec<JoinedLine> {
+    let limit = if widest + FULL_ROW_MARGIN >= columns { widest } else { columns };
+    let mut lines: Vec<JoinedLine> = Vec::new();
+    let mut item_column = None;
+    for (index, row) in rows.iter().enumerate() {
+        let above = index.checked_sub(1).map(|above| &rows[above]);
+        if let (Some(line), Some(above)) = (lines.last_mut(), above) {
+            let early = early_columns(index - line.first_row);
+            let continuation =
+                Continuation { line: &line.text, above, below: row, item_column, limit, early };
+            if let Some(separator) = continuation.separator() {
+                line.text.push_str(separator);
+                line.text.push_str(quote_bar(row.text).map_or(row.text, |(_, rest)| rest));
+                continue;
+            }
         }
-        item = item_after(item, piece);
-        lines.push(Joined { piece: index, text: piece.text.to_owned() });
+        item_column = item_column_after(item_column, row);
+        lines.push(JoinedLine { first_row: index, text: row.text.to_owned() });
     }
     lines
 }
 
-/// How many columns early a row may have been broken that goes on a line of so many.
-fn early(rows: usize) -> usize {
-    if rows >= LONG_ROWS { EARLY } else { 0 }
+/// Columns by which a line that has so many rows may have been wrapped too early.
+fn early_columns(rows: usize) -> usize {
+    if rows >= LONG_LINE_ROWS { EARLY_COLUMNS } else { 0 }
 }
 
-/// What joins `below` to the line that ends with `above`, where it continues it.
-fn continues(
-    line: &Joined,
-    above: &Piece<'_>,
-    below: &Piece<'_>,
-    item: Option<usize>,
+/// A row that may continue the one above.
+struct Continuation<'a> {
+    /// The line that ends with `above`, so far.
+    line: &'a str,
+    above: &'a WrappedRow<'a>,
+    below: &'a WrappedRow<'a>,
+    /// The text column of the list item that `above` belongs to.
+    item_column: Option<usize>,
+    /// The column at which the CLI wraps.
     limit: usize,
+    /// Columns by which it may have wrapped too early.
     early: usize,
-) -> Option<&'static str> {
-    if above.text.is_empty() || below.text.is_empty() {
-        return None;
-    }
-    if below.indent != 0 && Some(below.indent) != item {
-        return None;
-    }
-    let (bar_above, _) = quote_bar(&line.text).unwrap_or_default();
-    let (bar, text) = quote_bar(below.text).unwrap_or(("", below.text));
-    let first_word = match bar.is_empty() {
-        true => below.first_word,
-        false => text.split_whitespace().next().map_or(0, UnicodeWidthStr::width),
-    };
-    let begins_anew =
-        bar != bar_above || text.is_empty() || marked(text) || series(&line.text, text, bar);
-    let fits = above.width + 1 + first_word + early <= limit;
-    (!begins_anew && !fits).then(|| glue(above, text, first_word, limit))
 }
 
-/// A blank, or nothing where a word or a line of wide characters was cut.
-fn glue(above: &Piece<'_>, below: &str, first_word: usize, limit: usize) -> &'static str {
-    let last_word = above.text.split_whitespace().next_back().map_or(0, UnicodeWidthStr::width);
-    let cut_word = above.width >= limit && last_word + first_word > limit;
-    let wide = |c: Option<char>| c.and_then(char::width) == Some(2);
-    let cut_wide = above.width + 1 >= limit
-        && wide(above.text.chars().next_back())
-        && wide(below.chars().next());
-    if cut_word || cut_wide { "" } else { " " }
-}
+impl Continuation<'_> {
+    /// The text between the two rows in their line; `None` where `below` begins a line of its own.
+    fn separator(&self) -> Option<&'static str> {
+        let Self { above, below, .. } = *self;
+        if above.text.is_empty() || below.text.is_empty() {
+            return None;
+        }
+        if below.indent != 0 && Some(below.indent) != self.item_column {
+            return None;
+        }
+        let (bar_above, _) = quote_bar(self.line).unwrap_or_default();
+        let (bar, text) = quote_bar(below.text).unwrap_or(("", below.text));
+        let first_word = match bar.is_empty() {
+            true => below.first_word,
+            false => text.split_whitespace().next().map_or(0, UnicodeWidthStr::width),
+        };
+        let begins_line = bar != bar_above
+            || text.is_empty()
+            || begins_with_mark(text)
+            || is_series(self.line, text, bar);
+        let fits = above.width + 1 + first_word + self.early <= self.limit;
+        (!begins_line && !fits).then(|| self.blank_or_nothing(text, first_word))
+    }
 
-/// The text column of the list item that a row belongs to, known the one of the row above.
-fn item_after(item: Option<usize>, piece: &Piece<'_>) -> Option<usize> {
-    match list_mark(piece.text) {
-        Some(width) => Some(piece.indent + width),
-        None if piece.text.is_empty() => item,
-        None => item.filter(|&column| piece.indent >= column),
+    /// A blank, or nothing where a word or a line of wide characters was cut.
+    fn blank_or_nothing(&self, below: &str, first_word: usize) -> &'static str {
+        let Self { above, limit, .. } = *self;
+        let last_word = above.text.split_whitespace().next_back().map_or(0, UnicodeWidthStr::width);
+        let cuts_word = above.width >= limit && last_word + first_word > limit;
+        let is_wide = |c: Option<char>| c.and_then(char::width) == Some(2);
+        let cuts_wide = above.width + 1 >= limit
+            && is_wide(above.text.chars().next_back())
+            && is_wide(below.chars().next());
+        if cuts_word || cuts_wide { "" } else { " " }
     }
 }
 
-/// Whether both begin with the same characters, as rows of a log or of repeated calls do.
-fn series(line: &str, below: &str, bar: &str) -> bool {
+/// The text column of the list item that a row belongs to, given that of the row above.
+fn item_column_after(item_column: Option<usize>, row: &WrappedRow<'_>) -> Option<usize> {
+    match list_mark_columns(row.text) {
+        Some(columns) => Some(row.indent + columns),
+        None if row.text.is_empty() => item_column,
+        None => item_column.filter(|&column| row.indent >= column),
+    }
+}
+
+/// Whether both texts begin with the same characters, as rows of a log or repeated calls do.
+fn is_series(line: &str, below: &str, bar: &str) -> bool {
     let head = |text: &str| text.chars().take(SERIES_CHARACTERS).collect::<String>();
     let (line, below) = (head(&line[bar.len()..]), head(below));
     line == below && line.chars().count() == SERIES_CHARACTERS
 }
 
 /// Whether a row begins with a mark of a list, quote, fence, table, heading or block.
-fn marked(text: &str) -> bool {
+fn begins_with_mark(text: &str) -> bool {
     let heading = text.trim_start_matches('#');
     let level = text.len() - heading.len();
-    list_mark(text).is_some()
+    list_mark_columns(text).is_some()
         || quote_bar(text).is_some()
         || text.starts_with("```")
         || text.starts_with("~~~")
@@ -131,8 +148,8 @@ fn marked(text: &str) -> bool {
         || ((1..=6).contains(&level) && heading.starts_with(' '))
 }
 
-/// How far a list item's text stands behind the beginning of its mark.
-fn list_mark(text: &str) -> Option<usize> {
+/// Columns between the beginning of a list item's mark and its text.
+fn list_mark_columns(text: &str) -> Option<usize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = match digits {
         0 => text.strip_prefix(['-', '*', '+', '•', '◦', '▪', '·'])?,
@@ -143,11 +160,11 @@ fn list_mark(text: &str) -> Option<usize> {
     (after.len() < rest.len()).then(|| text[..text.len() - after.len()].width())
 }
 
-/// The quote bars a row begins with, and what stands behind them.
+/// The quote bars at the beginning of a row, and the text after them.
 fn quote_bar(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start_matches(['>', '▎', '▌', '│', '┃', ' ']);
     let bar = &text[..text.len() - rest.len()];
-    let table = bar.starts_with(['│', '┃']) && rest.contains(['│', '┃']);
-    let only_bars = !bar.is_empty() && !bar.starts_with(' ');
-    (only_bars && !table && (bar.ends_with(' ') || rest.is_empty())).then_some((bar, rest))
+    let is_table = bar.starts_with(['│', '┃']) && rest.contains(['│', '┃']);
+    let has_bars = !bar.is_empty() && !bar.starts_with(' ');
+    (has_bars && !is_table && (bar.ends_with(' ') || rest.is_empty())).then_some((bar, rest))
 }

@@ -1,19 +1,23 @@
-//! Whom a message may name.
+//! The recipient that a message names.
 
 use crate::protocol::name::{EVERYONE, GUEST, GUEST_DIGITS, Name, OPERATOR};
 use crate::protocol::topic;
 
-/// Whom a message is for.
+/// The recipient of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     /// An agent's name, `*`, or the name of a person's command line.
     pub(super) to: String,
-    /// What stood after `#`: only its subscribers are meant.
+    /// The topic after `#`, whose subscribers are meant.
     pub(super) topic: Option<String>,
 }
 
 impl Target {
-    /// Reads what stands after the arrow or in a block's `to`; the sentence says why not.
+    /// Parses the text after the arrow, or a block's `to`.
+    ///
+    /// # Errors
+    ///
+    /// A clause that says why it names no recipient.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text == EVERYONE {
             return Ok(Self { to: EVERYONE.to_owned(), topic: None });
@@ -21,24 +25,25 @@ impl Target {
         if let Some(topic) = text.strip_prefix('#') {
             return match topic::check(topic) {
                 Ok(()) => Ok(Self { to: EVERYONE.to_owned(), topic: Some(topic.to_owned()) }),
-                Err(_) => Err(format!("`{}` is no topic one can send to", shown(text))),
+                Err(_) => Err(format!("`{}` is no topic one can send to", shorten(text))),
             };
         }
         match Name::parse(text) {
             Ok(name) => Ok(Self { to: name.as_str().to_owned(), topic: None }),
             Err(_) => match command_line(text) {
                 Some(name) => Ok(Self { to: name, topic: None }),
-                None => Err(format!("`{}` is no agent's name", shown(text))),
+                None => Err(format!("`{}` is no agent's name", shorten(text))),
             },
         }
     }
 }
 
-/// What agents call a person's command line who has asked them something, beside its name in a frame.
+/// Names that agents use for the command line of a person who has asked them something, beside the
+/// name in the frame.
 const PERSONS: [&str; 2] = ["operator", "user"];
 
-/// The name of a person's command line, as the header of a frame has it: with a backslash where the program
-/// would attach what an `@` names. It can be answered, which who sends sees to.
+/// The name of a person's command line, as it stands in the header of a frame: with a backslash where
+/// the program would attach the file that an `@` names. The sender sees to it that it is only answered.
 fn command_line(text: &str) -> Option<String> {
     let text = text.strip_prefix('\\').unwrap_or(text);
     let word = text.strip_prefix('@').unwrap_or(text);
@@ -46,17 +51,17 @@ fn command_line(text: &str) -> Option<String> {
         return Some(OPERATOR.to_owned());
     }
     let digits = text.strip_prefix(GUEST)?;
-    let is_guests = digits.len() == GUEST_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    is_guests.then(|| text.to_owned())
+    let is_guest = digits.len() == GUEST_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    is_guest.then(|| text.to_owned())
 }
 
-/// Foreign text for a sentence: short, and on one line.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
+/// Shortens text from elsewhere for a sentence, without control characters.
+pub(super) fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
     }
-    shown
+    short
 }
 
 #[cfg(test)]
@@ -64,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_is_named_as_its_frame_names_it() {
+    fn command_line_has_the_names_of_its_frame() {
         for (text, name) in [
             ("@operator", Some("@operator")),
             ("\\@operator", Some("@operator")),

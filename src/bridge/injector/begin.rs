@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     bridge::{
-        extract::PICTURE_MS,
+        extract::UPDATE_MAX_MS,
         frame::{self, Entry, Frame, Origin},
         input::IncomingMessage,
         obstacle::Obstacle,
@@ -97,7 +97,7 @@ impl Injector {
             is_in_message: view.reads_screen && view.is_in_message,
             is_person_typing: within(self.key_at, self.recipe.untouched_ms),
             has_unwritten: self.writes.unwritten() > 0,
-            is_repainting: spot.synchronizing && within(self.printed_at, PICTURE_MS),
+            is_repainting: spot.synchronizing && within(self.printed_at, UPDATE_MAX_MS),
             form: self.recipe.form(spot, known),
             is_started: !self.recipe.shows_composer() || self.startup.is_complete(),
             is_adopting: self.adoption.is_pending(now, &self.history),

@@ -5,7 +5,7 @@ use super::{
     injection::{Injection, Interference, Stage},
 };
 use crate::{
-    bridge::{extract::PICTURE_MS, obstacle::Obstacle, output::Output},
+    bridge::{extract::UPDATE_MAX_MS, obstacle::Obstacle, output::Output},
     protocol::Moment,
 };
 
@@ -84,7 +84,7 @@ impl Injector {
         let waited_ms = now.since(since);
         let printed_within = |ms| self.printed_at.is_some_and(|at| now.since(at) < ms);
         let is_painting =
-            printed_within(CHECK_MS) || (view.spot.synchronizing && printed_within(PICTURE_MS));
+            printed_within(CHECK_MS) || (view.spot.synchronizing && printed_within(UPDATE_MAX_MS));
         let is_empty = self.shows_empty_line(view);
         let is_seen = is_empty || self.is_at_rest(now) || waited_ms >= self.recipe.guard_ms_max;
         (is_empty && !is_painting) || (waited_ms >= PRESS_AGAIN_MS && is_seen)

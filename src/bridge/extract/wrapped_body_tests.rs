@@ -1,4 +1,4 @@
-//! How much of what a CLI wrapped comes back: a small model of a CLI, and bodies to show through it.
+//! Tests of how many bodies are recovered exactly after a CLI wrapped them, with a model of a CLI.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::*;
 
-/// A body, shown by a CLI that wraps at `columns` under a bullet.
+/// A message with this body, painted by a CLI that wraps at `columns` under a bullet.
 fn painted(body: &str, columns: usize, hang_lists: bool) -> String {
     let mut rows = Vec::new();
     for line in format!("->relay:Bob <<<\n{body}>>>").lines() {
@@ -20,8 +20,8 @@ fn painted(body: &str, columns: usize, hang_lists: bool) -> String {
     text + "\r\n> \r\n"
 }
 
-/// Breaks a line where a word would not fit, and words longer than a row where the row ends; under a
-/// list item's text where the CLI does so.
+/// Wraps a line before words that do not fit, and cuts words that are longer than a row. With
+/// `hang_lists`, rows of a list item are indented like its text.
 fn wrap(line: &str, columns: usize, hang_lists: bool, rows: &mut Vec<String>) {
     let indent = line.len() - line.trim_start_matches(' ').len();
     let mark = line[indent..].split(' ').next().unwrap_or_default();
@@ -57,14 +57,14 @@ fn columns_of(text: &str) -> usize {
     text.chars().filter_map(char::width).sum()
 }
 
-/// How many of the bodies come back exactly.
-fn exact(bodies: &[String], columns: usize, hang_lists: bool) -> usize {
-    let comes_back = |body: &&String| {
+/// The number of bodies that are recovered exactly.
+fn recovered(bodies: &[String], columns: usize, hang_lists: bool) -> usize {
+    let is_recovered = |body: &&String| {
         let bytes = painted(body, columns, hang_lists);
         let (messages, _) = extract_recording(bytes.as_bytes(), columns, 24);
         matches!(&messages[..], [message] if message.body == **body)
     };
-    bodies.iter().filter(comes_back).count()
+    bodies.iter().filter(is_recovered).count()
 }
 
 fn agent_like() -> Vec<String> {
@@ -72,36 +72,38 @@ fn agent_like() -> Vec<String> {
     bodies.split("%%%\n").map(|body| body.trim_end().to_owned()).collect()
 }
 
-/// The least that has to come back, in percent, at each width.
+/// Checks that at each width, at least as many percent are recovered.
 #[track_caller]
-fn check(what: &str, bodies: &[String], floors: [(usize, usize); 3]) {
+fn check(name: &str, bodies: &[String], floors: [(usize, usize); 3]) {
     for (columns, floor) in floors {
         for hang_lists in [true, false] {
-            let percent = 100 * exact(bodies, columns, hang_lists) / bodies.len();
-            println!("{what}, {columns} columns, items hang {hang_lists}: {percent} % exact");
-            assert!(percent >= floor, "{what}, {columns} columns: {percent} %, at least {floor}");
+            let percent = 100 * recovered(bodies, columns, hang_lists) / bodies.len();
+            println!("{name}, {columns} columns, items hang {hang_lists}: {percent} % exact");
+            assert!(percent >= floor, "{name}, {columns} columns: {percent} %, at least {floor}");
         }
     }
 }
 
 #[test]
-fn agent_like_bodies_come_back() {
+fn agent_like_bodies_are_recovered() {
     let bodies = agent_like();
     assert_eq!(bodies.len(), 20);
     check("agent-like", &bodies, [(60, 90), (100, 95), (200, 100)]);
 }
 
 #[test]
-fn documents_come_back() {
+fn documents_are_recovered() {
     check("documents", &documents(200), [(60, 76), (100, 91), (200, 99)]);
 }
 
-/// Documents as people and agents write them: some with one line a paragraph, some wrapped at 72 or 80.
+/// Documents as people and agents write them: with one line per paragraph, or wrapped at 72 or 80
+/// columns.
 fn documents(count: usize) -> Vec<String> {
     let mut writer = Writer(0x9e37_79b9_7f4a_7c15);
     (0..count).map(|_| writer.document()).collect()
 }
 
+/// A generator of documents, and its seed.
 struct Writer(u64);
 
 const WORDS: &str = "the a of and to in is that it for on with as this by be at from or an are not \

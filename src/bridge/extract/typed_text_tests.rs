@@ -1,5 +1,5 @@
-//! What was typed is not heard, however and whichever part of it a screen shows; and the agent may
-//! say the same.
+//! Property test: text that was typed is not extracted, whatever part of it a screen shows in whatever
+//! form, and the agent can send the same text.
 
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
@@ -10,32 +10,32 @@ use crate::bridge::recipe::{Expands, Form};
 
 const HEX: &str = "7f3a9c";
 
-/// How a program breaks lines.
+/// The ways in which a program breaks lines.
 #[derive(Clone, Copy, Debug)]
 enum Wrap {
-    /// It leaves it to the terminal.
+    /// The terminal does.
     Terminal,
-    /// Where the row ends.
+    /// At the end of the row.
     Hard,
-    /// Before the word that has no room.
+    /// Before the word that does not fit.
     Words,
-    /// Not at all: it shows the part of the line that begins in this column.
+    /// Not at all: the part of the line from this column on is shown.
     Window(usize),
 }
 
-/// A program's screen.
+/// The way in which a program shows the text that is typed.
 #[derive(Clone, Debug)]
-struct Shows {
+struct Echo {
     columns: usize,
     rows: usize,
     wrap: Wrap,
-    /// What stands before the text's first row, and before the others.
+    /// The prefix of the first row, and that of the others.
     lead: (&'static str, &'static str),
 }
 
-impl Shows {
-    /// The last line of a frame may not be seen as one.
-    fn cuts_ends_of_frames(&self, other: usize) -> bool {
+impl Echo {
+    /// Whether rows are so short that the last line of a frame may not be recognised.
+    fn cuts_frame_ends(&self, other: usize) -> bool {
         matches!(self.wrap, Wrap::Window(_)) || self.columns.min(other) < 20
     }
 
@@ -89,27 +89,27 @@ fn columns_of(text: &str) -> usize {
     text.chars().filter_map(char::width).sum()
 }
 
-/// A child, its screen, and what was found.
-struct Child {
-    extractor: Extractor,
+/// A program, and what is extracted from its screen.
+struct Program {
+    extractor: ScreenExtractor,
     now: Moment,
     found: Vec<Extracted>,
 }
 
-impl Child {
-    fn new(shows: &Shows) -> Self {
-        let mut extractor = Extractor::live(shows.columns, shows.rows);
+impl Program {
+    fn new(echo: &Echo) -> Self {
+        let mut extractor = ScreenExtractor::live(echo.columns, echo.rows);
         extractor.remember_escaped(HEX);
         Self { extractor, now: Moment(1_000), found: Vec::new() }
     }
 
-    fn paints(&mut self, rows: &[String]) {
+    fn paint(&mut self, rows: &[String]) {
         let bytes = rows.join("\r\n") + "\r\n";
         self.extractor.feed(self.now, bytes.as_bytes(), &mut self.found);
-        self.waits();
+        self.wait();
     }
 
-    fn waits(&mut self) {
+    fn wait(&mut self) {
         let end = self.now.plus(400);
         while let Some(due) = self.extractor.deadline().filter(|&due| due <= end) {
             self.extractor.tick(due, &mut self.found);
@@ -118,12 +118,12 @@ impl Child {
     }
 }
 
-/// What is typed into a program whose screen is read.
+/// The text that is typed into a program whose screen is read.
 fn typed(body: &str, entry: Entry) -> String {
     let origin = Origin::Delivery { from: "Ann", id: "1a2b3c4d", again: false, auth: None };
     let expands = &Expands::default();
     let frame = Frame { hex: HEX, origin, body, expands, escapes_marks: true };
-    let bytes = String::from_utf8(frame.bytes(Form::Plain, entry)).expect("it is text");
+    let bytes = String::from_utf8(frame.bytes(Form::Plain, entry)).expect("the frame is UTF-8");
     bytes.replace(frame::PASTE_BEGINS, "").replace(frame::PASTE_ENDS, "")
 }
 
@@ -149,7 +149,7 @@ fn bodies() -> impl Strategy<Value = String> {
     body.prop_map(|body| body.chars().take(500).collect())
 }
 
-fn screens() -> impl Strategy<Value = Shows> {
+fn echoes() -> impl Strategy<Value = Echo> {
     let wrap = prop_oneof![
         Just(Wrap::Terminal),
         Just(Wrap::Hard),
@@ -158,10 +158,10 @@ fn screens() -> impl Strategy<Value = Shows> {
     ];
     let leads = [("", ""), ("> ", "  "), ("> ", ""), ("│ ", "│ "), ("● ", "  "), ("", "   ")];
     (12..120_usize, 4..40_usize, wrap, prop::sample::select(leads.to_vec()))
-        .prop_map(|(columns, rows, wrap, lead)| Shows { columns, rows, wrap, lead })
+        .prop_map(|(columns, rows, wrap, lead)| Echo { columns, rows, wrap, lead })
 }
 
-/// Whether all of it is shown as it is.
+/// Whether a screen shows all characters of a body.
 fn is_plain(body: &str) -> bool {
     body.chars().all(|c| c == '\n' || c.width().is_some_and(|columns| columns > 0))
 }
@@ -178,48 +178,48 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn typed_text_is_never_heard_and_can_be_said(
-        body in bodies(), shows in screens(), from in 0..20_usize, left_out in 0..20_usize, other in 12..120_usize,
+    fn typed_text_is_never_extracted_and_can_be_sent(
+        body in bodies(), echo in echoes(), from in 0..20_usize, left_out in 0..20_usize, other in 12..120_usize,
         pasted in any::<bool>(), is_resized in any::<bool>(), turn_ends in any::<bool>(),
     ) {
         let entry = if pasted { Entry::Pasted } else { Entry::Typed };
-        let rows = shows.painted(&typed(&body, entry));
+        let rows = echo.painted(&typed(&body, entry));
         let end = rows.len().saturating_sub(left_out);
         let part = rows.get(from.min(end)..end).unwrap_or_default();
-        let mut child = Child::new(&shows);
-        // Some of it, all of it, and what a program paints again for another size.
-        child.paints(part);
-        child.paints(&rows);
+        let mut program = Program::new(&echo);
+        // A part of the text, all of it, and all of it again for another size.
+        program.paint(part);
+        program.paint(&rows);
         if is_resized {
-            child.extractor.resize(child.now, other, shows.rows, &mut child.found);
-            child.paints(&[]);
-            child.paints(&Shows { columns: other, ..shows.clone() }.painted(&typed(&body, entry)));
+            program.extractor.resize(program.now, other, echo.rows, &mut program.found);
+            program.paint(&[]);
+            program.paint(&Echo { columns: other, ..echo.clone() }.painted(&typed(&body, entry)));
         }
         if turn_ends {
-            child.extractor.turn_over(child.now, &mut child.found);
+            program.extractor.turn_over(program.now, &mut program.found);
         }
-        prop_assert_eq!(&child.found, &[], "{:#?}", rows);
-        // Then the agent says what it has read there.
-        let read = marks::escape(&frame::clean(&body));
-        child.paints(&["● ->relay:Cid <<<".to_owned()]);
-        child.paints(&read.lines().map(|line| format!("  {line}")).collect::<Vec<_>>());
-        child.paints(&["  >>>".to_owned(), String::new(), "Done.".to_owned(), String::new()]);
-        child.extractor.turn_over(child.now, &mut child.found);
-        let says = !body.trim().is_empty();
-        match &child.found[..] {
-            [Extracted::Found(message)] if says => {
+        prop_assert_eq!(&program.found, &[], "{:#?}", rows);
+        // Then the agent sends the text.
+        let body_sent = marks::escape(&frame::clean(&body));
+        program.paint(&["● ->relay:Cid <<<".to_owned()]);
+        program.paint(&body_sent.lines().map(|line| format!("  {line}")).collect::<Vec<_>>());
+        program.paint(&["  >>>".to_owned(), String::new(), "Done.".to_owned(), String::new()]);
+        program.extractor.turn_over(program.now, &mut program.found);
+        let has_text = !body.trim().is_empty();
+        match &program.found[..] {
+            [Extracted::Message(message)] if has_text => {
                 prop_assert_eq!(&message.to, "Cid");
                 if is_plain(&body) {
                     prop_assert_eq!(without_blanks(&message.body), without_blanks(&body));
                 }
             }
-            [Extracted::Problem(problem)] if !says => prop_assert_eq!(problem.what, Fault::Empty),
-            // A fence of which only one end is shown, and not the frame's: the agent is told.
+            [Extracted::Problem(problem)] if !has_text => prop_assert_eq!(problem.fault, Fault::Empty),
+            // Only one end of a fence is shown, and not the end of the frame: the agent is told.
             [Extracted::Problem(problem)] if has_fence(&body) => {
-                prop_assert_eq!(problem.what, Fault::Fenced);
+                prop_assert_eq!(problem.fault, Fault::Fenced);
             }
-            // The fence that the message has itself may close it.
-            [] if has_fence(&body) && shows.cuts_ends_of_frames(other) => {}
+            // A fence within the message may close that one.
+            [] if has_fence(&body) && echo.cuts_frame_ends(other) => {}
             found => prop_assert!(false, "{found:?}"),
         }
     }

@@ -1,20 +1,25 @@
-//! Recordings, and what must hold for any bytes: however they are cut, the same comes out.
+//! Tests of extraction from recordings and from generated output: cuts and pauses change nothing.
 //!
-//! `NAME-COLUMNSxROWS.bytes` is what a program wrote, `.expect` what is found in it: in tests/data/terminal
-//! programs that paint as agents' CLIs do, in tests/data/recordings the CLIs themselves, which answer a
-//! message, have a file with another one shown, tell two, and end with one in the composer.
+//! `NAME-COLUMNSxROWS.bytes` is a program's output, and `.expect` what is extracted from it. In
+//! tests/data/terminal are programs that paint as the CLIs of agents do. In tests/data/recordings are the
+//! CLIs themselves, which answer a message, print a file that holds one, send two, and end with one
+//! in the composer.
 
 use std::path::{Path, PathBuf};
 
 use expect_test::expect_file;
 use proptest::prelude::*;
 
+use super::row_scanner::RowScanner;
 use super::*;
+use crate::bridge::screen::Row;
 
-/// Programs that paint as the CLIs do. `conpty` is made by hand, as Windows' pseudo console paints anew what
-/// programs print: by place, with what is blank jumped over, all of it again after a resize, and rows that it
-/// broke told as such or (the second of Dora's, which loses a word to it) not. `wine-shell` is cmd.exe, recorded
-/// in Wine's pseudo console.
+/// Programs that paint as the CLIs do.
+///
+/// `conpty` is made by hand, as Windows' pseudo console repaints the output of programs: it positions
+/// the cursor, skips blanks, paints everything again after a resize, and marks rows as wrapped or (in
+/// the second message of Dora, which loses a word) does not. `wine-shell` is cmd.exe in Wine's pseudo
+/// console.
 const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",
     "conpty-80x24",
@@ -25,7 +30,7 @@ const PROGRAMS: [&str; 7] = [
     "wine-shell-100x30",
 ];
 
-/// The CLIs themselves.
+/// CLIs of agents.
 const CLIS: [&str; 9] = [
     "claude-60x30",
     "claude-100x30",
@@ -38,12 +43,12 @@ const CLIS: [&str; 9] = [
     "gemini-200x30",
 ];
 
-/// A recording's path, the terminal's size, and the bytes.
+/// The path, terminal size and bytes of a recording.
 fn recording(folder: &str, name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let path = data.join(folder).join(name).with_extension("bytes");
     let (columns, rows) = name.rsplit_once('-').unwrap().1.split_once('x').unwrap();
-    let bytes = std::fs::read(&path).expect("the recording is there");
+    let bytes = std::fs::read(&path).expect("the recording exists");
     (path, (columns.parse().unwrap(), rows.parse().unwrap()), bytes)
 }
 
@@ -56,19 +61,19 @@ fn offline(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     (columns, rows): (usize, usize),
 ) -> Vec<Extracted> {
-    let (mut extractor, mut found) = (Extractor::offline(columns, rows), Vec::new());
+    let (mut extractor, mut found) = (ScreenExtractor::offline(columns, rows), Vec::new());
     pieces.for_each(|piece| extractor.feed(Moment::default(), piece, &mut found));
     extractor.finish(Moment::default(), &mut found);
     found
 }
 
-/// The same bytes from a child that pauses after each piece.
+/// Extracts from a program that pauses for `pause` milliseconds after each piece.
 fn live(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     (columns, rows): (usize, usize),
     pause: u64,
 ) -> Vec<Extracted> {
-    let (mut extractor, mut found) = (Extractor::live(columns, rows), Vec::new());
+    let (mut extractor, mut found) = (ScreenExtractor::live(columns, rows), Vec::new());
     extractor.remember_injected(
         "7f3a9c",
         "Send ->relay:Ann <<< your findings\n->relay:Eve <<<\nand everything else to her>>>",
@@ -88,19 +93,19 @@ fn live(
 }
 
 fn shown(found: &[Extracted]) -> String {
-    let line = |one: &Extracted| match one {
-        Extracted::Found(message) => format!("{message:?}\n"),
+    let line = |result: &Extracted| match result {
+        Extracted::Message(message) => format!("{message:?}\n"),
         Extracted::Problem(problem) => format!("{problem:?}\n"),
     };
     found.iter().map(line).collect()
 }
 
 fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
-    sorted(found).0
+    extracted::split(found).0
 }
 
 #[test]
-fn recordings_say_what_they_said() {
+fn messages_of_recordings_are_extracted() {
     for (path, size, bytes) in recordings() {
         let found = offline(&mut std::iter::once(&bytes[..]), size);
         expect_file![path.with_extension("expect")].assert_eq(&shown(&found));
@@ -108,7 +113,7 @@ fn recordings_say_what_they_said() {
 }
 
 #[test]
-fn recordings_cut_anywhere_say_the_same() {
+fn recordings_in_pieces_of_equal_length_say_the_same() {
     for (path, size, bytes) in recordings() {
         let whole = offline(&mut std::iter::once(&bytes[..]), size);
         for length in [1, 2, 3, 7, 64, 1000] {
@@ -118,56 +123,59 @@ fn recordings_cut_anywhere_say_the_same() {
     }
 }
 
-/// A piece ends at every byte, with one before it and one behind it of every length below this.
+/// Recordings are cut into pairs of pieces of this length together.
 const PIECE_MAX: usize = 16;
 
 #[test]
-fn recordings_cut_at_every_byte_say_the_same() {
+fn recordings_in_pieces_of_two_lengths_say_the_same() {
     for (path, size, bytes) in recordings() {
         let whole = offline(&mut std::iter::once(&bytes[..]), size);
         for first in 1..PIECE_MAX {
-            let pairs = bytes.chunks(PIECE_MAX).map(|two| two.split_at(first.min(two.len())));
-            let cut = offline(&mut pairs.flat_map(|(one, other)| [one, other]), size);
+            let pairs = bytes.chunks(PIECE_MAX).map(|pair| pair.split_at(first.min(pair.len())));
+            let cut = offline(&mut pairs.flat_map(|(first, second)| [first, second]), size);
             let second = PIECE_MAX - first;
             assert_eq!(whole, cut, "{} in pieces of {first} and {second}", path.display());
         }
     }
 }
 
-/// So many places in each recording at which it is cut in two. AGENT_RELAY_CUTS says otherwise; where there are
-/// as many as it has bytes, those are all.
+/// Places in each recording at which it is cut in two. The variable AGENT_RELAY_CUTS sets another
+/// number; all places are tested if it exceeds the number of bytes.
 const CUTS: usize = 40;
 
 #[test]
 fn recordings_cut_in_two_say_the_same() {
-    let asked = std::env::var("AGENT_RELAY_CUTS");
-    let cuts = asked.map_or(CUTS, |text| text.parse().expect("AGENT_RELAY_CUTS is a number"));
+    let variable = std::env::var("AGENT_RELAY_CUTS");
+    let cuts = variable.map_or(CUTS, |text| text.parse().expect("AGENT_RELAY_CUTS is a number"));
     for (path, size, bytes) in recordings() {
         let whole = offline(&mut std::iter::once(&bytes[..]), size);
         for at in (1..bytes.len()).step_by(bytes.len().div_ceil(cuts)) {
-            let (one, two) = bytes.split_at(at);
-            let cut = offline(&mut [one, two].into_iter(), size);
+            let (first, second) = bytes.split_at(at);
+            let cut = offline(&mut [first, second].into_iter(), size);
             assert_eq!(whole, cut, "{} cut at {at}", path.display());
         }
     }
 }
 
 #[test]
-fn a_child_that_pauses_says_the_same() {
+fn recordings_with_pauses_say_the_same() {
     for (path, size, bytes) in recordings() {
         let whole = messages(offline(&mut std::iter::once(&bytes[..]), size));
         if path.to_string_lossy().contains("full-screen") {
-            // Without a clock only the last of its pictures counts.
+            // Without a clock, only its last snapshot is read.
             continue;
         }
         for (length, pause) in [(bytes.len(), 400), (4096, 10), (100, 30), (1000, 350), (37, 400)] {
             let cut = messages(live(&mut bytes.chunks(length), size, pause));
             let path = path.display();
             for message in &whole {
-                let (now, then) = (count(&cut, message), count(&whole, message));
-                assert!(now >= then, "{path}: lost in pieces of {length}, {pause} ms: {message:?}");
+                let (found, expected) = (count(&cut, message), count(&whole, message));
                 assert!(
-                    now <= then,
+                    found >= expected,
+                    "{path}: lost in pieces of {length}, {pause} ms: {message:?}"
+                );
+                assert!(
+                    found <= expected,
                     "{path}: doubled in pieces of {length}, {pause} ms: {message:?}"
                 );
             }
@@ -176,58 +184,58 @@ fn a_child_that_pauses_says_the_same() {
 }
 
 #[test]
-fn a_full_screen_program_is_read_while_it_runs() {
+fn full_screen_program_is_read_while_it_runs() {
     let (_, size, bytes) = recording("terminal", "full-screen-90x22");
-    // It stays on its last picture for a while, before it leaves.
+    // Without the end, where it leaves its last snapshot at once.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";
     let starts: Vec<usize> = (0..bytes.len())
         .filter(|&at| bytes[at..].starts_with(begin))
         .chain([bytes.len()])
         .collect();
-    let mut pictures = starts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+    let mut snapshots = starts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
     let start = &bytes[..starts[0]];
     for found in [
-        live(&mut std::iter::once(start).chain(&mut pictures), size, 301),
+        live(&mut std::iter::once(start).chain(&mut snapshots), size, 301),
         live(&mut bytes.chunks(37), size, 400),
     ] {
         let bodies: Vec<String> = messages(found).into_iter().map(|message| message.body).collect();
-        let said: Vec<String> =
+        let expected: Vec<String> =
             (0..9).map(|n| format!("Report {n}: all is well.\nMore tomorrow")).collect();
-        assert_eq!(bodies, said);
+        assert_eq!(bodies, expected);
     }
 }
 
-fn count(messages: &[OutgoingMessage], one: &OutgoingMessage) -> usize {
-    messages.iter().filter(|message| *message == one).count()
+fn count(messages: &[OutgoingMessage], wanted: &OutgoingMessage) -> usize {
+    messages.iter().filter(|message| *message == wanted).count()
 }
 
 #[test]
-fn storms_of_repaints_double_nothing_and_lose_nothing() {
+fn random_repaints_neither_repeat_nor_lose_messages() {
     for seed in 1..30_u64 {
-        let mut storm = Storm { seed, said: Vec::new(), now: Moment::default(), next: 0 };
-        let (mut extractor, mut found) = (Extractor::live(80, 24), Vec::new());
+        let mut program = Repainter { seed, said: Vec::new(), now: Moment::default(), next: 0 };
+        let (mut extractor, mut found) = (ScreenExtractor::live(80, 24), Vec::new());
         for _ in 0..60 {
-            storm.step(&mut extractor, &mut found);
+            program.step(&mut extractor, &mut found);
         }
-        extractor.finish(storm.now, &mut found);
-        let (messages, problems) = sorted(found);
+        extractor.finish(program.now, &mut found);
+        let (messages, problems) = extracted::split(found);
         let bodies: Vec<&str> = messages.iter().map(|message| message.body.as_str()).collect();
-        let said: Vec<String> = (0..storm.next).map(|n| format!("number {n}")).collect();
-        assert_eq!(bodies, said, "seed {seed}");
+        let expected: Vec<String> = (0..program.next).map(|n| format!("number {n}")).collect();
+        assert_eq!(bodies, expected, "seed {seed}");
         assert_eq!(problems, [], "seed {seed}");
     }
 }
 
-/// A program that says things, and paints all of it again in every way there is.
-struct Storm {
+/// A program that sends messages, and repaints them in all possible ways.
+struct Repainter {
     seed: u64,
     said: Vec<String>,
     now: Moment,
     next: usize,
 }
 
-impl Storm {
+impl Repainter {
     fn draw(&mut self, below: u64) -> u64 {
         self.seed = self
             .seed
@@ -236,8 +244,8 @@ impl Storm {
         (self.seed >> 33) % below
     }
 
-    fn step(&mut self, extractor: &mut Extractor, found: &mut Vec<Extracted>) {
-        // What stands on the screen, as a program paints it again that knows it.
+    fn step(&mut self, extractor: &mut ScreenExtractor, found: &mut Vec<Extracted>) {
+        // The rows above the cursor, as a program repaints them that remembers its screen.
         let screen = extractor.screen();
         let end = screen.cursor().row;
         let last: String = (0..end).map(|row| screen.row(row).text + "\r\n").collect();
@@ -268,26 +276,27 @@ impl Storm {
 }
 
 #[test]
-fn floods_keep_memory_bounded() {
-    let rules = Rules { columns: Some(80), injected: Injected::by_form(), ..Rules::default() };
+fn endless_messages_keep_memory_bounded() {
+    let rules =
+        Rules { columns: Some(80), frames: InjectedFrames::with_any_digits(), ..Rules::default() };
     let row = |text: &str, wraps| Row { text: text.to_owned(), width: text.len(), wraps };
     let long = "some text of a row, and more ".repeat(3);
     for start in ["->relay:Bob <<<", "[[RELAY]]", "```", "[relay 7f3a9c from Ann", ""] {
         for filler in
             [row(&long, false), row(&long, true), row("", false), row("->relay:Bob <<< x", true)]
         {
-            let (mut page, mut items) = (Page::default(), Vec::new());
-            page.row(&row(start, false), &rules, &mut items);
+            let (mut scanner, mut findings) = (RowScanner::default(), Vec::new());
+            scanner.read(&row(start, false), &rules, &mut findings);
             for _ in 0..100_000 {
-                page.row(&filler, &rules, &mut items);
+                scanner.read(&filler, &rules, &mut findings);
             }
-            let kept = format!("{page:?}").len() + items.len() * 200;
+            let kept = format!("{scanner:?}").len() + findings.len() * 200;
             assert!(kept < 16 << 20, "{kept} bytes kept after {start:?} and {filler:?}");
         }
     }
 }
 
-/// Pieces of what programs write, good and bad.
+/// Pieces of output, well-formed and not.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => Just("->relay:Bob <<<".to_owned()),
@@ -315,7 +324,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
-    fn however_bytes_are_cut_the_same_comes_out(
+    fn cuts_change_nothing(
         pieces in prop::collection::vec(piece(), 0..120),
         cuts in prop::collection::vec(1usize..40, 1..40),
     ) {
@@ -334,14 +343,14 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(
+    fn no_output_makes_it_panic(
         pieces in prop::collection::vec(piece(), 0..80),
         noise in prop::collection::vec(any::<u8>(), 0..200),
         sizes in prop::collection::vec((0usize..120, 0usize..40), 1..6),
     ) {
         let mut bytes = pieces.concat().into_bytes();
         bytes.extend(noise);
-        let (mut extractor, mut found) = (Extractor::live(40, 10), Vec::new());
+        let (mut extractor, mut found) = (ScreenExtractor::live(40, 10), Vec::new());
         extractor.remember_injected("7f3a9c", "x");
         let mut now = Moment::default();
         for (part, (columns, rows)) in std::iter::zip(bytes.chunks(53), sizes.into_iter().cycle()) {

@@ -1,0 +1,143 @@
+//! Frames that the wrapper typed into the program, which show up in what it prints or writes down.
+//!
+//! In the agent's own text a whole frame is a quotation. On a screen that is not the source of
+//! messages, the rows of a frame are echo.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
+
+/// Frames that are remembered.
+const FRAMES_MAX: usize = 1024;
+
+/// Characters of a prompt (blanks, prompt signs, bars) that may stand before a frame.
+const PROMPT_CHARACTERS_MAX: usize = 8;
+
+/// Digits that identify a frame.
+const HEX_DIGITS: usize = 6;
+
+/// The frames that were typed lately.
+#[derive(Debug, Clone, Default)]
+pub(super) struct InjectedFrames {
+    plain: VecDeque<PlainFrame>,
+    /// The digits of frames that were typed with all marks in them escaped.
+    escaped: VecDeque<String>,
+    /// Any six digits make a frame: for recordings, whose digits are not known.
+    accepts_any_digits: bool,
+}
+
+/// A frame that was typed as it is.
+#[derive(Debug, Clone)]
+struct PlainFrame {
+    hex: String,
+    /// Lines that a quotation of it has at most.
+    lines_max: u64,
+    /// Rows that it takes on a narrow screen at most.
+    rows_max: usize,
+}
+
+/// A frame whose end has not been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OpenFrame {
+    end: String,
+    rows_left: usize,
+}
+
+impl InjectedFrames {
+    /// Takes any six digits for those of a frame.
+    pub(super) fn with_any_digits() -> Self {
+        Self { accepts_any_digits: true, ..Self::default() }
+    }
+
+    /// Remembers that `body` is typed between `[relay HEX` and `[/relay HEX]`.
+    pub(super) fn remember(&mut self, hex: &str, body: &str) {
+        if self.plain.len() == FRAMES_MAX {
+            self.plain.pop_front();
+        }
+        let lines = body.lines().count();
+        // A CLI that shows only the beginning of a frame must not hide much of what comes after it.
+        let rows_max = lines + body.len() / 20 + 8;
+        self.plain.push_back(PlainFrame {
+            hex: hex.to_owned(),
+            lines_max: 2 * lines as u64 + 8,
+            rows_max,
+        });
+    }
+
+    /// Remembers that a frame with these digits is typed with all marks in it escaped.
+    pub(super) fn remember_escaped(&mut self, hex: &str) {
+        if self.escaped.len() == FRAMES_MAX {
+            self.escaped.pop_front();
+        }
+        self.escaped.push_back(hex.to_owned());
+    }
+
+    /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A fence that is
+    /// open there was typed, and ends with the frame.
+    pub(super) fn ends_escaped_frame(&self, line: &str) -> bool {
+        let Some((_, after)) = line.split_once("[/relay ") else { return false };
+        let shown = after.split(']').next().unwrap_or_default().trim_end();
+        !shown.is_empty() && self.escaped.iter().any(|hex| hex.starts_with(shown))
+    }
+
+    /// The numbers of the lines within whole frames of a text. A header whose end is missing, or is
+    /// far below, makes no frame.
+    pub(super) fn quoted_lines(&self, text: &str) -> Vec<Range<u64>> {
+        let (mut quoted, mut open) = (Vec::new(), HashMap::new());
+        for (number, line) in (0..).zip(text.split('\n')) {
+            if let Some(frame) = header(line).and_then(|(hex, _)| self.plain_frame(hex)) {
+                open.insert(frame.hex.as_str(), number);
+                continue;
+            }
+            let Some(frame) = end_digits(line).and_then(|hex| self.plain_frame(hex)) else {
+                continue;
+            };
+            if let Some(first) = open.remove(frame.hex.as_str())
+                && number - first <= frame.lines_max
+            {
+                quoted.push(first + 1..number);
+            }
+        }
+        quoted
+    }
+
+    /// The frame that a line opens.
+    pub(super) fn opened_by(&self, line: &str) -> Option<OpenFrame> {
+        let (hex, rest) = header(line)?;
+        let end = format!("[/relay {hex}]");
+        if self.accepts_any_digits {
+            let is_frame =
+                hex.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.starts_with(" from ");
+            return is_frame.then_some(OpenFrame { end, rows_left: usize::MAX });
+        }
+        Some(OpenFrame { end, rows_left: self.plain_frame(hex)?.rows_max })
+    }
+
+    fn plain_frame(&self, hex: &str) -> Option<&PlainFrame> {
+        self.plain.iter().rev().find(|frame| frame.hex == hex)
+    }
+}
+
+impl OpenFrame {
+    /// Reads the next line of the frame; whether the frame continues after it.
+    pub(super) fn continues_after(&mut self, line: &str) -> bool {
+        self.rows_left = self.rows_left.saturating_sub(1);
+        self.rows_left > 0 && !line.contains(&self.end)
+    }
+}
+
+/// The digits in a frame's first line, and the text after them.
+fn header(line: &str) -> Option<(&str, &str)> {
+    let (before, after) = line.split_once("[relay ")?;
+    let is_prompt =
+        before.chars().count() <= PROMPT_CHARACTERS_MAX && !before.contains(char::is_alphanumeric);
+    after.split_at_checked(HEX_DIGITS).filter(|_| is_prompt)
+}
+
+/// The digits in a frame's last line.
+fn end_digits(line: &str) -> Option<&str> {
+    let (_, after) = line.split_once("[/relay ")?;
+    let (hex, rest) = after.split_at_checked(HEX_DIGITS)?;
+    rest.starts_with(']').then_some(hex)
+}

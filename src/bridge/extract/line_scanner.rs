@@ -1,0 +1,265 @@
+//! A scanner of lines, which finds messages, blocks, fences and frames in them.
+//!
+//! It knows nothing of screens, and reads a terminal's lines and a transcript's alike. It is a value
+//! that can be cloned, so that rows that may still change are read by a clone.
+
+use super::block;
+use super::body::{before_close, closes};
+use super::extracted::Fault;
+use super::fence::Fence;
+use super::finding::{Finding, IfExtended, malformed, not_sent};
+use super::injected_frames::OpenFrame;
+use super::logical_line::LogicalLine;
+use super::open_message::{HOW, OpenMessage};
+use super::opening_line::{OpeningLine, ParsedLine};
+use super::rules::Rules;
+use super::target::shorten;
+
+const ONE_LINE_FORM: &str = "`->relay:NAME text` alone counts only where your user starts you with \
+                             `agent-relay run --inline`";
+
+/// The state of reading lines.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LineScanner {
+    state: State,
+    frame: Option<OpenFrame>,
+    /// The scanner of the lines in a frame that the agent quotes.
+    quote: Option<Box<Self>>,
+    /// The row where what is open began.
+    opened: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+enum State {
+    /// Nothing is open.
+    #[default]
+    Text,
+    /// A fence, and the first line in it that would begin a message elsewhere.
+    Fence(Fence, Option<LogicalLine>),
+    /// A message, and an open fence in its body.
+    Message(OpeningLine, OpenMessage, Option<Fence>),
+    /// A block, and the byte of its first line where the JSON begins.
+    Block(usize, OpenMessage),
+}
+
+impl LineScanner {
+    /// Whether nothing is open.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Text) && self.frame.is_none()
+    }
+
+    /// The row where what is open began.
+    pub(super) fn open_since(&self) -> Option<u64> {
+        (!self.is_idle()).then_some(self.opened)
+    }
+
+    /// Whether a message or block is open.
+    pub(super) fn is_in_message(&self) -> bool {
+        matches!(self.state, State::Message(..) | State::Block(..))
+    }
+
+    /// Reads a line.
+    pub(super) fn read(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        if self.is_idle() {
+            self.opened = line.first_row;
+        }
+        if rules.is_quoted(&line) {
+            return self.read_quoted(line, rules, out);
+        }
+        self.quote = None;
+        if self.is_in_frame(&line.text, rules) {
+            // It may be quoted in a body, where nothing in it opens or closes anything.
+            return self.push(line);
+        }
+        self.read_own(line, rules, out);
+    }
+
+    /// Reads a line of the agent's own text.
+    fn read_own(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        match &mut self.state {
+            State::Text => self.read_text(line, rules, out),
+            State::Fence(fence, first) => {
+                if fence.closed_by(&line.text) || rules.frames.ends_escaped_frame(&line.text) {
+                    self.state = State::Text;
+                } else if first.is_none() && begins_message(&line.text) {
+                    *first = Some(line);
+                }
+            }
+            State::Message(..) | State::Block(..) => self.collect(line, rules, out),
+        }
+    }
+
+    /// Reads a line of a frame that the agent quotes: text of what is open, if anything is. Otherwise
+    /// a message in it is reported as a problem.
+    fn read_quoted(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        if !matches!(self.state, State::Text) {
+            return self.push(line);
+        }
+        let mut findings = Vec::new();
+        self.quote.get_or_insert_default().read_own(line, rules, &mut findings);
+        let messages = findings.into_iter().filter(Finding::is_message);
+        out.extend(messages.map(Finding::into_quoted));
+    }
+
+    /// Ends the turn, and reports what is open.
+    pub(super) fn end_turn(&mut self, out: &mut Vec<Finding>) {
+        self.frame = None;
+        match std::mem::take(&mut self.state) {
+            State::Text | State::Fence(_, None) => {}
+            State::Fence(_, Some(line)) => {
+                let reason =
+                    "stands in a code fence that was never closed; close the fence before it";
+                let problem = not_sent(Fault::Fenced, &line, reason);
+                out.push(Finding::problem(problem, line.first_row, line.last_row));
+            }
+            State::Message(_, open, _) | State::Block(_, open) => out.push(open.into_unclosed()),
+        }
+    }
+
+    /// Notes that rows were erased or moved, so what is open may begin again without an end.
+    pub(super) fn rows_disturbed(&mut self) {
+        if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
+            open.rows_disturbed();
+        }
+    }
+
+    /// Drops the message that is open, and returns it as overwritten.
+    pub(super) fn drop_open(&mut self) -> Option<Finding> {
+        match std::mem::take(&mut self.state) {
+            State::Message(_, open, _) | State::Block(_, open) => Some(open.overwritten()),
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    fn is_in_frame(&mut self, line: &str, rules: &Rules) -> bool {
+        match self.frame.take().or_else(|| rules.frames.opened_by(line)) {
+            None => false,
+            Some(mut frame) => {
+                let continues = frame.continues_after(line);
+                self.frame = Some(frame).filter(|_| continues);
+                // The last line of a frame may close the message that quotes it.
+                continues
+            }
+        }
+    }
+
+    fn read_text(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        if let Some(fence) = Fence::opened_by(&line.text) {
+            self.state = State::Fence(fence, None);
+        } else if let Some(json_at) = block::begin(&line.text) {
+            self.state = State::Block(json_at, OpenMessage::default());
+            self.collect(line, rules, out);
+        } else {
+            match ParsedLine::parse(&line.text, rules.allows_inline) {
+                ParsedLine::Text => {}
+                ParsedLine::Opening(opening) => self.open(opening, line, rules, out),
+                ParsedLine::Malformed(reason) => {
+                    let problem = malformed(&line, &format!("{reason}; {HOW}"));
+                    out.push(Finding::problem(problem, line.first_row, line.last_row));
+                }
+                ParsedLine::WithoutOpen if rules.may_continue_above(&line) => {}
+                ParsedLine::WithoutOpen => out.push(without_open(&line, rules)),
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        opening: OpeningLine,
+        line: LogicalLine,
+        rules: &Rules,
+        out: &mut Vec<Finding>,
+    ) {
+        self.opened = line.first_row;
+        let is_closed = opening.is_inline || closes(&line.text[opening.body_at..]);
+        let mut open = OpenMessage::default();
+        open.push(line);
+        match is_closed {
+            true => out.push(open.close_message(&opening, rules)),
+            false => self.state = State::Message(opening, open, None),
+        }
+    }
+
+    /// Reads a line of an open message or block. An opening line begins another message instead.
+    fn collect(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        if self.is_in_body_fence(&line, rules) {
+            return self.push(line);
+        }
+        if let ParsedLine::Opening(opening) = ParsedLine::parse(&line.text, false) {
+            if let State::Message(_, open, _) | State::Block(_, open) =
+                std::mem::take(&mut self.state)
+            {
+                out.push(open.into_unclosed());
+            }
+            return self.open(opening, line, rules, out);
+        }
+        match &mut self.state {
+            State::Text | State::Fence(..) => return,
+            State::Message(opening, open, _) => {
+                let is_closed = closes(&line.text);
+                open.push(line);
+                if !is_closed {
+                    return;
+                }
+                out.push(open.close_message(opening, rules));
+            }
+            State::Block(json_at, open) => {
+                let is_closed = block::end(&line.text).is_some();
+                open.push(line);
+                if !is_closed {
+                    return;
+                }
+                out.push(open.close_block(*json_at, rules));
+            }
+        }
+        self.state = State::Text;
+    }
+
+    /// Adds a line to what is open, whatever it says.
+    fn push(&mut self, line: LogicalLine) {
+        if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
+            open.push(line);
+        }
+    }
+
+    /// Whether a line belongs to a fence in a body, and so is text of the body.
+    fn is_in_body_fence(&mut self, line: &LogicalLine, rules: &Rules) -> bool {
+        let State::Message(_, _, fence) = &mut self.state else { return false };
+        if !rules.has_body_fences || rules.bodies_without_fences.contains(&self.opened) {
+            return false;
+        }
+        match fence {
+            Some(open) if open.closed_by(&line.text) => *fence = None,
+            // The line closes both the fence and the body.
+            Some(open) if closes(&line.text) && open.closed_by(before_close(&line.text)) => {
+                *fence = None;
+                return false;
+            }
+            Some(_) => {}
+            None => {
+                *fence = Fence::opened_by(&line.text);
+                return fence.is_some();
+            }
+        }
+        true
+    }
+}
+
+/// The problem of a line with the arrow and a name, and without `<<<`.
+fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
+    let text = shorten(line.text.trim());
+    let reason = match rules.allows_inline {
+        true => format!("`{text}` has no text; {HOW}"),
+        false => format!("`{text}` has no <<< behind the name; {HOW} ({ONE_LINE_FORM})"),
+    };
+    let finding = Finding::problem(malformed(line, &reason), line.first_row, line.last_row);
+    Finding { if_extended: IfExtended::Completed, ..finding }
+}
+
+/// Whether a line would begin a message outside of fences.
+fn begins_message(line: &str) -> bool {
+    matches!(ParsedLine::parse(line, false), ParsedLine::Opening(_)) || block::begin(line).is_some()
+}

@@ -1,0 +1,78 @@
+//! Messages that were overwritten on the screen before they were closed.
+//!
+//! A program often paints such a message again, and then it is read whole. Only if it does not, the
+//! agent is told, at the end of the turn.
+
+use std::collections::VecDeque;
+
+use super::extracted::{Extracted, Fault};
+use super::finding::Finding;
+
+/// Overwritten messages that are remembered, and messages that were read; of each the last ones.
+const REMEMBERED_MAX: usize = 256;
+
+/// The beginning of a message: its first line, and the second as far as it was there.
+type Beginning = (String, String);
+
+/// The overwritten messages of a turn.
+#[derive(Debug, Default)]
+pub(super) struct OverwrittenMessages {
+    /// Those that were not read so far, with the problems to report.
+    pending: VecDeque<(Beginning, Extracted)>,
+    /// Messages that were read or reported lately.
+    read: VecDeque<Beginning>,
+}
+
+impl OverwrittenMessages {
+    /// Passes a finding on, unless it is an overwritten message, which is remembered. A message that
+    /// was read, or whose own fault is reported, no longer counts as overwritten.
+    pub(super) fn filter(&mut self, finding: Finding) -> Option<Finding> {
+        if finding.is_overwritten() {
+            self.add(finding);
+            return None;
+        }
+        let was_read = match &finding.extracted {
+            Extracted::Message(_) => true,
+            Extracted::Problem(problem) => {
+                matches!(problem.fault, Fault::Unclosed | Fault::Empty | Fault::TooLarge)
+            }
+        };
+        if was_read {
+            let beginning = (finding.first_line.clone(), finding.second_line.clone());
+            self.pending.retain(|(overwritten, _)| !may_be_same(overwritten, &beginning));
+            if !self.read.contains(&beginning) {
+                push_bounded(&mut self.read, beginning);
+            }
+        }
+        Some(finding)
+    }
+
+    /// Remembers an overwritten message.
+    pub(super) fn add(&mut self, finding: Finding) {
+        let beginning = (finding.first_line, finding.second_line);
+        let is_known = self.read.iter().any(|read| may_be_same(&beginning, read))
+            || self.pending.iter().any(|(overwritten, _)| *overwritten == beginning);
+        if !is_known {
+            push_bounded(&mut self.pending, (beginning, finding.extracted));
+        }
+    }
+
+    /// Takes the problems to report at the end of a turn.
+    pub(super) fn end_turn(&mut self) -> Vec<Extracted> {
+        let (reported, problems): (Vec<_>, Vec<_>) = self.pending.drain(..).unzip();
+        reported.into_iter().for_each(|beginning| push_bounded(&mut self.read, beginning));
+        problems
+    }
+}
+
+/// Whether an overwritten message may be the one that begins like `other`.
+fn may_be_same(overwritten: &Beginning, other: &Beginning) -> bool {
+    overwritten.0 == other.0 && other.1.starts_with(&*overwritten.1)
+}
+
+fn push_bounded<T>(remembered: &mut VecDeque<T>, value: T) {
+    if remembered.len() == REMEMBERED_MAX {
+        remembered.pop_front();
+    }
+    remembered.push_back(value);
+}

@@ -1,0 +1,164 @@
+//! One text out of successive snapshots of an alternate screen, in which it scrolls.
+//!
+//! A text that is longer than the screen moves up in it from snapshot to snapshot, and nothing else
+//! shows its upper part. Only programs with synchronized updates are read so; half a repaint would be
+//! taken for text.
+
+use crate::bridge::screen::Row;
+
+/// Rows with text that two snapshots have to share to show the same text.
+const SHARED_MIN: usize = 2;
+
+/// Shared rows with text that need no other evidence.
+const SHARED_SURE: usize = 6;
+
+/// The divisor of the part of a snapshot at the top that may hide the text (a headline, or the prompt
+/// that is being answered), and at the bottom (a composer).
+const EDGE_DIVISOR: usize = 4;
+
+/// Screens of text above the snapshot that are kept, as it may scroll back.
+const SCREENS_KEPT: usize = 2;
+
+/// Rows that a terminal may scroll off within one update.
+const SCROLLED_ROWS_MAX: usize = 1024;
+
+/// The text that a program shows, as far as it is not final.
+#[derive(Debug, Default)]
+pub(super) struct ScrolledText {
+    /// The text above the last snapshot, and the snapshot.
+    rows: Vec<Row>,
+    /// The index of the snapshot's first row.
+    top: usize,
+    /// The snapshot as it was painted.
+    snapshot: Vec<Row>,
+    /// Rows that the terminal scrolled off since.
+    scrolled_off: Vec<Row>,
+}
+
+/// The relation of a snapshot to the text before it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Scroll {
+    /// It shows another text.
+    NewText,
+    /// It begins this many rows further down, or up if negative.
+    By(isize),
+}
+
+/// Rows that a snapshot and the text have in common.
+#[derive(Clone, Copy, Default)]
+struct Overlap {
+    /// Its first row in the text.
+    text: usize,
+    /// Its first row in the snapshot.
+    snapshot: usize,
+    /// Its number of rows with text.
+    rows: usize,
+}
+
+impl ScrolledText {
+    /// The text of a first snapshot.
+    pub(super) fn new(snapshot: Vec<Row>) -> Self {
+        Self { rows: snapshot.clone(), snapshot, ..Self::default() }
+    }
+
+    /// The rows that are not final, and how many of them stand above the screen.
+    pub(super) fn rows(&self) -> (&[Row], usize) {
+        (&self.rows, self.top)
+    }
+
+    /// Adds a row that the terminal scrolled off; `false` if there are too many.
+    pub(super) fn row_scrolled_off(&mut self, row: &Row) -> bool {
+        let fits = self.scrolled_off.len() < SCROLLED_ROWS_MAX;
+        if fits {
+            self.scrolled_off.push(row.clone());
+        }
+        fits
+    }
+
+    /// Adds the next snapshot.
+    pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Scroll {
+        let scrolled_off = std::mem::take(&mut self.scrolled_off);
+        let above = scrolled_off.len();
+        if above == 0 && snapshot == self.snapshot {
+            return Scroll::By(0);
+        }
+        let shown = [scrolled_off, snapshot.clone()].concat();
+        let overlap = self.overlap(&shown);
+        let top = overlap.text.checked_sub(overlap.snapshot).filter(|_| overlap.rows > 0);
+        let Some(top) = top else {
+            self.snapshot = snapshot;
+            self.rows = shown;
+            self.top = above;
+            return Scroll::NewText;
+        };
+        if top == self.top {
+            // The text has not scrolled, so rows above the overlap that changed have new text.
+            for at in (0..overlap.snapshot).filter(|&at| self.snapshot.get(at) != shown.get(at)) {
+                self.rows[top + at] = shown[at].clone();
+            }
+        }
+        self.rows.truncate(overlap.text);
+        self.rows.extend_from_slice(&shown[overlap.snapshot..]);
+        let before = std::mem::replace(&mut self.top, top + above);
+        self.snapshot = snapshot;
+        Scroll::By(self.top as isize - before as isize)
+    }
+
+    /// Takes the rows so far above the screen that they are final.
+    pub(super) fn take_final(&mut self) -> Vec<Row> {
+        let count = self.top.saturating_sub(SCREENS_KEPT * self.snapshot.len());
+        self.top -= count;
+        self.rows.drain(..count).collect()
+    }
+
+    /// The longest overlap with what is shown, if it is evidence enough.
+    fn overlap(&self, shown: &[Row]) -> Overlap {
+        let edge = self.snapshot.len() / EDGE_DIVISOR;
+        let mut best = Overlap::default();
+        for top in 0..self.rows.len() {
+            let (at, rows) = longest_common_run(&self.rows[top..], shown, edge);
+            let overlap = Overlap { text: top + at, snapshot: at, rows };
+            if rows > 0 && self.is_better(&overlap, &best) {
+                best = overlap;
+            }
+        }
+        let shared_min = SHARED_MIN.min(shown.iter().filter(|row| has_text(row)).count());
+        let is_sure = best.rows >= shared_min && self.is_likely(&best, shown, edge);
+        if is_sure { best } else { Overlap::default() }
+    }
+
+    fn is_better(&self, overlap: &Overlap, best: &Overlap) -> bool {
+        overlap.rows > best.rows
+            || overlap.rows == best.rows && self.scroll(overlap) < self.scroll(best)
+    }
+
+    /// The number of rows by which the text would have scrolled.
+    fn scroll(&self, overlap: &Overlap) -> usize {
+        (overlap.text - overlap.snapshot).abs_diff(self.top)
+    }
+
+    /// Whether the rows beside the overlap fit as well. Two texts may begin with the same words.
+    fn is_likely(&self, overlap: &Overlap, shown: &[Row], edge: usize) -> bool {
+        let pairs = || std::iter::zip(&self.rows[overlap.text..], &shown[overlap.snapshot..]);
+        let same = pairs().filter(|(known, row)| has_text(known) && known == row).count();
+        let other = pairs().filter(|(known, row)| has_text(known) && known != row).count();
+        self.scroll(overlap) == 0 || overlap.rows >= SHARED_SURE || other <= edge || same >= other
+    }
+}
+
+/// The longest run of equal rows in two texts side by side, which begins at most `edge` rows down:
+/// where it begins, and its number of rows with text. Runs from the end on, to read each row once.
+fn longest_common_run(text: &[Row], shown: &[Row], edge: usize) -> (usize, usize) {
+    let (mut rows, mut best) = (0, (0, 0));
+    for (at, (known, row)) in std::iter::zip(text, shown).enumerate().rev() {
+        rows = if known == row { rows + usize::from(has_text(row)) } else { 0 };
+        if at <= edge && rows >= best.1 {
+            best = (at, rows);
+        }
+    }
+    best
+}
+
+fn has_text(row: &Row) -> bool {
+    !row.text.trim().is_empty()
+}
