@@ -231,13 +231,16 @@ impl Promises {
         ensure(sent.body == message.body && is_meant, || {
             format!("{number} arrives as {envelope:?}")
         })?;
-        let expires =
-            sent.read_at.unwrap_or_default().plus(sent.ttl_ms.unwrap_or_else(|| limits().ttl_ms));
+        let ttl_ms = sent.ttl_ms.unwrap_or_else(|| limits().ttl_ms);
+        let (requires_ack, read_at) = (sent.requires_ack, sent.read_at.unwrap_or_default());
+        let stored = match requires_ack {
+            true => Some(self.delivers_stored(number, envelope, &delivery, disk)?),
+            false => None,
+        };
+        let expires = stored.map_or_else(|| read_at.plus(ttl_ms), |(_, expires)| expires);
         let past = ((number, stream.1.clone()), expires);
-        let requires_ack = sent.requires_ack;
         let is_due = self.replay.delivered(client, &stream, delivery.seq, past, now)?;
-        if requires_ack {
-            let id = self.delivers_kept(number, envelope, &delivery, disk)?;
+        if let Some((id, _)) = stored {
             let is_new = self.in_flight.entry(client).or_default().insert(id);
             ensure(is_new || is_due, || format!("{number} comes twice on {client:?}"))?;
         }
@@ -246,13 +249,14 @@ impl Promises {
         ensure(other == number, || format!("{number} has the number of {other}: {envelope:?}"))
     }
 
-    fn delivers_kept(
+    /// Checks a delivery against its record; returns its id and the end of its time to live.
+    fn delivers_stored(
         &mut self,
         number: usize,
         envelope: &Envelope<'_>,
         delivery: &Delivery<'_>,
         disk: &Disk,
-    ) -> Result<Uuid, String> {
+    ) -> Checked<(Uuid, Moment)> {
         let id = Uuid::parse_str(&envelope.id).map_err(|bad| bad.to_string())?;
         let (record, is_over) = disk
             .delivery(id)
@@ -265,7 +269,7 @@ impl Promises {
         ensure(!is_again || delivery.attempt > 1, || {
             format!("{number} comes again as if it came first: {envelope:?}")
         })?;
-        Ok(id)
+        Ok((id, record.expires))
     }
 
     /// The daemon crashed, and its disk lost changes of which it had reported otherwise: attempts may be counted

@@ -56,6 +56,8 @@ pub(super) struct World {
     pub(super) promises: Promises,
     pub(super) apps: Vec<App>,
     pub(super) connections: BTreeMap<ClientId, Connection>,
+    /// Members after the last input, by folded name.
+    members: BTreeMap<String, ClientId>,
     pub(super) is_winding_down: bool,
     trace: Trace,
 }
@@ -88,6 +90,7 @@ impl World {
             promises: Promises::default(),
             apps: Vec::new(),
             connections: BTreeMap::new(),
+            members: BTreeMap::new(),
             is_winding_down: false,
             trace,
         };
@@ -264,23 +267,19 @@ impl World {
 /// The daemon.
 impl World {
     pub(super) fn handle(&mut self, input: Input<'_>) -> Checked {
-        let before = self.members();
         let events = self.bed.handle(input)?;
+        let ends = self.bed.ends.iter();
+        let members = ends.filter_map(|(id, end)| Some((end.name.clone()?, *id))).collect();
+        let before = std::mem::replace(&mut self.members, members);
         self.judge(&events)?;
-        let after = self.members();
-        let stayed = before.iter().filter(|(name, id)| after.get(*name) == Some(id));
-        let stayed = stayed.map(|(name, _)| name.clone()).collect();
+        let stayed = before.into_iter().filter(|(name, id)| self.members.get(name) == Some(id));
+        let stayed = stayed.map(|(name, _)| name).collect();
         self.promises.once.settle(self.bed.router.held_once(), &stayed)?;
         let hung_up = |event| match event {
             Event::Other(Output::HangUp(id)) => Some(id),
             _ => None,
         };
         events.into_iter().filter_map(hung_up).try_for_each(|id| self.disconnect(id))
-    }
-
-    fn members(&self) -> BTreeMap<String, ClientId> {
-        let ends = self.bed.ends.iter();
-        ends.filter_map(|(id, end)| Some((end.name.clone()?, *id))).collect()
     }
 
     /// Judges the outputs of one input.
@@ -315,7 +314,7 @@ impl World {
             }
         }
         self.disk.take(changes, self.bed.now);
-        self.bed.router.audit(&self.members().into_keys().collect())
+        self.bed.router.audit(&self.members.keys().cloned().collect())
     }
 
     fn judge_frame(&mut self, id: ClientId, frame: &[u8]) -> Checked {
@@ -404,6 +403,7 @@ impl World {
         let (image, mut out) = (self.disk.image(), Vec::new());
         self.bed.open = image.deliveries.keys().copied().collect();
         self.bed.router.restore(now, image, &mut out);
+        self.members.clear();
         let events = self.bed.take(out)?;
         self.judge(&events)?;
         connections.into_iter().try_for_each(|(id, connection)| self.lose(id, &connection))

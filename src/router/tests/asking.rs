@@ -4,7 +4,7 @@ use super::script::check;
 use expect_test::expect;
 
 #[test]
-fn a_tap_sees_answers_too() {
+fn tap_copies_answers() {
     check(expect![[r#"
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
@@ -25,7 +25,7 @@ fn a_tap_sees_answers_too() {
 }
 
 #[test]
-fn the_first_ack_with_the_correlation_id_is_the_answer() {
+fn first_ack_with_correlation_id_is_the_answer() {
     check(expect![[r#"
         here: ann bob cid
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"?"}
@@ -41,7 +41,7 @@ fn the_first_ack_with_the_correlation_id_is_the_answer() {
 }
 
 #[test]
-fn an_answer_may_be_the_acknowledgement_too() {
+fn answer_can_acknowledge_its_delivery() {
     check(expect![[r#"
         here: ann bob
         disk shows
@@ -57,7 +57,7 @@ fn an_answer_may_be_the_acknowledgement_too() {
 }
 
 #[test]
-fn equal_correlation_ids_of_two_senders_do_not_meet() {
+fn equal_correlation_ids_of_two_senders_stay_apart() {
     check(expect![[r#"
         here: ann bob cid
         ann says SEND to=Bob id=qa meta={"sync":{"correlationId":"c"}} {"body":"Ann asks"}
@@ -74,7 +74,7 @@ fn equal_correlation_ids_of_two_senders_do_not_meet() {
 }
 
 #[test]
-fn without_an_answer_the_sender_hears_so_and_the_delivery_stands() {
+fn question_times_out_and_its_delivery_stays() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
@@ -96,7 +96,7 @@ fn without_an_answer_the_sender_hears_so_and_the_delivery_stands() {
 }
 
 #[test]
-fn a_broadcast_has_one_answer_of_each() {
+fn broadcast_question_has_one_answer_per_recipient() {
     check(expect![[r#"
         here: ann bob cid
         ann says SEND to=* meta={"sync":{"correlationId":"c","timeoutMs":500}} {"body":"?"}
@@ -111,7 +111,7 @@ fn a_broadcast_has_one_answer_of_each() {
 }
 
 #[test]
-fn a_delivery_that_fails_ends_its_question() {
+fn failed_delivery_ends_its_question() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":900}} {"n":1}
@@ -129,7 +129,7 @@ fn a_delivery_that_fails_ends_its_question() {
 }
 
 #[test]
-fn what_becomes_of_a_message_waits_for_a_sender_that_is_away() {
+fn notices_wait_for_a_sender_that_is_away() {
     check(expect![[r#"
         here: bob
         ann joins {"capabilities":{"resume":true}}
@@ -160,12 +160,9 @@ fn what_becomes_of_a_message_waits_for_a_sender_that_is_away() {
 }
 
 #[test]
-fn what_was_not_written_to_a_lost_connection_comes_on_the_next() {
+fn unwritten_notice_is_sent_on_the_next_connection() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: ann bob
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
@@ -183,7 +180,7 @@ fn what_was_not_written_to_a_lost_connection_comes_on_the_next() {
 }
 
 #[test]
-fn a_fresh_session_hears_nothing_of_what_waited_for_the_older_one() {
+fn fresh_session_gets_no_notices_of_the_older_one() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
@@ -197,13 +194,10 @@ fn a_fresh_session_hears_nothing_of_what_waited_for_the_older_one() {
 }
 
 #[test]
-fn only_so_much_waits_for_a_session() {
+fn notices_of_a_session_are_bounded() {
     check(expect![[r#"
         limits waiting_answers_bytes_max=500
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: ann bob
         ann>> Bob: 1
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
@@ -228,7 +222,7 @@ fn only_so_much_waits_for_a_session() {
 }
 
 #[test]
-fn a_name_has_so_many_questions_open() {
+fn open_questions_of_a_name_are_bounded() {
     check(expect![[r#"
         limits questions_max=1
         here: ann bob
@@ -249,7 +243,7 @@ fn a_name_has_so_many_questions_open() {
 }
 
 #[test]
-fn an_answer_that_its_asker_could_not_get_is_given_back() {
+fn answer_too_large_for_its_asker_is_returned() {
     check(expect![[r#"
         limits frame_bytes_max=700
         here: ann bob
@@ -264,7 +258,7 @@ fn an_answer_that_its_asker_could_not_get_is_given_back() {
 }
 
 #[test]
-fn an_answer_that_finds_no_room_is_given_back_and_may_come_again() {
+fn answer_without_memory_is_returned_and_can_be_retried() {
     check(expect![[r#"
         limits memory_bytes_max=3000
         here: ann bob
@@ -282,7 +276,7 @@ fn an_answer_that_finds_no_room_is_given_back_and_may_come_again() {
 }
 
 #[test]
-fn what_can_not_be_kept_asks_nothing() {
+fn question_that_the_store_refuses_is_not_open() {
     check(expect![[r#"
         here: ann bob
         disk holds
@@ -295,7 +289,7 @@ fn what_can_not_be_kept_asks_nothing() {
 }
 
 #[test]
-fn that_a_question_is_accepted_is_said_before_that_its_time_is_over() {
+fn question_is_accepted_before_it_times_out() {
     check(expect![[r#"
         here: ann bob
         disk holds
@@ -309,7 +303,7 @@ fn that_a_question_is_accepted_is_said_before_that_its_time_is_over() {
 }
 
 #[test]
-fn a_question_outlives_the_daemon_while_its_delivery_is_open() {
+fn question_with_open_delivery_survives_a_crash() {
     check(expect![[r#"
         ann joins {"capabilities":{"resume":true}}
             ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
@@ -338,7 +332,7 @@ fn a_question_outlives_the_daemon_while_its_delivery_is_open() {
 }
 
 #[test]
-fn a_question_does_not_end_because_somebody_set_the_clock() {
+fn question_ignores_changes_of_the_wall_clock() {
     check(expect![[r#"
         ann joins {"capabilities":{"resume":true}}
             ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
@@ -359,7 +353,7 @@ fn a_question_does_not_end_because_somebody_set_the_clock() {
 }
 
 #[test]
-fn who_asked_and_is_forgotten_hears_nothing() {
+fn forgotten_asker_gets_no_answer() {
     check(expect![[r#"
         here: bob
         guest connects
@@ -375,7 +369,7 @@ fn who_asked_and_is_forgotten_hears_nothing() {
 }
 
 #[test]
-fn what_waits_for_a_sender_outlives_the_daemon() {
+fn notices_survive_a_crash() {
     check(expect![[r#"
         here: bob
         ann joins {"capabilities":{"resume":true}}
@@ -430,7 +424,7 @@ fn what_waits_for_a_sender_outlives_the_daemon() {
 }
 
 #[test]
-fn what_was_handed_to_a_sender_and_not_written_comes_again() {
+fn unwritten_notice_survives_a_crash() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: refused
@@ -459,7 +453,7 @@ fn what_was_handed_to_a_sender_and_not_written_comes_again() {
 }
 
 #[test]
-fn a_sender_that_is_here_costs_the_store_nothing() {
+fn notices_of_a_connected_sender_are_not_stored() {
     check(expect![[r#"
         here: ann bob
         disk shows
@@ -494,7 +488,7 @@ fn a_sender_that_is_here_costs_the_store_nothing() {
 }
 
 #[test]
-fn what_waits_ends_with_the_session() {
+fn notices_end_with_their_session() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: 1
@@ -532,7 +526,7 @@ fn what_waits_ends_with_the_session() {
 }
 
 #[test]
-fn only_so_much_waits_for_a_session_after_a_crash() {
+fn notices_of_a_session_are_bounded_after_a_crash() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: 1
@@ -569,7 +563,7 @@ fn only_so_much_waits_for_a_session_after_a_crash() {
 }
 
 #[test]
-fn what_waits_makes_room_for_messages_after_a_crash() {
+fn notices_give_way_to_messages_after_a_crash() {
     check(expect![[r#"
         here: ann bob cid
         ann>> Bob: 1
@@ -606,7 +600,7 @@ fn what_waits_makes_room_for_messages_after_a_crash() {
 }
 
 #[test]
-fn a_question_outlives_the_daemon_when_its_delivery_is_over() {
+fn question_with_acknowledged_delivery_survives_a_crash() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
@@ -638,7 +632,7 @@ fn a_question_outlives_the_daemon_when_its_delivery_is_over() {
 }
 
 #[test]
-fn the_time_of_a_question_goes_on_with_the_next_daemon() {
+fn question_timeout_continues_after_a_crash() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
@@ -672,7 +666,7 @@ fn the_time_of_a_question_goes_on_with_the_next_daemon() {
 }
 
 #[test]
-fn that_nobody_answered_is_not_said_anew_by_each_daemon() {
+fn question_times_out_once_over_crashes() {
     check(expect![[r#"
         here: ann bob
         bob goes
@@ -699,7 +693,7 @@ fn that_nobody_answered_is_not_said_anew_by_each_daemon() {
 }
 
 #[test]
-fn a_store_that_lost_everything_is_told_what_waits() {
+fn notices_are_stored_again_after_a_loss() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
@@ -724,7 +718,7 @@ fn a_store_that_lost_everything_is_told_what_waits() {
 }
 
 #[test]
-fn an_end_in_good_order_keeps_what_was_not_written() {
+fn clean_stop_keeps_unwritten_notices() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: refused

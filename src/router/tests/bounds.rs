@@ -4,7 +4,7 @@ use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
-fn one_sender_has_half_of_a_queue() {
+fn one_sender_gets_half_of_a_queue() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1
         here: ann bob cid
@@ -30,7 +30,7 @@ fn one_sender_has_half_of_a_queue() {
 }
 
 #[test]
-fn an_empty_queue_takes_any_one_message() {
+fn empty_queue_accepts_one_message_of_any_size() {
     check(expect![[r#"
         limits queue_bytes_max=600
         here: ann bob
@@ -46,7 +46,7 @@ fn an_empty_queue_takes_any_one_message() {
 }
 
 #[test]
-fn a_mailbox_is_bounded_like_a_queue() {
+fn mailbox_is_bounded_like_a_queue() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1
         here: ann bob
@@ -61,7 +61,7 @@ fn a_mailbox_is_bounded_like_a_queue() {
 }
 
 #[test]
-fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
+fn busy_broadcast_is_retried_for_busy_recipients_only() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1
         here: ann bob cid
@@ -85,7 +85,7 @@ fn a_broadcast_that_some_cannot_take_is_sent_again_to_them_alone() {
 }
 
 #[test]
-fn an_at_most_once_broadcast_too() {
+fn busy_at_most_once_broadcast_is_retried_for_busy_recipients_only() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1
         here: ann bob cid
@@ -107,7 +107,7 @@ fn an_at_most_once_broadcast_too() {
 }
 
 #[test]
-fn a_broadcast_that_nobody_can_take_is_not_taken() {
+fn broadcast_without_free_recipient_is_not_accepted() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1
         here: ann bob
@@ -129,7 +129,7 @@ fn a_broadcast_that_nobody_can_take_is_not_taken() {
 }
 
 #[test]
-fn everything_together_is_bounded() {
+fn memory_is_bounded_over_all_queues() {
     check(expect![[r#"
         limits memory_bytes_max=2000
         here: ann bob
@@ -155,7 +155,7 @@ fn everything_together_is_bounded() {
 }
 
 #[test]
-fn subscriptions_take_half_of_the_memory_at_most() {
+fn subscriptions_get_half_of_the_memory() {
     check(expect![[r#"
         limits memory_bytes_max=3200
         here: ann bob
@@ -187,7 +187,7 @@ fn subscriptions_take_half_of_the_memory_at_most() {
 }
 
 #[test]
-fn a_window_keeps_the_order_of_what_waits() {
+fn window_keeps_the_order_of_waiting_messages() {
     check(expect![[r#"
         limits window_bytes=1
         here: ann bob cid
@@ -206,13 +206,10 @@ fn a_window_keeps_the_order_of_what_waits() {
 }
 
 #[test]
-fn who_leaves_answers_unread_is_not_read_from() {
+fn reads_pause_for_a_client_with_unread_answers() {
     check(expect![[r#"
         limits answers_bytes_max=300
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-            ann gate shuts
-            ann gate opens
+        here: ann
         ann stalls
         ann> Zoe: 1
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
@@ -229,11 +226,10 @@ fn who_leaves_answers_unread_is_not_read_from() {
 }
 
 #[test]
-fn what_was_read_before_the_gate_shut_is_answered_in_its_turn() {
+fn frames_read_before_the_pause_are_answered_in_order() {
     check(expect![[r#"
         limits answers_bytes_max=600
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: bob
         ann joins {"capabilities":{"max_inflight":0}}
             ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
         ann>> Ann: x*700
@@ -256,11 +252,10 @@ fn what_was_read_before_the_gate_shut_is_answered_in_its_turn() {
 }
 
 #[test]
-fn what_a_client_says_before_it_reads_is_heard_while_it_reads() {
+fn deferred_frames_are_handled_while_the_client_reads() {
     check(expect![[r#"
         limits answers_bytes_max=600
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         ann stalls
         ann> Zoe: 1
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
@@ -293,14 +288,10 @@ fn what_a_client_says_before_it_reads_is_heard_while_it_reads() {
 }
 
 #[test]
-fn who_goes_before_it_reads_leaves_nothing_behind() {
+fn deferred_frames_end_with_their_connection() {
     check(expect![[r#"
         limits answers_bytes_max=300
-        here: bob op
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-            ann gate shuts
-            ann gate opens
+        here: bob op ann
         ann stalls
         ann> Zoe: 1
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
@@ -322,13 +313,10 @@ fn who_goes_before_it_reads_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_client_says_before_it_reads_is_bounded_with_all_else() {
+fn deferred_frames_count_as_memory() {
     check(expect![[r#"
         limits answers_bytes_max=300 memory_bytes_max=1500
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-            ann gate shuts
-            ann gate opens
+        here: ann
         ann stalls
         ann> Zoe: 1
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
@@ -347,7 +335,7 @@ fn what_a_client_says_before_it_reads_is_bounded_with_all_else() {
 }
 
 #[test]
-fn rows_are_for_when_there_is_memory_for_them() {
+fn row_requests_wait_for_memory() {
     check(expect![[r#"
         limits memory_bytes_max=4000
         here: ann bob op
@@ -384,11 +372,10 @@ fn rows_are_for_when_there_is_memory_for_them() {
 }
 
 #[test]
-fn who_is_not_read_from_lives_as_long_as_it_reads() {
+fn paused_client_survives_while_draining() {
     check(expect![[r#"
         limits answers_bytes_max=500
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         ann stalls
         ann> Zoe: 1
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
@@ -412,7 +399,7 @@ fn who_is_not_read_from_lives_as_long_as_it_reads() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_closed_and_its_mail_stays() {
+fn client_that_never_reads_is_closed_and_keeps_its_mailbox() {
     check(expect![[r#"
         here: ann bob
         bob stalls
@@ -440,10 +427,9 @@ fn a_client_that_does_not_read_is_closed_and_its_mail_stays() {
 }
 
 #[test]
-fn late_words_about_a_client_that_is_gone_are_passed_over() {
+fn late_inputs_about_a_gone_client_are_ignored() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         ann goes
         ann> Ann: late
         ann breaks BAD_FRAME
@@ -454,7 +440,7 @@ fn late_words_about_a_client_that_is_gone_are_passed_over() {
 }
 
 #[test]
-fn ten_thousand_wait_and_the_next_is_busy() {
+fn queue_holds_ten_thousand_messages_by_default() {
     let mut script =
         "limits window_bytes=1\nann joins\nbob joins\ncid joins\nbob stalls\n".to_owned();
     for _ in 0..5_001 {

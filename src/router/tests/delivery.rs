@@ -4,7 +4,7 @@ use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
-fn a_message_is_accepted_delivered_and_acknowledged() {
+fn message_is_accepted_delivered_and_acknowledged() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: one
@@ -21,7 +21,7 @@ fn a_message_is_accepted_delivered_and_acknowledged() {
 }
 
 #[test]
-fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
+fn mailbox_is_redelivered_until_acknowledged() {
     check(expect![[r#"
         here: ann bob
         bob goes
@@ -50,10 +50,9 @@ fn mail_waits_for_who_is_away_and_comes_again_until_it_is_acknowledged() {
 }
 
 #[test]
-fn a_cumulative_ack_covers_what_was_delivered_in_its_stream() {
+fn cumulative_ack_covers_deliveries_of_its_stream() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         bob joins {"capabilities":{"max_inflight":3}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":3,"resume":false,"supports_topics":true}}
         ann>> Bob: 1
@@ -78,10 +77,9 @@ fn a_cumulative_ack_covers_what_was_delivered_in_its_stream() {
 }
 
 #[test]
-fn no_more_than_max_inflight_are_on_the_way() {
+fn deliveries_in_flight_are_bounded_by_max_inflight() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         bob joins {"capabilities":{"max_inflight":1}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
         ann>> Bob: 1
@@ -100,10 +98,9 @@ fn no_more_than_max_inflight_are_on_the_way() {
 }
 
 #[test]
-fn with_max_inflight_0_mail_stays_in_the_mailbox() {
+fn max_inflight_0_leaves_mail_in_the_mailbox() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         bob joins {"capabilities":{"max_inflight":0}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
         ann>> Bob: kept
@@ -118,10 +115,9 @@ fn with_max_inflight_0_mail_stays_in_the_mailbox() {
 }
 
 #[test]
-fn what_is_given_back_comes_again_and_what_was_not_sent_waits_for_it() {
+fn returned_delivery_is_redelivered_before_its_successors() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         bob joins {"capabilities":{"max_inflight":2}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":2,"resume":false,"supports_topics":true}}
         ann>> Bob: 1
@@ -143,7 +139,7 @@ fn what_is_given_back_comes_again_and_what_was_not_sent_waits_for_it() {
 }
 
 #[test]
-fn what_is_refused_is_told_to_its_sender() {
+fn refusal_is_reported_to_the_sender() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: 1
@@ -161,12 +157,9 @@ fn what_is_refused_is_told_to_its_sender() {
 }
 
 #[test]
-fn ten_failures_are_enough() {
+fn delivery_is_given_up_after_ten_failures() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: ann bob
         ann>> Bob: poison
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"poison"}
@@ -204,7 +197,7 @@ fn ten_failures_are_enough() {
 }
 
 #[test]
-fn a_lost_connection_counts_against_the_oldest_alone_and_a_bye_against_none() {
+fn lost_connection_counts_as_failure_of_its_oldest_delivery() {
     let lose = |times| {
         let mut script = "ann joins\nbob joins\nann>> Bob: poison\nann>> Bob: fine\n".to_owned();
         script.push_str("bob says BYE {}\nbob goes\nbob joins\n");
@@ -221,7 +214,7 @@ fn a_lost_connection_counts_against_the_oldest_alone_and_a_bye_against_none() {
 }
 
 #[test]
-fn what_was_never_written_is_not_blamed() {
+fn unwritten_delivery_does_not_fail() {
     let mut script = "ann joins\nbob joins\nbob goes\nann>> Bob: fine\n".to_owned();
     let stalls = "bob connects\nbob stalls\nbob says HELLO {\"agent\":\"Bob\"}\nbob goes\n";
     script.push_str(&stalls.repeat(12));
@@ -231,10 +224,9 @@ fn what_was_never_written_is_not_blamed() {
 }
 
 #[test]
-fn a_message_lives_as_long_as_it_says() {
+fn message_expires_after_its_ttl() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         bob joins {"capabilities":{"max_inflight":1}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
         ann>> Bob 100ms: on the way
@@ -257,7 +249,7 @@ fn a_message_lives_as_long_as_it_says() {
 }
 
 #[test]
-fn the_usual_life_is_a_day() {
+fn default_ttl_is_a_day() {
     check(expect![[r#"
         limits heartbeat_ms=1099511627776
         here: ann bob
@@ -271,7 +263,7 @@ fn the_usual_life_is_a_day() {
 }
 
 #[test]
-fn a_double_is_answered_again_and_not_taken_again() {
+fn duplicate_send_is_answered_and_not_delivered_again() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: one
@@ -297,7 +289,7 @@ fn a_double_is_answered_again_and_not_taken_again() {
 }
 
 #[test]
-fn an_answer_that_said_away_says_so_again() {
+fn duplicate_send_repeats_that_the_recipient_is_away() {
     check(expect![[r#"
         here: ann bob
         bob goes
@@ -309,7 +301,7 @@ fn an_answer_that_said_away_says_so_again() {
 }
 
 #[test]
-fn at_most_once_messages_have_no_doubles() {
+fn at_most_once_sends_are_not_deduplicated() {
     check(expect![[r#"
         here: ann bob
         ann> Bob: one
@@ -320,7 +312,7 @@ fn at_most_once_messages_have_no_doubles() {
 }
 
 #[test]
-fn a_double_is_forgotten_after_enough_others() {
+fn dedup_window_forgets_the_oldest_send() {
     check(expect![[r#"
         limits doubles_max=1
         here: ann bob
@@ -340,14 +332,10 @@ fn a_double_is_forgotten_after_enough_others() {
 }
 
 #[test]
-fn where_too_many_doubles_are_remembered_who_has_been_away_for_longest_forgets_first() {
+fn full_dedup_memory_forgets_the_longest_absent_first() {
     check(expect![[r#"
         limits doubles_total_max=4
-        here: ann bob
-        cid joins
-            cid < WELCOME {"agent":"Cid"}
-        dan joins
-            dan < WELCOME {"agent":"Dan"}
+        here: ann bob cid dan
         cid>> Ann: one
             cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
             ann < DELIVER d1 Cid -> Ann seq 1 requires_ack true {"body":"one"}
@@ -384,7 +372,7 @@ fn where_too_many_doubles_are_remembered_who_has_been_away_for_longest_forgets_f
 }
 
 #[test]
-fn where_nobody_is_away_all_remember_equally_many_doubles() {
+fn full_dedup_memory_is_shared_evenly_by_connected_names() {
     check(expect![[r#"
         limits doubles_total_max=4
         here: ann bob cid
@@ -417,7 +405,7 @@ fn where_nobody_is_away_all_remember_equally_many_doubles() {
 }
 
 #[test]
-fn a_restart_keeps_the_newest_doubles() {
+fn newest_dedup_entries_survive_a_crash() {
     check(expect![[r#"
         limits doubles_total_max=4
         here: ann bob cid
@@ -461,7 +449,7 @@ fn a_restart_keeps_the_newest_doubles() {
 }
 
 #[test]
-fn what_is_queued_for_a_connection_that_ends_is_told_to_its_sender() {
+fn sender_is_notified_of_messages_queued_for_an_ended_connection() {
     check(expect![[r#"
         here: ann bob
         bob stalls

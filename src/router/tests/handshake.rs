@@ -4,7 +4,7 @@ use super::script::check;
 use expect_test::expect;
 
 #[test]
-fn the_first_frame_is_hello_or_resume() {
+fn first_frame_must_be_hello_or_resume() {
     check(expect![[r#"
         a connects
         a says SEND to=Bob {}
@@ -35,7 +35,7 @@ fn the_first_frame_is_hello_or_resume() {
 }
 
 #[test]
-fn what_is_no_envelope_ends_the_connection_at_any_time() {
+fn frame_without_envelope_ends_the_connection() {
     check(expect![[r#"
         a connects
         a raw [1]
@@ -65,7 +65,7 @@ fn what_is_no_envelope_ends_the_connection_at_any_time() {
 }
 
 #[test]
-fn a_broken_rule_of_an_envelope_is_told_and_the_connection_goes_on() {
+fn invalid_envelope_is_reported_and_the_connection_continues() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -97,7 +97,7 @@ fn a_broken_rule_of_an_envelope_is_told_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_name_that_nobody_can_have_is_refused() {
+fn reserved_and_malformed_names_are_refused() {
     check(expect![[r#"
         a joins {"agent":"admin"}
             a < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"admin\": this name is reserved; choose another","ref":"h"}
@@ -115,7 +115,7 @@ fn a_name_that_nobody_can_have_is_refused() {
 }
 
 #[test]
-fn a_handshake_has_its_time() {
+fn handshake_times_out() {
     check(expect![[r#"
         a connects
         wait 4999
@@ -137,7 +137,7 @@ fn a_handshake_has_its_time() {
 }
 
 #[test]
-fn strangers_give_way_to_newer_ones() {
+fn oldest_unauthenticated_connection_gives_way() {
     check(expect![[r#"
         limits strangers_max=2
         a connects
@@ -178,7 +178,7 @@ fn clients_and_names_are_bounded() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused_after_the_older_had_its_moment() {
+fn name_in_use_is_refused_once_its_owner_was_pinged() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -195,7 +195,7 @@ fn a_name_that_is_taken_is_refused_after_the_older_had_its_moment() {
 }
 
 #[test]
-fn case_does_not_make_another_name() {
+fn names_ignore_case() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -213,7 +213,7 @@ fn case_does_not_make_another_name() {
 }
 
 #[test]
-fn a_name_whose_older_connection_proves_closed_goes_to_the_first_who_waits() {
+fn freed_name_goes_to_the_first_waiting_connection() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -235,7 +235,7 @@ fn a_name_whose_older_connection_proves_closed_goes_to_the_first_who_waits() {
 }
 
 #[test]
-fn a_contender_that_goes_is_forgotten() {
+fn waiting_connection_that_ends_is_forgotten() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -250,7 +250,7 @@ fn a_contender_that_goes_is_forgotten() {
 }
 
 #[test]
-fn a_token_that_nobody_gave_takes_nothing_up() {
+fn unknown_token_resumes_no_session() {
     check(expect![[r#"
         ann connects
         ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
@@ -268,7 +268,7 @@ fn a_token_that_nobody_gave_takes_nothing_up() {
 }
 
 #[test]
-fn a_mode_that_there_is_not_is_said() {
+fn unknown_mode_is_invalid() {
     check(expect![[r#"
         c joins {"mode":"boss"}
             c < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: mode \"boss\" is not known","ref":"h"}
@@ -276,7 +276,7 @@ fn a_mode_that_there_is_not_is_said() {
 }
 
 #[test]
-fn a_guest_sends_and_is_in_no_broadcast_and_no_listing() {
+fn guest_sends_and_receives_no_broadcast() {
     check(expect![[r#"
         gus joins {"mode":"guest"}
             gus < WELCOME {"agent":"@guest-e43fe68b","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
@@ -307,7 +307,7 @@ fn a_guest_sends_and_is_in_no_broadcast_and_no_listing() {
 }
 
 #[test]
-fn capabilities_are_granted_as_asked() {
+fn capabilities_are_granted_as_requested() {
     check(expect![[r#"
         ann joins {"capabilities":{"ack":false,"max_inflight":3}}
             ann < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":3,"resume":false,"supports_topics":true}}
@@ -317,7 +317,7 @@ fn capabilities_are_granted_as_asked() {
 }
 
 #[test]
-fn a_silent_client_is_asked_and_then_given_up() {
+fn silent_client_is_pinged_and_closed() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -335,7 +335,7 @@ fn a_silent_client_is_asked_and_then_given_up() {
 }
 
 #[test]
-fn any_frame_is_a_sign_of_life() {
+fn any_frame_delays_the_next_ping() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -359,7 +359,7 @@ fn any_frame_is_a_sign_of_life() {
 }
 
 #[test]
-fn a_daemon_that_slept_puts_every_deadline_off_once() {
+fn sleep_of_the_daemon_postpones_every_deadline_once() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -378,7 +378,7 @@ fn a_daemon_that_slept_puts_every_deadline_off_once() {
 }
 
 #[test]
-fn a_client_says_bye() {
+fn bye_of_a_client_keeps_its_mailbox() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -401,7 +401,7 @@ fn a_client_says_bye() {
 }
 
 #[test]
-fn the_daemon_says_bye_and_stops_when_all_are_gone() {
+fn stop_sends_bye_and_waits_for_all_connections() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
@@ -423,7 +423,7 @@ fn the_daemon_says_bye_and_stops_when_all_are_gone() {
 }
 
 #[test]
-fn stopping_takes_a_second_at_most() {
+fn stop_takes_at_most_a_second() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}

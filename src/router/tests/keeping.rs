@@ -5,7 +5,7 @@ use crate::router::ledger::REPEATING_MAX;
 use expect_test::expect;
 
 #[test]
-fn a_message_is_accepted_and_goes_out_only_once_it_is_kept() {
+fn message_is_accepted_and_delivered_once_persisted() {
     check(expect![[r#"
         here: ann bob
         ann> Bob: the stream is open
@@ -23,7 +23,7 @@ fn a_message_is_accepted_and_goes_out_only_once_it_is_kept() {
 }
 
 #[test]
-fn numbers_are_reserved_ahead_and_cost_nothing_then() {
+fn stream_numbers_are_reserved_ahead() {
     check(expect![[r#"
         here: ann bob
         disk shows
@@ -39,7 +39,7 @@ fn numbers_are_reserved_ahead_and_cost_nothing_then() {
 }
 
 #[test]
-fn what_could_not_be_kept_was_never_taken() {
+fn message_refused_by_the_store_is_not_accepted() {
     check(expect![[r#"
         here: ann bob
         ann> Bob: the stream is open
@@ -58,7 +58,7 @@ fn what_could_not_be_kept_was_never_taken() {
 }
 
 #[test]
-fn a_send_that_comes_again_while_it_is_kept_is_answered_with_it() {
+fn duplicate_of_a_pending_send_is_answered_with_it() {
     check(expect![[r#"
         here: ann bob
         disk holds
@@ -84,7 +84,7 @@ fn a_send_that_comes_again_while_it_is_kept_is_answered_with_it() {
 }
 
 #[test]
-fn a_send_that_is_taken_anew_is_accepted_no_sooner_than_it_is_kept() {
+fn resent_send_is_accepted_once_persisted() {
     check(expect![[r#"
         here: ann bob
         ann> Bob: the stream is open
@@ -123,7 +123,7 @@ fn a_send_that_is_taken_anew_is_accepted_no_sooner_than_it_is_kept() {
 }
 
 #[test]
-fn a_send_that_comes_again_and_again_before_it_is_kept_is_put_off() {
+fn duplicates_of_a_pending_send_are_bounded() {
     let script = "here: ann bob\ndisk holds\nann>> Bob: kept\n";
     let again = "ann again\n".repeat(REPEATING_MAX);
     let rest = "ann again\ndisk keeps\ndisk holds\nann again";
@@ -134,7 +134,7 @@ fn a_send_that_comes_again_and_again_before_it_is_kept_is_put_off() {
 }
 
 #[test]
-fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
+fn broadcast_is_accepted_when_every_part_is_persisted() {
     check(expect![[r#"
         limits queue_messages_max=2
         here: ann bob cid
@@ -156,7 +156,7 @@ fn a_broadcast_is_accepted_when_the_last_of_it_is_kept() {
 }
 
 #[test]
-fn a_broadcast_of_which_a_part_cannot_be_kept_goes_to_those_again() {
+fn broadcast_refused_in_part_is_retried_for_that_part() {
     check(expect![[r#"
         limits queue_messages_max=2
         here: ann bob cid
@@ -203,7 +203,7 @@ fn a_broadcast_of_which_a_part_cannot_be_kept_goes_to_those_again() {
 }
 
 #[test]
-fn a_store_that_is_far_behind_makes_busy() {
+fn sends_are_busy_while_the_store_is_behind() {
     check(expect![[r#"
         limits backlog_max=3
         here: ann bob
@@ -225,7 +225,7 @@ fn a_store_that_is_far_behind_makes_busy() {
 }
 
 #[test]
-fn what_is_recorded_of_a_delivery_is_what_happened_to_it() {
+fn delivery_record_follows_its_attempts_and_failures() {
     check(expect![[r#"
         here: ann bob
         bob goes
@@ -261,7 +261,7 @@ fn what_is_recorded_of_a_delivery_is_what_happened_to_it() {
 }
 
 #[test]
-fn an_end_in_good_order_leaves_the_numbers_as_they_are() {
+fn clean_stop_continues_stream_numbers() {
     check(expect![[r#"
         here: ann bob
         bob stalls
@@ -285,7 +285,7 @@ fn an_end_in_good_order_leaves_the_numbers_as_they_are() {
 }
 
 #[test]
-fn a_name_that_is_forgotten_is_forgotten_in_the_store() {
+fn forgotten_name_is_removed_from_the_store() {
     check(expect![[r#"
         limits mailbox_days=1 ttl_ms=1099511627776
         here: ann bob
@@ -306,7 +306,7 @@ fn a_name_that_is_forgotten_is_forgotten_in_the_store() {
 }
 
 #[test]
-fn a_store_that_lost_everything_is_told_what_is_open() {
+fn open_messages_are_stored_again_after_a_loss() {
     check(expect![[r#"
         here: ann bob
         ann says SUBSCRIBE topic=t {}
@@ -354,10 +354,9 @@ fn a_store_that_lost_everything_is_told_what_is_open() {
 }
 
 #[test]
-fn what_guests_sent_who_were_here_when_the_daemon_died_is_forgotten_in_the_store() {
+fn guests_of_a_crashed_daemon_are_removed_from_the_store() {
     check(expect![[r#"
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: bob
         gus joins {"mode":"guest"}
             gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         gus>> Bob: once
@@ -379,7 +378,7 @@ fn what_guests_sent_who_were_here_when_the_daemon_died_is_forgotten_in_the_store
 }
 
 #[test]
-fn what_a_store_is_told_again_outlives_the_next_failure_of_its_disk() {
+fn messages_stored_again_survive_the_next_disk_failure() {
     check(expect![[r#"
         here: ann bob
         bob goes
@@ -411,7 +410,7 @@ fn what_a_store_is_told_again_outlives_the_next_failure_of_its_disk() {
 }
 
 #[test]
-fn who_may_have_heard_a_message_before_a_crash_is_told_that_it_comes_again() {
+fn delivery_after_a_crash_is_marked_as_another_attempt() {
     check(expect![[r#"
         here: ann bob
         bob goes

@@ -250,13 +250,13 @@ fn check_all(script: &str, who: &str, shapes: &[Shape]) {
 }
 
 #[test]
-fn a_member_of_the_wrong_kind_is_named_and_null_is_of_none() {
+fn member_of_the_wrong_kind_is_named() {
     check_all("here: bob ann\n", "ann", &shapes());
     check_all("here: op\n", "op", &requests());
 }
 
 #[test]
-fn so_it_is_in_the_first_frame() {
+fn member_of_the_wrong_kind_is_named_in_the_first_frame() {
     let hello = json!({"agent": "Ann", "capabilities": {}, "session": {}, "auth": {}});
     let first = |kind: &str, payload: Value, members| Shape {
         example: envelope(kind, payload),
@@ -269,7 +269,7 @@ fn so_it_is_in_the_first_frame() {
 }
 
 #[test]
-fn what_is_missing_or_there_twice_is_named() {
+fn missing_or_repeated_member_is_named() {
     let raw = |kind: &str, payload: &str| {
         format!(r#"ann raw {{"v":1,"type":"{kind}","id":"i","ts":1,"payload":{payload}}}"#)
     };
@@ -306,7 +306,7 @@ fn what_is_missing_or_there_twice_is_named() {
 }
 
 #[test]
-fn what_may_be_any_json_may_be_null() {
+fn member_of_any_kind_accepts_null() {
     let mut ack = envelope("ACK", json!({"ack_id": "d", "responseData": null}));
     let mut status = envelope("SEND", json!({"kind": "request", "body": "agents", "data": null}));
     (ack["from"], status["to"]) = (json!("Ann"), json!("@relay"));
@@ -316,7 +316,7 @@ fn what_may_be_any_json_may_be_null() {
 }
 
 #[test]
-fn what_was_said_is_not_said_back() {
+fn error_does_not_repeat_secrets() {
     let script = r#"
         ann connects
         ann says HELLO {"agent":"Ann","auth":"planted-key"}

@@ -4,7 +4,7 @@ use super::script::check;
 use expect_test::expect;
 
 #[test]
-fn a_name_with_a_key_is_for_who_states_it() {
+fn name_with_a_key_requires_it() {
     check(expect![[r#"
         policy key Ann k
         a joins {"agent":"ann"}
@@ -40,7 +40,7 @@ fn a_name_with_a_key_is_for_who_states_it() {
 }
 
 #[test]
-fn a_key_that_comes_later_is_for_the_next() {
+fn new_key_applies_to_later_connections() {
     check(expect![[r#"
         here: ann bob
         policy key Ann k
@@ -54,7 +54,7 @@ fn a_key_that_comes_later_is_for_the_next() {
 }
 
 #[test]
-fn the_first_rule_that_matches_decides_for_each_recipient() {
+fn first_matching_rule_decides_per_recipient() {
     check(expect![[r#"
         here: ann bob cid
         bob says SUBSCRIBE topic=t {}
@@ -91,7 +91,7 @@ fn the_first_rule_that_matches_decides_for_each_recipient() {
 }
 
 #[test]
-fn what_is_asked_of_relay_is_the_topic() {
+fn request_body_to_relay_matches_as_topic() {
     check(expect![[r#"
         here: ann op
         policy * @relay history no; @operator * * no
@@ -107,7 +107,7 @@ fn what_is_asked_of_relay_is_the_topic() {
 }
 
 #[test]
-fn two_cannot_answer_each_other_for_ever() {
+fn rate_limit_stops_two_agents_that_answer_each_other() {
     check(expect![[r#"
         limits heartbeat_ms=60000
         here: ann bob cid
@@ -138,7 +138,7 @@ fn two_cannot_answer_each_other_for_ever() {
 }
 
 #[test]
-fn the_file_is_read_again_for_operators_in_their_turn() {
+fn policy_file_is_reread_for_operators_in_order() {
     check(expect![[r#"
         here: ann op
         ann asks reload

@@ -4,7 +4,7 @@ use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
-fn a_messages_way_is_told_from_its_send_to_its_ack() {
+fn message_request_shows_each_state_of_a_delivery() {
     check(expect![[r#"
         here: ann bob op
         bob goes
@@ -155,7 +155,7 @@ fn late_report_does_not_bring_back_the_reason_of_a_delivery_that_is_over() {
 }
 
 #[test]
-fn what_a_message_waits_for_is_told() {
+fn inbox_says_why_a_message_waits() {
     check(expect![[r#"
         here: ann op
         bob joins {"capabilities":{"ack":true,"max_inflight":1}}
@@ -185,7 +185,7 @@ fn what_a_message_waits_for_is_told() {
 }
 
 #[test]
-fn a_dead_letter_comes_back_with_its_id_and_number() {
+fn redelivered_dead_letter_keeps_its_id_and_number() {
     check(expect![[r#"
         here: ann bob op
         bob goes
@@ -223,7 +223,7 @@ fn a_dead_letter_comes_back_with_its_id_and_number() {
 }
 
 #[test]
-fn a_dead_letter_that_is_acknowledged_while_it_is_looked_up_does_not_come_back() {
+fn dead_letter_acknowledged_during_lookup_is_not_redelivered() {
     check(expect![[r#"
         here: ann bob op
         ann>> Bob 50ms: late
@@ -243,7 +243,7 @@ fn a_dead_letter_that_is_acknowledged_while_it_is_looked_up_does_not_come_back()
 }
 
 #[test]
-fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
+fn redelivery_keeps_ttl_at_least_default() {
     check(expect![[r#"
         limits ttl_ms=100
         here: ann bob op
@@ -273,7 +273,7 @@ fn what_is_revived_has_the_time_it_had_and_no_less_than_is_usual() {
 }
 
 #[test]
-fn a_dead_letter_of_a_guest_who_is_gone_comes_back_and_its_stream_ends_with_it() {
+fn redelivered_dead_letter_of_a_gone_guest_ends_its_stream() {
     check(expect![[r#"
         here: bob op
         bob goes
@@ -311,7 +311,7 @@ fn a_dead_letter_of_a_guest_who_is_gone_comes_back_and_its_stream_ends_with_it()
 }
 
 #[test]
-fn a_dead_letter_needs_its_recipient_and_room() {
+fn redelivery_needs_its_recipient_and_space() {
     check(expect![[r#"
         limits queue_messages_max=2
         here: ann bob op
@@ -343,7 +343,7 @@ fn a_dead_letter_needs_its_recipient_and_room() {
 }
 
 #[test]
-fn history_is_told_by_people_topic_and_words() {
+fn history_filters_by_name_topic_and_words() {
     check(expect![[r#"
         here: ann bob cid op
         ann>> Bob: alpha
@@ -380,7 +380,7 @@ fn history_is_told_by_people_topic_and_words() {
 }
 
 #[test]
-fn requests_of_a_connection_are_answered_in_order_and_bounded() {
+fn pending_requests_are_answered_in_order_and_bounded() {
     check(expect![[r#"
         here: ann bob op
         disk holds
@@ -406,7 +406,7 @@ fn requests_of_a_connection_are_answered_in_order_and_bounded() {
 }
 
 #[test]
-fn what_was_found_and_overtaken_is_looked_up_once_more() {
+fn lookup_overtaken_by_a_change_is_repeated() {
     check(expect![[r#"
         here: ann bob
         ann>> Bob: x
@@ -437,7 +437,7 @@ fn what_was_found_and_overtaken_is_looked_up_once_more() {
 }
 
 #[test]
-fn an_answer_is_never_over_a_frame_and_what_is_too_long_comes_in_pieces() {
+fn long_answers_are_paged_within_a_frame() {
     let long = "x".repeat(6_000);
     let mut script = "limits frame_bytes_max=8192\nhere: ann bob op\nbob goes\n".to_owned();
     for _ in 0..8 {
@@ -459,7 +459,7 @@ fn an_answer_is_never_over_a_frame_and_what_is_too_long_comes_in_pieces() {
 }
 
 #[test]
-fn agents_that_a_crash_cut_off_are_reconnecting_for_30_s() {
+fn agents_cut_off_by_a_crash_are_reconnecting_for_30_s() {
     check(expect![[r#"
         here: ann bob cid dan op
         bob goes
@@ -494,7 +494,7 @@ fn agents_that_a_crash_cut_off_are_reconnecting_for_30_s() {
 }
 
 #[test]
-fn agents_that_a_stop_cut_off_are_reconnecting_unless_their_session_is_over() {
+fn agents_cut_off_by_a_stop_are_reconnecting_while_their_session_lasts() {
     check(expect![[r#"
         limits resume_window_ms=20000
         here: ann bob

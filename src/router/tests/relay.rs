@@ -4,10 +4,9 @@ use super::script::check;
 use expect_test::expect;
 
 #[test]
-fn relay_tells_how_it_is() {
+fn status_shows_counts_and_limits() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         gus joins {"mode":"guest"}
             gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         bob joins
@@ -24,7 +23,7 @@ fn relay_tells_how_it_is() {
 }
 
 #[test]
-fn relay_lists_agents_in_pages() {
+fn agents_are_listed_in_pages() {
     check(expect![[r#"
         here: bob ann cid
         gus joins {"mode":"guest"}
@@ -45,10 +44,9 @@ fn relay_lists_agents_in_pages() {
 }
 
 #[test]
-fn what_is_not_served_is_refused() {
+fn unknown_request_is_refused() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
             ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
         ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
@@ -61,7 +59,7 @@ fn what_is_not_served_is_refused() {
 }
 
 #[test]
-fn a_tap_sees_what_is_routed() {
+fn tap_copies_routed_messages() {
     check(expect![[r#"
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
@@ -90,7 +88,7 @@ fn a_tap_sees_what_is_routed() {
 }
 
 #[test]
-fn a_slow_tap_loses_copies_is_told_and_hinders_nobody() {
+fn slow_tap_loses_copies_and_is_notified() {
     check(expect![[r#"
         limits window_bytes=1
         op joins
@@ -115,10 +113,9 @@ fn a_slow_tap_loses_copies_is_told_and_hinders_nobody() {
 }
 
 #[test]
-fn an_operator_may_stop_the_daemon() {
+fn operator_stops_the_daemon() {
     check(expect![[r#"
-        ann joins
-            ann < WELCOME {"agent":"Ann"}
+        here: ann
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         op says SEND id=q to=@relay {"kind":"request","body":"stop"}

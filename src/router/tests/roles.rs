@@ -4,7 +4,7 @@ use super::script::check;
 use expect_test::expect;
 
 #[test]
-fn an_operator_needs_the_key() {
+fn operator_needs_the_key() {
     check(expect![[r#"
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
@@ -21,7 +21,7 @@ fn an_operator_needs_the_key() {
 }
 
 #[test]
-fn operators_are_many_speak_with_one_name_and_hear_their_own_answers() {
+fn operators_share_a_name_and_get_their_own_answers() {
     check(expect![[r#"
         here: ann op
         op2 joins {"mode":"operator","auth":{"key":"open"}}
@@ -60,7 +60,7 @@ fn operators_are_many_speak_with_one_name_and_hear_their_own_answers() {
 }
 
 #[test]
-fn what_an_operator_said_goes_on_in_its_numbers_over_a_crash() {
+fn operator_stream_numbers_continue_after_a_crash() {
     check(expect![[r#"
         here: ann op
         op>> Ann: one
@@ -88,10 +88,9 @@ fn what_an_operator_said_goes_on_in_its_numbers_over_a_crash() {
 }
 
 #[test]
-fn a_companion_speaks_for_its_agent_and_hears_what_becomes_of_it() {
+fn companion_sends_for_its_agent_and_gets_its_notices() {
     check(expect![[r#"
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: bob
         ann joins {"companion_key":"k"}
             ann < WELCOME {"agent":"Ann"}
         com joins {"agent":"ann","mode":"companion","companion_key":"k"}
@@ -130,10 +129,9 @@ fn a_companion_speaks_for_its_agent_and_hears_what_becomes_of_it() {
 }
 
 #[test]
-fn what_fails_when_its_companion_has_left_an_agent_hears_now_or_later() {
+fn notice_of_a_gone_companion_goes_to_its_agent() {
     check(expect![[r#"
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: bob
         ann joins {"companion_key":"k"}
             ann < WELCOME {"agent":"Ann"}
         com joins {"agent":"ann","mode":"companion","companion_key":"k"}
@@ -156,7 +154,7 @@ fn what_fails_when_its_companion_has_left_an_agent_hears_now_or_later() {
 }
 
 #[test]
-fn a_companion_without_the_key_of_an_agent_is_nobody() {
+fn companion_without_the_key_of_its_agent_is_refused() {
     check(expect![[r#"
         ann joins {"companion_key":"k"}
             ann < WELCOME {"agent":"Ann"}
@@ -184,7 +182,7 @@ fn a_companion_without_the_key_of_an_agent_is_nobody() {
 }
 
 #[test]
-fn a_companion_speaks_only_while_its_agent_is_here_with_the_same_key() {
+fn companion_needs_its_agent_connected_with_the_same_key() {
     check(expect![[r#"
         here: bob
         ann joins {"companion_key":"k"}
@@ -215,7 +213,7 @@ fn a_companion_speaks_only_while_its_agent_is_here_with_the_same_key() {
 }
 
 #[test]
-fn what_others_say_is_for_operators() {
+fn requests_about_others_are_for_operators() {
     check(expect![[r#"
         here: ann bob cid
         gus joins {"mode":"guest"}
@@ -264,7 +262,7 @@ fn what_others_say_is_for_operators() {
 }
 
 #[test]
-fn an_answer_is_for_the_connection_that_asked_and_for_nobody_else() {
+fn answer_goes_to_the_connection_that_asked() {
     check(expect![[r#"
         here: bob op
         ann joins {"companion_key":"k"}
@@ -299,10 +297,9 @@ fn an_answer_is_for_the_connection_that_asked_and_for_nobody_else() {
 }
 
 #[test]
-fn what_waits_for_an_agent_is_not_its_companions() {
+fn notices_of_an_agent_do_not_go_to_its_companion() {
     check(expect![[r#"
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: bob
         ann joins {"companion_key":"k"}
             ann < WELCOME {"agent":"Ann"}
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"well?"}
@@ -317,8 +314,7 @@ fn what_waits_for_an_agent_is_not_its_companions() {
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
     "#]]);
     check(expect![[r#"
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: bob
         ann joins {"companion_key":"k"}
             ann < WELCOME {"agent":"Ann"}
         ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"well?"}

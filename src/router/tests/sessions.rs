@@ -4,11 +4,9 @@ use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
-fn a_token_takes_the_session_up_with_what_it_had() {
+fn token_resumes_a_session_with_its_state() {
     check(expect![[r#"
-        here: ann
-        bob joins
-            bob < WELCOME {"agent":"Bob"}
+        here: ann bob
         bob says SUBSCRIBE topic=build {}
             bob < ACK {"ack_id":"x"}
         ann>> Bob: not acknowledged
@@ -24,7 +22,7 @@ fn a_token_takes_the_session_up_with_what_it_had() {
 }
 
 #[test]
-fn a_token_takes_over_from_an_older_connection_at_once_and_blames_nobody() {
+fn token_takes_over_from_an_older_connection_at_once() {
     check(expect![[r#"
         here: ann bob
         disk shows
@@ -48,7 +46,7 @@ fn a_token_takes_over_from_an_older_connection_at_once_and_blames_nobody() {
 }
 
 #[test]
-fn a_stolen_token_is_noticed_after_the_thief_came_back_a_few_times() {
+fn used_token_is_reported_as_stolen() {
     let mut script = "log shows\nbob joins {\"capabilities\":{\"resume\":true}}\n".to_owned();
     for number in 1..=9 {
         script += &format!(
@@ -74,7 +72,7 @@ fn a_stolen_token_is_noticed_after_the_thief_came_back_a_few_times() {
 }
 
 #[test]
-fn a_token_is_good_once_for_its_name_and_for_some_time() {
+fn token_is_valid_once_for_its_name_within_the_window() {
     check(expect![[r#"
         limits resume_window_ms=1000
         here: ann bob
@@ -122,7 +120,7 @@ fn a_token_is_good_once_for_its_name_and_for_some_time() {
 }
 
 #[test]
-fn a_bye_ends_the_session_and_its_token() {
+fn bye_ends_the_session_and_its_token() {
     check(expect![[r#"
         here: ann bob
         bob says SUBSCRIBE topic=build {}
@@ -150,7 +148,7 @@ fn a_bye_ends_the_session_and_its_token() {
 }
 
 #[test]
-fn a_wrong_token_for_a_name_that_is_taken_contends_for_it() {
+fn wrong_token_waits_for_a_name_in_use() {
     check(expect![[r#"
         here: ann
         ann2 joins {"agent":"Ann","session":{"resume_token":"made up"}}
@@ -164,7 +162,7 @@ fn a_wrong_token_for_a_name_that_is_taken_contends_for_it() {
 }
 
 #[test]
-fn who_contends_for_a_name_does_not_get_it_by_a_takeover() {
+fn takeover_does_not_free_a_name_for_waiting_connections() {
     check(expect![[r#"
         here: ann
         ann2 joins {"agent":"Ann"}
@@ -181,7 +179,7 @@ fn who_contends_for_a_name_does_not_get_it_by_a_takeover() {
 }
 
 #[test]
-fn a_subscription_is_acknowledged_once_it_is_kept() {
+fn subscription_is_acknowledged_once_persisted() {
     check(expect![[r#"
         here: ann bob
         disk shows
@@ -203,7 +201,7 @@ fn a_subscription_is_acknowledged_once_it_is_kept() {
 }
 
 #[test]
-fn a_subscriber_that_is_away_gets_at_least_once_topic_mail_while_it_can_come_back() {
+fn absent_subscriber_gets_at_least_once_messages_within_the_window() {
     check(expect![[r#"
         limits resume_window_ms=1000
         here: ann
@@ -238,7 +236,7 @@ fn a_subscriber_that_is_away_gets_at_least_once_topic_mail_while_it_can_come_bac
 }
 
 #[test]
-fn at_most_once_mail_waits_for_a_session_that_can_resume() {
+fn at_most_once_messages_wait_for_a_session_that_can_resume() {
     check(expect![[r#"
         here: ann
         bob joins {"capabilities":{"resume":true}}
@@ -269,7 +267,7 @@ fn at_most_once_mail_waits_for_a_session_that_can_resume() {
 }
 
 #[test]
-fn what_was_not_handed_out_waits_too_unless_the_session_is_a_fresh_one() {
+fn unsent_messages_wait_for_resume_and_end_with_a_fresh_session() {
     check(expect![[r#"
         limits window_bytes=1
         here: ann
@@ -303,7 +301,7 @@ fn what_was_not_handed_out_waits_too_unless_the_session_is_a_fresh_one() {
 }
 
 #[test]
-fn what_a_session_kept_is_told_to_its_senders_when_it_ends() {
+fn senders_are_notified_when_a_session_ends() {
     check(expect![[r#"
         limits resume_window_ms=1000
         here: ann
@@ -334,7 +332,7 @@ fn what_a_session_kept_is_told_to_its_senders_when_it_ends() {
 }
 
 #[test]
-fn resume_after_hello_replays_in_order_what_was_missed() {
+fn resume_after_hello_replays_missed_messages_in_order() {
     check(expect![[r#"
         here: ann
         bob joins {"capabilities":{"resume":true}}
@@ -417,7 +415,7 @@ fn resume_may_be_the_first_frame() {
 }
 
 #[test]
-fn what_is_not_at_hand_is_stale_and_the_token_stays_good() {
+fn resume_beyond_the_replay_buffer_is_stale_and_keeps_the_token() {
     check(expect![[r#"
         limits replay_messages_max=2
         here: ann
@@ -449,7 +447,7 @@ fn what_is_not_at_hand_is_stale_and_the_token_stays_good() {
 }
 
 #[test]
-fn in_a_fresh_session_only_what_is_unacknowledged_comes_again() {
+fn fresh_session_gets_unacknowledged_messages_only() {
     check(expect![[r#"
         here: ann
         bob joins {"capabilities":{"resume":true}}
@@ -472,7 +470,7 @@ fn in_a_fresh_session_only_what_is_unacknowledged_comes_again() {
 }
 
 #[test]
-fn a_session_without_resume_replays_only_what_is_unacknowledged() {
+fn session_without_resume_gets_unacknowledged_messages_only() {
     check(expect![[r#"
         here: ann bob
         ann> Bob: 1
@@ -493,7 +491,7 @@ fn a_session_without_resume_replays_only_what_is_unacknowledged() {
 }
 
 #[test]
-fn what_is_past_its_time_does_not_come_again_and_is_not_stale() {
+fn expired_messages_are_not_replayed_and_not_stale() {
     check(expect![[r#"
         here: ann
         bob joins {"capabilities":{"resume":true}}
@@ -510,7 +508,7 @@ fn what_is_past_its_time_does_not_come_again_and_is_not_stale() {
 }
 
 #[test]
-fn replay_goes_before_anybody_hears_busy() {
+fn replay_buffer_gives_way_to_new_messages() {
     check(expect![[r#"
         limits memory_bytes_max=3000
         here: ann cid
@@ -526,7 +524,7 @@ fn replay_goes_before_anybody_hears_busy() {
 }
 
 #[test]
-fn a_sync_that_would_be_too_long_is_refused() {
+fn sync_too_large_for_a_frame_is_refused() {
     check(expect![[r#"
         limits frame_bytes_max=1000
         here: ann bob
@@ -573,7 +571,7 @@ fn sessions_survive_a_crash_of_the_daemon() {
 }
 
 #[test]
-fn a_window_goes_on_over_a_crash_and_begins_with_it_for_who_was_here() {
+fn resume_window_continues_over_a_crash() {
     check(expect![[r#"
         limits resume_window_ms=1000
         here: ann bob

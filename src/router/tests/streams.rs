@@ -15,7 +15,7 @@ fn steps(lines: &[String]) -> u64 {
 }
 
 #[test]
-fn the_end_of_a_name_takes_no_more_steps_for_each_of_its_streams_where_there_are_many() {
+fn end_of_a_name_is_linear_in_its_streams() {
     const MANY: u64 = 2_000;
     for end in ["gus goes", "bob goes\nwait 1"] {
         let script = ["limits mailbox_days=0", "here: bob", r#"gus joins {"mode":"guest"}"#];
@@ -28,7 +28,7 @@ fn the_end_of_a_name_takes_no_more_steps_for_each_of_its_streams_where_there_are
 }
 
 #[test]
-fn the_end_of_a_session_takes_no_more_steps_where_others_have_subscribed() {
+fn end_of_a_session_is_independent_of_other_subscriptions() {
     const MANY: u64 = 100;
     let mut lines = Vec::new();
     for agent in 0..40 {
@@ -41,7 +41,7 @@ fn the_end_of_a_session_takes_no_more_steps_where_others_have_subscribed() {
 }
 
 #[test]
-fn who_resumes_a_stream_that_made_room_from_below_is_told_that_something_is_missed() {
+fn resume_below_the_floor_of_a_closed_stream_is_stale() {
     check(expect![[r#"
         limits streams_max=1
         here: ann bob cid
@@ -65,7 +65,7 @@ fn who_resumes_a_stream_that_made_room_from_below_is_told_that_something_is_miss
 }
 
 #[test]
-fn the_stream_that_was_silent_longest_makes_room_and_none_of_its_numbers_comes_again() {
+fn longest_silent_stream_is_closed_and_its_numbers_are_not_reused() {
     check(expect![[r#"
         limits streams_max=2
         here: ann bob cid
@@ -102,7 +102,7 @@ fn the_stream_that_was_silent_longest_makes_room_and_none_of_its_numbers_comes_a
 }
 
 #[test]
-fn what_waits_or_is_not_acknowledged_or_at_hand_keeps_its_stream_open() {
+fn stream_with_messages_stays_open() {
     check(expect![[r#"
         limits streams_max=3
         here: ann bob cid
@@ -134,7 +134,7 @@ fn what_waits_or_is_not_acknowledged_or_at_hand_keeps_its_stream_open() {
 }
 
 #[test]
-fn the_numbers_of_what_was_closed_survive_the_daemon() {
+fn floors_of_closed_streams_survive_a_crash() {
     check(expect![[r#"
         limits streams_max=1
         here: ann bob cid
@@ -167,7 +167,7 @@ fn the_numbers_of_what_was_closed_survive_the_daemon() {
 }
 
 #[test]
-fn a_store_that_lost_what_it_had_is_told_them_again() {
+fn floors_of_closed_streams_are_stored_again_after_a_loss() {
     check(expect![[r#"
         limits streams_max=1
         here: ann bob
@@ -187,7 +187,7 @@ fn a_store_that_lost_what_it_had_is_told_them_again() {
 }
 
 #[test]
-fn who_is_forgotten_leaves_no_numbers_behind() {
+fn forgotten_name_leaves_no_floor() {
     check(expect![[r#"
         limits mailbox_days=0 streams_max=1
         here: ann bob
@@ -214,7 +214,7 @@ fn who_is_forgotten_leaves_no_numbers_behind() {
 }
 
 #[test]
-fn a_guest_has_no_number_twice_either() {
+fn guest_stream_numbers_are_not_reused() {
     check(expect![[r#"
         limits streams_max=1
         here: bob
@@ -241,7 +241,7 @@ fn a_guest_has_no_number_twice_either() {
 }
 
 #[test]
-fn a_dead_letter_comes_back_in_the_stream_that_is_open_in_place_of_its_own() {
+fn redelivered_dead_letter_uses_the_reopened_stream() {
     check(expect![[r#"
         limits streams_max=1
         here: ann bob op
