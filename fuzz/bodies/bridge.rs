@@ -8,7 +8,7 @@ use agent_relay::bridge::{
     frame::{PASTE_BEGINS, PASTE_ENDS},
     keyboard::Reader,
     obstacle::Obstacle,
-    recipe::{Book, Known, Reads, Recipe, Spot},
+    recipe::{Book, ReaderState, Reads, Recipe, Spot},
     transcript::{Record, TranscriptId},
 };
 use agent_relay::protocol::{
@@ -503,8 +503,8 @@ impl World {
         assert!(!self.bridge.state().held, "its person holds it");
         let spot = Spot::of(self.bridge.screen());
         let prompts = [spot.before.clone()];
-        let known = Known { reader: &self.reader, prompts: &prompts, at_work: false };
-        assert!(self.recipe.form(&spot, known).is_ok(), "{text:?} at {spot:?}");
+        let state = ReaderState { reader: &self.reader, prompts: &prompts, at_work: false };
+        assert!(self.recipe.form(&spot, state).is_ok(), "{text:?} at {spot:?}");
         let inner = text.strip_prefix(PASTE_BEGINS).and_then(|text| text.strip_suffix(PASTE_ENDS));
         assert_eq!(inner.is_some(), spot.bracketed_paste, "{text:?}");
         let (inner, keys) = inner.map_or((text, "\n\r"), |inner| (inner, "\n\t"));

@@ -5,7 +5,7 @@ use agent_relay::{
     bridge::{
         keyboard::Reader,
         obstacle::Obstacle,
-        recipe::{Book, Form, Known, Recipe, Spot, Version},
+        recipe::{Book, Form, ReaderState, Recipe, Spot, Version},
     },
     config::recipes::parse,
 };
@@ -55,15 +55,15 @@ fn judge(recipe: &Recipe, text: &str) {
             let asking = Spot { asking: true, ..spot.clone() };
             let agent = Reader::Agent(recipe.name.clone());
             for reader in [agent, Reader::Shell, Reader::Accepted] {
-                let known = Known { reader: &reader, prompts: &[], at_work: alternate };
-                let form = recipe.form(&spot, known);
-                assert!(form.is_ok() || !recipe.looks_idle(&spot, known), "{recipe:?} {spot:?}");
+                let state = ReaderState { reader: &reader, prompts: &[], at_work: alternate };
+                let form = recipe.form(&spot, state);
+                assert!(form.is_ok() || !recipe.looks_idle(&spot, state), "{recipe:?} {spot:?}");
                 assert!(form != Ok(Form::Plain) || reader != Reader::Shell, "{recipe:?} {spot:?}");
-                assert!(recipe.form(&asking, known).is_err() && !recipe.holds_text(&asking));
+                assert!(recipe.form(&asking, state).is_err() && !recipe.holds_text(&asking));
             }
             let barred = Reader::Barred(Obstacle::Shell, None);
-            let known = Known { reader: &barred, prompts: &[], at_work: false };
-            assert_eq!(recipe.form(&spot, known), Err(Obstacle::Shell));
+            let state = ReaderState { reader: &barred, prompts: &[], at_work: false };
+            assert_eq!(recipe.form(&spot, state), Err(Obstacle::Shell));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::{
     extract::marks,
-    recipe::{Expands, Form, is_blank},
+    recipe::{Expansions, Form, is_blank},
 };
 use crate::protocol::{
     deliver::Proof,
@@ -42,7 +42,7 @@ pub struct Frame<'a> {
     /// The text.
     pub body: &'a str,
     /// What the program would expand in typed text.
-    pub expands: &'a Expands,
+    pub expands: &'a Expansions,
     /// Whether marks of messages get a backslash, because messages are read off the screen.
     pub escapes_marks: bool,
 }
@@ -93,7 +93,7 @@ impl Frame<'_> {
         let is_foreign = !matches!(self.origin, Origin::Relay);
         let escape = |line: &str, is_alone| escape(&self.expands.escape(line), is_alone);
         // Each character may get a backslash.
-        let bytes_max = TYPED_LINE_BYTES_MAX / if self.expands.is_nothing() { 1 } else { 2 };
+        let bytes_max = TYPED_LINE_BYTES_MAX / if self.expands.is_empty() { 1 } else { 2 };
         for line in body.split('\n') {
             match entry {
                 Entry::Pasted => lines.push(escape(line, false)),
@@ -248,12 +248,12 @@ mod tests {
     /// Programs that expand different things, and one that expands nothing.
     const PROGRAMS: [&str; 4] = ["claude", "codex", "gemini", "any"];
 
-    fn expands_of(program: &str) -> Expands {
+    fn expands_of(program: &str) -> Expansions {
         Book::default().choose(&[program.to_owned()], "linux", None).expands
     }
 
     fn text(origin: Origin<'_>, body: &str, form: Form, entry: Entry) -> String {
-        let expands = &Expands::default();
+        let expands = &Expansions::default();
         let frame = Frame { hex: "7f3a9c", origin, body, expands, escapes_marks: false };
         String::from_utf8(frame.bytes(form, entry)).unwrap()
     }
@@ -388,7 +388,7 @@ mod tests {
     }
 
     fn escaped(origin: Origin<'_>, body: &str, entry: Entry) -> String {
-        let expands = &Expands::default();
+        let expands = &Expansions::default();
         let frame = Frame { hex: "7f3a9c", origin, body, expands, escapes_marks: true };
         String::from_utf8(frame.bytes(Form::Plain, entry)).unwrap()
     }

@@ -29,7 +29,7 @@ use super::{
     keys::InputLine,
     obstacle::Obstacle,
     output::{Output, Progress, State},
-    recipe::{Known, Reads, Recipe, Spot, Turns, before},
+    recipe::{ReaderState, Reads, Recipe, Spot, Turns, text_before_cursor},
     screen::Screen,
     settings::Settings,
 };
@@ -217,7 +217,7 @@ impl Injector {
         self.retry_at = None;
         self.turn.change(now);
         if !self.line.is_untouched() {
-            self.line.screen_shows(&before(screen));
+            self.line.screen_shows(&text_before_cursor(screen));
         }
         let recipe = &self.recipe;
         self.adoption.check(now, || recipe.looks_busy(&Spot::of(screen)));
@@ -314,7 +314,7 @@ impl Injector {
         out.push(Output::Write(bytes));
     }
 
-    fn known<'a>(&'a self, view: &View<'_>) -> Known<'a> {
+    fn known<'a>(&'a self, view: &View<'_>) -> ReaderState<'a> {
         known(&self.recipe, &self.reader, &self.prompts, view)
     }
 }
@@ -324,9 +324,9 @@ fn known<'a>(
     reader: &'a Reader,
     prompts: &'a Prompts,
     view: &View<'_>,
-) -> Known<'a> {
+) -> ReaderState<'a> {
     let at_work = recipe.turns == Some(Turns::Transcript) && view.is_at_work;
-    Known { reader, prompts: prompts.known(), at_work }
+    ReaderState { reader, prompts: prompts.known(), at_work }
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ mod expands;
 mod spot;
 
 pub use book::{Book, BookError, Version};
-pub use expands::Expands;
+pub use expands::Expansions;
 pub(crate) use expands::is_blank;
-pub use spot::{Spot, before};
+pub use spot::{Spot, text_before_cursor};
 
 use super::{keyboard::Reader, obstacle::Obstacle, transcript::Format};
 use serde::Deserialize;
@@ -53,8 +53,8 @@ pub struct Recipe {
     /// The columns that the program leaves blank in front of its agent's words.
     pub margin: u8,
     /// The parts of a text that the program would expand.
-    pub expands: Expands,
-    looks: Looks,
+    pub expands: Expansions,
+    patterns: Patterns,
 }
 
 /// A program's use of a line.
@@ -86,7 +86,7 @@ pub enum Turns {
 
 /// The texts by which a program's states are recognised on its screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Looks {
+struct Patterns {
     composer: Vec<String>,
     shell_mode: Vec<String>,
     ghosts: Vec<String>,
@@ -94,9 +94,9 @@ struct Looks {
     dialog: Vec<String>,
 }
 
-/// The facts about a program that its screen does not show.
+/// The state of the program that reads the terminal, as far as its screen does not show it.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct ReaderState<'a> {
     /// The program that reads the terminal.
     pub reader: &'a Reader,
     /// The prompts at which the shell begins a command, and does not continue one.
@@ -126,35 +126,35 @@ impl Recipe {
     ///
     /// # Errors
     /// Why none may be typed.
-    pub fn form(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
-        match known.reader {
+    pub fn form(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
+        match state.reader {
             Reader::Barred(why, _) => Err(*why),
             Reader::Unseen => Err(Obstacle::Unidentified),
             _ if self.is_asking(spot) => Err(Obstacle::Dialog),
             Reader::Agent(name) if *name == self.name && self.shows_composer() => {
-                self.at_composer(spot, known)
+                self.at_composer(spot, state)
             }
             Reader::Agent(_) => Err(Obstacle::OtherProgram),
             Reader::Shell if self.shows_composer() => Err(Obstacle::Shell),
-            Reader::Shell => self.at_shell_prompt(spot, known),
-            Reader::Accepted => self.by_general_signs(spot, known),
+            Reader::Shell => self.at_shell_prompt(spot, state),
+            Reader::Accepted => self.by_general_signs(spot, state),
         }
     }
 
     /// The form at a shell's prompt. It must be certain that the line editor reads and that no
     /// command is unfinished: in an open quote, a here-document would run.
-    fn at_shell_prompt(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
+    fn at_shell_prompt(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),
-            () if spot.is_shell() && known.prompts.contains(&spot.before) => Ok(Form::HereDocument),
+            () if spot.is_shell() && state.prompts.contains(&spot.before) => Ok(Form::HereDocument),
             () => Err(Obstacle::NoPrompt),
         }
     }
 
     /// The form for a program of which nothing else is known.
-    fn by_general_signs(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
+    fn by_general_signs(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match () {
-            () if self.is_busy(spot, known) => Err(Obstacle::Busy),
+            () if self.is_busy(spot, state) => Err(Obstacle::Busy),
             // Full-screen programs without bracketed paste take keys as commands: pagers, editors.
             () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
             () if spot.alternate => Ok(Form::Plain),
@@ -172,8 +172,8 @@ impl Recipe {
 
     /// Whether the program is idle, as its screen tells.
     #[must_use]
-    pub fn looks_idle(&self, spot: &Spot, known: Known<'_>) -> bool {
-        self.shows_idle() && self.form(spot, known).is_ok() && !spot.shows(&self.looks.busy)
+    pub fn looks_idle(&self, spot: &Spot, state: ReaderState<'_>) -> bool {
+        self.shows_idle() && self.form(spot, state).is_ok() && !spot.shows(&self.patterns.busy)
     }
 
     /// Whether a line feed is a line break in the text, as in composers of several lines, all of
@@ -187,7 +187,7 @@ impl Recipe {
     /// Whether the agent is at work, as the screen tells.
     #[must_use]
     pub fn looks_busy(&self, spot: &Spot) -> bool {
-        spot.shows(&self.looks.busy)
+        spot.shows(&self.patterns.busy)
     }
 
     /// Whether the composer holds the typed text, so that an Enter submits that text and nothing
@@ -201,53 +201,53 @@ impl Recipe {
     /// Whether the program asks the person something. The typed text may contain the same words.
     #[must_use]
     pub fn shows_dialog(&self, spot: &Spot) -> bool {
-        let asks =
-            self.is_asking(spot) || (self.line(spot).is_none() && spot.shows(&self.looks.dialog));
+        let asks = self.is_asking(spot)
+            || (self.composer_text(spot).is_none() && spot.shows(&self.patterns.dialog));
         asks && !self.holds_text(spot)
     }
 
     /// The composer's text before the cursor. `None` without a composer, and for a dialog whose
     /// frame looks like the composer's.
-    fn line<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
-        let line = typed(&self.looks.composer, &spot.before)?;
-        let is_blank = !line.is_empty() && line.trim().is_empty();
-        (!is_blank || !spot.shows(&self.looks.dialog)).then_some(line)
+    fn composer_text<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
+        let text = after_prompt(&self.patterns.composer, &spot.before)?;
+        let is_blank = !text.is_empty() && text.trim().is_empty();
+        (!is_blank || !spot.shows(&self.patterns.dialog)).then_some(text)
     }
 
     /// Whether the look of the program's composer is known.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
-        !self.looks.composer.is_empty()
+        !self.patterns.composer.is_empty()
     }
 
     /// The form for a program whose composer is known: a text is typed only there, while it is
     /// empty.
-    fn at_composer(&self, spot: &Spot, known: Known<'_>) -> Result<Form, Obstacle> {
+    fn at_composer(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
         }
-        if typed(&self.looks.shell_mode, &spot.before).is_some() {
+        if after_prompt(&self.patterns.shell_mode, &spot.before).is_some() {
             return Err(Obstacle::ShellMode);
         }
-        match self.line(spot) {
+        match self.composer_text(spot) {
             Some("") => {}
             Some(_) => return Err(Obstacle::HalfTyped),
-            None if spot.shows(&self.looks.dialog) => return Err(Obstacle::Dialog),
+            None if spot.shows(&self.patterns.dialog) => return Err(Obstacle::Dialog),
             None => return Err(Obstacle::NoPrompt),
         }
-        if !spot.after.is_empty() && !self.looks.ghosts.contains(&spot.after) {
+        if !spot.after.is_empty() && !self.patterns.ghosts.contains(&spot.after) {
             return Err(Obstacle::HalfTyped);
         }
-        if self.is_busy(spot, known) { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
+        if self.is_busy(spot, state) { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
     }
 
     /// Whether an Enter would answer a question. A program that shows its composer asks nothing.
     fn is_asking(&self, spot: &Spot) -> bool {
-        spot.asking || (!self.shows_composer() && spot.shows(&self.looks.dialog))
+        spot.asking || (!self.shows_composer() && spot.shows(&self.patterns.dialog))
     }
 
-    fn is_busy(&self, spot: &Spot, known: Known<'_>) -> bool {
-        !self.while_busy && (known.at_work || spot.shows(&self.looks.busy))
+    fn is_busy(&self, spot: &Spot, state: ReaderState<'_>) -> bool {
+        !self.while_busy && (state.at_work || spot.shows(&self.patterns.busy))
     }
 }
 
@@ -259,17 +259,17 @@ fn toml_string(text: &str) -> String {
     }
 }
 
-/// The text that follows the longest of these looks.
-fn typed<'a>(looks: &[String], before: &'a str) -> Option<&'a str> {
-    let typed = looks.iter().filter_map(|look| typed_behind(look, before));
-    typed.min_by_key(|text| text.len())
+/// The text after the longest of these prompts that is at the beginning of the row.
+fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
+    let texts = prompts.iter().filter_map(|prompt| strip_prompt(prompt, row));
+    texts.min_by_key(|text| text.len())
 }
 
-/// The text that follows a composer's look. Blanks may precede a look that begins with `^`.
-fn typed_behind<'a>(look: &str, before: &'a str) -> Option<&'a str> {
-    match look.strip_prefix('^') {
-        Some(look) => before.trim_start().strip_prefix(look),
-        None => before.strip_prefix(look),
+/// The text after a prompt. Blanks may precede a prompt that is written with `^` first.
+fn strip_prompt<'a>(prompt: &str, row: &'a str) -> Option<&'a str> {
+    match prompt.strip_prefix('^') {
+        Some(prompt) => row.trim_start().strip_prefix(prompt),
+        None => row.strip_prefix(prompt),
     }
 }
 
@@ -280,27 +280,27 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn chosen(command: &str, name: &str) {
+    fn check_choice(command: &str, name: &str) {
         assert_eq!(recipe(command).name, name, "{command:?}");
     }
 
     #[test]
     fn command_that_runs_a_script_gets_the_generic_recipe() {
         for shell in ["bash", "zsh -l", "bash --norc -i", "bash --rcfile x -o vi", "-bash"] {
-            chosen(shell, "shell");
+            check_choice(shell, "shell");
         }
-        chosen("C:\\Git\\bin\\BASH.EXE", "shell");
-        chosen("bash -s x", "shell");
+        check_choice("C:\\Git\\bin\\BASH.EXE", "shell");
+        check_choice("bash -s x", "shell");
         for script in ["bash agent.sh", "sh -c claude", "bash -lc claude", "bash -o vi agent.sh"] {
-            chosen(script, "generic");
+            check_choice(script, "generic");
         }
         for agent in ["fish", "python3", "agent", "cat", "node agent.js", "shh", ""] {
-            chosen(agent, "generic");
+            check_choice(agent, "generic");
         }
         for agent in ["claude", "codex", "gemini", "opencode", "aider"] {
-            chosen(agent, agent);
+            check_choice(agent, agent);
         }
-        chosen("/opt/agy", "antigravity");
+        check_choice("/opt/agy", "antigravity");
     }
 
     fn recipe(command: &str) -> Recipe {
@@ -313,12 +313,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn judged(command: &str, spot: &Spot, expected: Result<Form, Obstacle>) {
+    fn check_form(command: &str, spot: &Spot, expected: Result<Form, Obstacle>) {
         let recipe = recipe(command);
         let reader = crate::bridge::script::reader(&recipe);
         let prompts = [spot.before.clone()];
-        let known = Known { reader: &reader, prompts: &prompts, at_work: false };
-        assert_eq!(recipe.form(spot, known), expected, "{command} {spot:?}");
+        let state = ReaderState { reader: &reader, prompts: &prompts, at_work: false };
+        assert_eq!(recipe.form(spot, state), expected, "{command} {spot:?}");
     }
 
     #[test]
@@ -326,16 +326,17 @@ mod tests {
         let reads = |before| Spot { bracketed_paste: true, ..at(before) };
         for prompt in ["$ ", "root@host:/# ", "ann% ", "~/x ❯ ", "➜  ~ git:(main) ", "lambda "]
         {
-            judged("bash", &reads(prompt), Ok(Form::HereDocument));
-            judged("bash", &at(prompt), Err(Obstacle::NoPrompt));
+            check_form("bash", &reads(prompt), Ok(Form::HereDocument));
+            check_form("bash", &at(prompt), Err(Obstacle::NoPrompt));
         }
         for none in ["", "  ", "> ", "quote> ", "heredoc> ", "mysql> "] {
-            judged("zsh", &reads(none), Err(Obstacle::NoPrompt));
+            check_form("zsh", &reads(none), Err(Obstacle::NoPrompt));
         }
-        judged("bash", &Spot { at: 'x', ..reads("$ ") }, Err(Obstacle::NoPrompt));
-        judged("bash", &Spot { alternate: true, ..reads("$ ") }, Err(Obstacle::OtherScreen));
-        let known = Known { reader: &Reader::Shell, prompts: &["$ ".to_owned()], at_work: false };
-        assert_eq!(recipe("bash").form(&reads("∙ "), known), Err(Obstacle::NoPrompt));
+        check_form("bash", &Spot { at: 'x', ..reads("$ ") }, Err(Obstacle::NoPrompt));
+        check_form("bash", &Spot { alternate: true, ..reads("$ ") }, Err(Obstacle::OtherScreen));
+        let state =
+            ReaderState { reader: &Reader::Shell, prompts: &["$ ".to_owned()], at_work: false };
+        assert_eq!(recipe("bash").form(&reads("∙ "), state), Err(Obstacle::NoPrompt));
     }
 
     #[test]
@@ -343,7 +344,7 @@ mod tests {
         let claude = recipe("claude");
         let spot = Spot { bracketed_paste: true, ..at("❯ ") };
         let form = |reader: Reader| {
-            claude.form(&spot, Known { reader: &reader, prompts: &[], at_work: false })
+            claude.form(&spot, ReaderState { reader: &reader, prompts: &[], at_work: false })
         };
         assert_eq!(form(Reader::Agent("claude".into())), Ok(Form::Plain));
         assert_eq!(form(Reader::Agent("codex".into())), Err(Obstacle::OtherProgram));
@@ -357,19 +358,19 @@ mod tests {
     #[test]
     fn accepted_program_gets_no_text_at_a_prompt_that_looks_like_a_shells() {
         for before in ["$ ", "# ", "host% ", "PS C:\\Users> ", "C:\\Users> ", "db=# "] {
-            judged("agent", &at(before), Err(Obstacle::Shell));
+            check_form("agent", &at(before), Err(Obstacle::Shell));
         }
         for before in ["", "> ", "│ > ", "100%", "Say $"] {
-            judged("agent", &at(before), Ok(Form::Plain));
+            check_form("agent", &at(before), Ok(Form::Plain));
         }
-        judged("agent", &Spot { cursor_visible: false, ..at("45% ") }, Ok(Form::Plain));
+        check_form("agent", &Spot { cursor_visible: false, ..at("45% ") }, Ok(Form::Plain));
     }
 
     #[test]
     fn accepted_program_gets_text_on_a_full_screen_only_if_it_wants_pastes_marked() {
         let full = |bracketed_paste| Spot { alternate: true, bracketed_paste, ..at("") };
-        judged("agent", &full(true), Ok(Form::Plain));
-        judged("agent", &full(false), Err(Obstacle::OtherScreen));
+        check_form("agent", &full(true), Ok(Form::Plain));
+        check_form("agent", &full(false), Err(Obstacle::OtherScreen));
     }
 
     #[test]
@@ -380,10 +381,14 @@ mod tests {
             rows: rows.iter().map(|row| (*row).to_owned()).collect(),
             ..at("")
         };
-        judged("agy", &shows(&["⚠ Approval Required", "  No, deny access"]), Err(Obstacle::Dialog));
-        judged("agy", &shows(&["> Yes, I trust this folder"]), Err(Obstacle::Dialog));
-        judged("agy", &shows(&["esc to cancel"]), Err(Obstacle::Busy));
-        judged("agy", &shows(&["> "]), Ok(Form::Plain));
+        check_form(
+            "agy",
+            &shows(&["⚠ Approval Required", "  No, deny access"]),
+            Err(Obstacle::Dialog),
+        );
+        check_form("agy", &shows(&["> Yes, I trust this folder"]), Err(Obstacle::Dialog));
+        check_form("agy", &shows(&["esc to cancel"]), Err(Obstacle::Busy));
+        check_form("agy", &shows(&["> "]), Ok(Form::Plain));
         let spot = shows(&["⚠ Approval Required"]);
         assert!(!recipe("agy").holds_text(&spot), "no Enter follows");
     }
@@ -397,17 +402,17 @@ mod tests {
             ..at(before)
         };
         for empty in ["┃  ", "  ┃  ", "             ┃  "] {
-            judged("opencode", &framed(empty, &[]), Ok(Form::Plain));
-            judged("opencode", &framed(&format!("{empty}x"), &[]), Err(Obstacle::HalfTyped));
+            check_form("opencode", &framed(empty, &[]), Ok(Form::Plain));
+            check_form("opencode", &framed(&format!("{empty}x"), &[]), Err(Obstacle::HalfTyped));
         }
         let asks = ["△ Permission required"];
         for (before, why) in
             [("  ┃   ", Obstacle::Dialog), ("  ┃  x", Obstacle::HalfTyped), ("", Obstacle::Dialog)]
         {
-            judged("opencode", &framed(before, &asks), Err(why));
+            check_form("opencode", &framed(before, &asks), Err(why));
         }
-        judged("opencode", &framed("  ┃   ", &[]), Err(Obstacle::HalfTyped));
-        judged("opencode", &framed("  ", &[]), Err(Obstacle::NoPrompt));
+        check_form("opencode", &framed("  ┃   ", &[]), Err(Obstacle::HalfTyped));
+        check_form("opencode", &framed("  ", &[]), Err(Obstacle::NoPrompt));
     }
 
     #[test]
@@ -437,14 +442,14 @@ mod tests {
     #[test]
     fn aider_gets_text_only_at_its_prompt() {
         for prompt in ["> ", "ask> ", "architect> "] {
-            judged("aider", &at(prompt), Ok(Form::Plain));
+            check_form("aider", &at(prompt), Ok(Form::Plain));
         }
         let question = "Add src/main.rs to the chat? (Y)es/(N)o/(D)on't ask again [Yes]: ";
         let asks = Spot { rows: vec![question.to_owned()], ..at(question) };
-        judged("aider", &asks, Err(Obstacle::Dialog));
+        check_form("aider", &asks, Err(Obstacle::Dialog));
         for none in ["", "multi> ", "⠋ Waiting for gpt"] {
-            judged("aider", &at(none), Err(Obstacle::NoPrompt));
+            check_form("aider", &at(none), Err(Obstacle::NoPrompt));
         }
-        judged("aider", &at("> half"), Err(Obstacle::HalfTyped));
+        check_form("aider", &at("> half"), Err(Obstacle::HalfTyped));
     }
 }

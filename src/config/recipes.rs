@@ -24,7 +24,7 @@ pub fn load(home: &Path) -> Result<Book, ConfigError> {
 /// Parses the text of a file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Book, ConfigError> {
     Book::with(text).map_err(|error| {
-        let line = error.place.map(|place| line_at(text, place.start));
+        let line = error.span.map(|span| line_at(text, span.start));
         ConfigError { path: path.to_owned(), line, reason: error.reason }
     })
 }

@@ -21,7 +21,8 @@ impl Injector {
     ) -> bool {
         self.retry_at = None;
         let line_feed_breaks = self.recipe.line_feed_breaks(screen.bracketed_paste());
-        let pressed = self.line.press(now, bytes, &recipe::before(screen), line_feed_breaks);
+        let pressed =
+            self.line.press(now, bytes, &recipe::text_before_cursor(screen), line_feed_breaks);
         let are_kept = !self.kept_keys.is_empty();
         if pressed.any {
             self.key_at = Some(now);

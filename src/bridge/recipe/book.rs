@@ -1,6 +1,6 @@
 //! The book of all recipes: those that are built in, and those of recipes.toml.
 
-use super::{Expands, Looks, Reads, Recipe, Turns, expands::Expansion};
+use super::{Expansions, Patterns, Reads, Recipe, Turns, expands::Expansion};
 use crate::bridge::{
     agents,
     keyboard::{Operand, Recognised, name_of, operand},
@@ -33,7 +33,7 @@ pub struct Book {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BookError {
     /// The bytes of the text that are wrong.
-    pub place: Option<Range<usize>>,
+    pub span: Option<Range<usize>>,
     /// A sentence: what is wrong, and what would be right.
     pub reason: String,
 }
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Version {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Page {
+struct RecipeFile {
     #[serde(default)]
     recipe: Vec<toml::Spanned<Entry>>,
 }
@@ -149,47 +149,47 @@ impl Book {
         let arguments = command.get(1..).unwrap_or_default();
         // A shell or an interpreter that runs a script reads no text at a prompt.
         let prompts = operand(path, arguments).is_none_or(|operand| operand == Operand::Prompt);
-        let here = self.here(system, version);
+        let entries = self.entries_for(system, version);
         let fits = |entry: &Entry| {
             entry.commands.iter().flatten().any(|command| *command == name) && prompts
         };
-        let generic = whole(&here, GENERIC);
-        let found = here.iter().map(|entry| whole(&here, &entry.name)).find(fits);
-        found.map_or_else(|| generic.clone(), |entry| entry.over(&generic)).recipe()
+        let generic = merged(&entries, GENERIC);
+        let found = entries.iter().map(|entry| merged(&entries, &entry.name)).find(fits);
+        found.map_or_else(|| generic.clone(), |entry| entry.or(&generic)).recipe()
     }
 
     /// The recipe of this name.
     #[must_use]
     pub fn named(&self, name: &str, system: &str) -> Recipe {
-        let here = self.here(system, None);
-        whole(&here, name).over(&whole(&here, GENERIC)).recipe()
+        let entries = self.entries_for(system, None);
+        merged(&entries, name).or(&merged(&entries, GENERIC)).recipe()
     }
 
     /// The program that an executable or script at this path is known as.
     #[must_use]
     pub fn recognise(&self, path: &str, system: &str) -> Option<Recognised> {
         let (name, path) = (name_of(path), path.replace('\\', "/"));
-        let here = self.here(system, None);
+        let entries = self.entries_for(system, None);
         let fits = |entry: &Entry| {
             entry.commands.iter().flatten().any(|command| *command == name)
                 || entry.programs.iter().flatten().any(|part| path.contains(part))
         };
-        let entry = here.iter().map(|entry| whole(&here, &entry.name)).find(fits)?;
+        let entry = entries.iter().map(|entry| merged(&entries, &entry.name)).find(fits)?;
         match entry.reads {
             Some(Reads::Shell) => Some(Recognised::Shell),
             _ => entry.composer.map(|_| Recognised::Agent(entry.name)),
         }
     }
 
-    fn here(&self, system: &str, version: Option<&Version>) -> Vec<&Entry> {
+    fn entries_for(&self, system: &str, version: Option<&Version>) -> Vec<&Entry> {
         self.entries.iter().filter(|entry| entry.is_for(system, version)).collect()
     }
 }
 
 /// Merges the entries of one name.
-fn whole(here: &[&Entry], name: &str) -> Entry {
-    let same = here.iter().filter(|entry| entry.name == name).map(|entry| (*entry).clone());
-    same.reduce(|first, next| first.over(&next)).unwrap_or_default()
+fn merged(entries: &[&Entry], name: &str) -> Entry {
+    let same = entries.iter().filter(|entry| entry.name == name).map(|entry| (*entry).clone());
+    same.reduce(|first, next| first.or(&next)).unwrap_or_default()
 }
 
 impl Entry {
@@ -197,13 +197,13 @@ impl Entry {
         let systems = self.systems.as_ref();
         let above = |from: &Version| version.is_none_or(|version| version >= from);
         let below = |below: &Version| version.is_some_and(|version| version < below);
-        systems.is_none_or(|all| all.iter().any(|one| one.as_str() == system))
+        systems.is_none_or(|all| all.iter().any(|listed| listed.as_str() == system))
             && self.from.as_ref().is_none_or(above)
             && self.below.as_ref().is_none_or(below)
     }
 
     /// Merges two entries: keys that are not set here have the values of `base`.
-    fn over(self, base: &Self) -> Self {
+    fn or(self, base: &Self) -> Self {
         let base = base.clone();
         Self {
             name: self.name,
@@ -255,11 +255,11 @@ impl Entry {
             environment: self.environment.unwrap_or_default(),
             arguments: self.arguments.unwrap_or_default(),
             margin: self.margin.unwrap_or_default(),
-            expands: Expands {
+            expands: Expansions {
                 words: self.expands.unwrap_or_default(),
                 pictures: self.pictures.unwrap_or_default(),
             },
-            looks: Looks {
+            patterns: Patterns {
                 composer: self.composer.unwrap_or_default(),
                 shell_mode: self.shell_mode.unwrap_or_default(),
                 ghosts: self.ghosts.unwrap_or_default(),
@@ -306,8 +306,8 @@ impl Entry {
                 "a part of a program's path must have at least {PROGRAM_PART_MIN} bytes"
             ));
         }
-        let looks = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
-        if looks.into_iter().flatten().flatten().any(|look| look.trim().is_empty()) {
+        let patterns = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
+        if patterns.into_iter().flatten().flatten().any(|text| text.trim().is_empty()) {
             return Err("a text that the program shows must not be blank".to_owned());
         }
         Ok(())
@@ -325,14 +325,14 @@ fn format<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static Format>,
 }
 
 fn read(text: &str) -> Result<Vec<Entry>, BookError> {
-    let page: Page = toml::from_str(text).map_err(|error| BookError {
-        place: error.span(),
+    let file: RecipeFile = toml::from_str(text).map_err(|error| BookError {
+        span: error.span(),
         reason: error.message().replace('\n', " "),
     })?;
-    let checked = page.recipe.into_iter().map(|entry| {
-        let place = Some(entry.span());
+    let checked = file.recipe.into_iter().map(|entry| {
+        let span = Some(entry.span());
         let entry = entry.into_inner();
-        entry.check().map_err(|reason| BookError { place, reason }).map(|()| entry)
+        entry.check().map_err(|reason| BookError { span, reason }).map(|()| entry)
     });
     checked.collect()
 }
@@ -429,8 +429,8 @@ mod tests {
             ("recipe = 3", "recipe"),
         ] {
             let error = Book::with(text).unwrap_err();
-            let all = format!("{} {:?}", error.reason, error.place);
-            assert!(error.place.is_some() && all.contains(words) || text == "recipe = 3", "{all}");
+            let all = format!("{} {:?}", error.reason, error.span);
+            assert!(error.span.is_some() && all.contains(words) || text == "recipe = 3", "{all}");
         }
     }
 }

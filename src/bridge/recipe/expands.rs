@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// The parts of a text that a program would expand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expands {
+pub struct Expansions {
     pub(super) words: Vec<Expansion>,
     /// The endings of file names that the program attaches as pictures.
     pub(super) pictures: Vec<String>,
@@ -21,28 +21,28 @@ pub(super) struct Expansion {
     /// The part before the backslash.
     before: String,
     /// The part after the backslash. If it is empty, a name must follow.
-    behind: String,
+    after: String,
 }
 
 impl Expansion {
     fn parse(text: &str) -> Option<Self> {
-        let (before, behind) = text.split_once('\\')?;
+        let (before, after) = text.split_once('\\')?;
         let begins_word = before.starts_with(' ');
         let before = before.strip_prefix(' ').unwrap_or(before);
-        let is_something = text.trim_start().len() > 1 && !behind.contains('\\');
-        let (before, behind) = (before.to_owned(), behind.to_owned());
-        is_something.then_some(Self { begins_word, before, behind })
+        let is_valid = text.trim_start().len() > 1 && !after.contains('\\');
+        let (before, after) = (before.to_owned(), after.to_owned());
+        is_valid.then_some(Self { begins_word, before, after })
     }
 
-    /// The place of the backslash, if the word is at this place of a line.
-    fn place(&self, line: &str, at: usize) -> Option<usize> {
+    /// The byte of a line at which the backslash belongs, if the word begins at byte `at`.
+    fn backslash(&self, line: &str, at: usize) -> Option<usize> {
         let middle = at + self.before.len();
-        let end = middle + self.behind.len();
-        let is_it = line.get(at..middle)?.eq_ignore_ascii_case(&self.before)
-            && line.get(middle..end)?.eq_ignore_ascii_case(&self.behind)
-            && (!self.behind.is_empty() || line[end..].starts_with(is_of_name))
+        let end = middle + self.after.len();
+        let is_expanded = line.get(at..middle)?.eq_ignore_ascii_case(&self.before)
+            && line.get(middle..end)?.eq_ignore_ascii_case(&self.after)
+            && (!self.after.is_empty() || line[end..].starts_with(is_name_char))
             && (!self.begins_word || begins_word(&line[..at]));
-        is_it.then_some(middle)
+        is_expanded.then_some(middle)
     }
 }
 
@@ -57,10 +57,10 @@ impl<'de> Deserialize<'de> for Expansion {
     }
 }
 
-impl Expands {
+impl Expansions {
     /// Whether the program expands nothing.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.words.is_empty() && self.pictures.is_empty()
     }
 
@@ -72,13 +72,13 @@ impl Expands {
     }
 
     fn escape_line(&self, line: &str) -> String {
-        let mut places: BTreeSet<usize> = self.picture_ends(line).collect();
+        let mut backslashes: BTreeSet<usize> = self.picture_ends(line).collect();
         for (at, _) in line.char_indices() {
-            places.extend(self.words.iter().filter_map(|word| word.place(line, at)));
+            backslashes.extend(self.words.iter().filter_map(|word| word.backslash(line, at)));
         }
         let mut escaped = line.to_owned();
-        let places = places.iter().rev().filter(|&&place| !ends_escaping(&line[..place]));
-        places.for_each(|&place| escaped.insert(place, '\\'));
+        let missing = backslashes.iter().rev().filter(|&&at| !ends_escaping(&line[..at]));
+        missing.for_each(|&at| escaped.insert(at, '\\'));
         escaped
     }
 
@@ -93,8 +93,8 @@ impl Expands {
             let quoted = ['"', '\''].iter().find_map(|&quote| {
                 name.strip_prefix(quote).and_then(|name| name.strip_suffix(quote))
             });
-            let ends = unescaped(quoted.unwrap_or(name)).to_ascii_lowercase();
-            let is_picture = self.pictures.iter().any(|end| ends.ends_with(&**end));
+            let name = unescaped(quoted.unwrap_or(name)).to_ascii_lowercase();
+            let is_picture = self.pictures.iter().any(|end| name.ends_with(&**end));
             let end = piece.trim_end_matches(is_blank).len() - usize::from(quoted.is_some());
             is_picture.then_some(start + end)
         });
@@ -107,8 +107,8 @@ fn pieces_before_paths(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
         let line = rest.take()?;
-        let is_cut = |at: &usize| *at > 0 && begins_path(&line[at + 1..]);
-        let cut = line.match_indices(' ').map(|(at, _)| at).find(is_cut);
+        let is_before_path = |at: &usize| *at > 0 && begins_path(&line[at + 1..]);
+        let cut = line.match_indices(' ').map(|(at, _)| at).find(is_before_path);
         rest = cut.map(|at| &line[at..]);
         Some(&line[..cut.unwrap_or(line.len())])
     })
@@ -130,8 +130,8 @@ fn unescaped(text: &str) -> String {
     let mut characters = text.chars();
     let mut unescaped = String::with_capacity(text.len());
     while let Some(character) = characters.next() {
-        let meant = if character == '\\' { characters.next() } else { None };
-        unescaped.push(meant.unwrap_or(character));
+        let literal = if character == '\\' { characters.next() } else { None };
+        unescaped.push(literal.unwrap_or(character));
     }
     unescaped
 }
@@ -141,7 +141,7 @@ fn ends_escaping(text: &str) -> bool {
     !(text.len() - text.trim_end_matches('\\').len()).is_multiple_of(2)
 }
 
-fn is_of_name(character: char) -> bool {
+fn is_name_char(character: char) -> bool {
     character.is_alphanumeric() || "_-:".contains(character)
 }
 
@@ -165,15 +165,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn expands(words: &[&str], pictures: &[&str]) -> Expands {
-        Expands {
+    fn expands(words: &[&str], pictures: &[&str]) -> Expansions {
+        Expansions {
             words: words.iter().map(|word| Expansion::parse(word).unwrap()).collect(),
             pictures: pictures.iter().map(|&end| end.to_owned()).collect(),
         }
     }
 
     #[track_caller]
-    fn check(expands: &Expands, cases: &[(&str, &str)]) {
+    fn check(expands: &Expansions, cases: &[(&str, &str)]) {
         for (text, escaped) in cases {
             assert_eq!(expands.escape(text), *escaped, "{text:?}");
         }

@@ -3,7 +3,7 @@
 //! The first line of a snapshot has the cursor and the screen's modes. Rows follow, and below a row
 //! the columns that are dim or inverse.
 
-use super::{Book, Known, Spot};
+use super::{Book, ReaderState, Spot};
 use crate::bridge::keyboard::Reader;
 use crate::bridge::screen::{NoObserver, Screen};
 use std::{fmt::Write as _, fs, path::Path};
@@ -56,8 +56,8 @@ fn check(name: &str, expected: &str) {
     let command = name.split('-').next().unwrap().to_owned();
     let recipe = Book::default().choose(&[command], "linux", None);
     let reader = Reader::Agent(recipe.name.clone());
-    let known = Known { reader: &reader, prompts: &[], at_work: false };
-    let form = recipe.form(&Spot::of(&screen(&snapshot)), known);
+    let state = ReaderState { reader: &reader, prompts: &[], at_work: false };
+    let form = recipe.form(&Spot::of(&screen(&snapshot)), state);
     assert_eq!(
         form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
         expected,

@@ -39,7 +39,7 @@ pub struct Spot {
 
 /// The text before the cursor in its row.
 #[must_use]
-pub fn before(screen: &Screen) -> String {
+pub fn text_before_cursor(screen: &Screen) -> String {
     let cursor = screen.cursor();
     text(&screen.styled_row(cursor.row), cursor.column)
 }
@@ -48,7 +48,7 @@ fn text(row: &[StyledChar], end: usize) -> String {
     // Some prompts contain a no-break space.
     row.iter()
         .take(end)
-        .map(|look| look.character)
+        .map(|cell| cell.character)
         .map(|c| if c == '\u{a0}' { ' ' } else { c })
         .collect()
 }
@@ -72,7 +72,7 @@ impl Spot {
             after,
             above: above.unwrap_or_default(),
             rows,
-            at: row.get(cursor.column).map_or(' ', |look| look.character),
+            at: row.get(cursor.column).map_or(' ', |cell| cell.character),
             cursor_visible: cursor.visible,
             alternate: screen.alternate(),
             bracketed_paste: screen.bracketed_paste(),
@@ -130,10 +130,10 @@ fn ends_like_a_prompt(before: &str) -> bool {
 /// The text after the cursor, without a suggestion. A suggestion is faint, except for its first
 /// letter if the program draws its cursor there.
 fn after(row: &[StyledChar]) -> String {
-    let suggests = row.iter().any(|look| look.dim && look.character != ' ');
-    let drawn = row.first().is_some_and(|look| look.inverse) && suggests;
-    let after = row.iter().skip(usize::from(drawn)).filter(|look| !look.dim);
-    let after: String = after.map(|look| look.character).collect();
+    let suggests = row.iter().any(|cell| cell.dim && cell.character != ' ');
+    let has_drawn_cursor = row.first().is_some_and(|cell| cell.inverse) && suggests;
+    let after = row.iter().skip(usize::from(has_drawn_cursor)).filter(|cell| !cell.dim);
+    let after: String = after.map(|cell| cell.character).collect();
     after.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
 }
 
