@@ -1,23 +1,21 @@
 //! The wrapper: a command in a pseudo-terminal between a person and the relay.
 //!
-//! [`run`] passes everything through, in both directions and unchanged, and drives a
-//! [`Bridge`](crate::bridge::Bridge) beside it. What each thread does is in `threads`, what they are
-//! driven by in `driver`. A person comes to one wrapper by its own endpoint: `visits` and `visitors` are
-//! the wrapper's side of it, [`visit`] and [`attach`] the person's.
+//! [`run`] passes all bytes through unchanged, in both directions, and drives a
+//! [`Bridge`](crate::bridge::Bridge) beside it: `threads` has the threads, `driver` the one that owns
+//! the bridge. [`control`] is the wrapper's own endpoint for a person's commands, and [`attach`] the
+//! command that shows the agent in another terminal.
 
 pub mod attach;
+pub mod control;
 mod driver;
 mod foreground;
+mod in_flight;
 mod key_file;
-mod mail;
+mod message;
 mod questions;
-mod sent;
 mod threads;
 mod transcripts;
 mod version;
-pub mod visit;
-mod visitors;
-mod visits;
 
 pub use crate::bridge::{brief, recipe::Book};
 use crate::{
@@ -33,7 +31,8 @@ use crate::{
         secret::Secret,
     },
 };
-use driver::{Beside, Driver, Signals};
+use control::{clients::ControlClients, server::ControlEndpoint};
+use driver::{Driver, Parts, Signals};
 use foreground::{Foreground, Wrapped};
 use key_file::KeyFile;
 pub use platform::foreground::serve_console_members;
@@ -54,93 +53,89 @@ use std::{
 };
 use transcripts::Follower;
 use version::version_of;
-use visitors::Visitors;
-use visits::Door;
 
-/// The size of a terminal that nobody looks at.
-const SIZE_UNSEEN: Size = Size { rows: 40, cols: 120 };
+/// The size of a terminal that is not shown.
+const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
 
-/// Deliveries that the daemon may have on the way. One is typed at a time, and the rest waits better where it
-/// outlives this process; but what is urgent can go first only among those that are here.
+/// Deliveries in flight. One is typed at a time, and messages that wait in the daemon survive this
+/// process; but urgent ones go first only among those that are here.
 const INFLIGHT_MAX: u64 = 256;
 
-/// After ten attempts that the daemon answers with an ERROR, and after one that it answers with
-/// NAME_IN_USE, the next ones begin after this time.
+/// The pause after ten attempts to join that the daemon answered with an ERROR, or one that it answered
+/// with NAME_IN_USE.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
-/// The word by which an executable of ours is an agent, for the demonstration, and nothing that
-/// wraps one.
+/// The argument that makes an Agent Relay executable the demonstration's agent.
 pub const DEMO_AGENT: &str = "demo-agent";
 
-/// What is wrapped, and how.
+/// Settings of a wrapper.
 pub struct Settings {
     /// The agent's name.
     pub name: String,
-    /// What proves it, where it has a key.
+    /// The key that proves the name, if it has one.
     pub key: Option<Secret>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// Where it runs; in this process's directory where absent.
+    /// The command's directory; by default this process's.
     pub directory: Option<PathBuf>,
     /// The daemon's address.
     pub endpoint: String,
-    /// Who may run it beside this user, the system and administrators.
+    /// A user who may run the daemon, beside this user, the system and administrators.
     pub server: Option<User>,
-    /// Called when nobody listens there any more.
+    /// Called when the daemon no longer listens.
     pub when_absent: Option<WhenAbsent>,
-    /// Where the key lies meanwhile with which the agent's own commands speak in its name.
+    /// The directory for the control endpoint, and for the key with which the agent's own commands speak
+    /// in its name.
     pub run_directory: PathBuf,
-    /// Where the command's output is written to as well.
+    /// A file that also gets the command's output.
     pub record: Option<PathBuf>,
-    /// How programs take text.
+    /// Recipes, which say how programs take text.
     pub recipes: Book,
-    /// `->relay:Bob hello` counts, too.
+    /// Whether `->relay:Bob hello` counts as a message.
     pub inline: bool,
-    /// What the agent says is read off its screen, also where its program writes a transcript.
+    /// Whether messages are read off the screen even if the command writes a transcript.
     pub grid: bool,
-    /// The file that is wrapped reads text: what others say is typed into it, though nothing is
-    /// known of it.
+    /// Whether messages are typed into the wrapped file even if it is not known to read text.
     pub accepts_text: bool,
-    /// A program and its arguments that call [`serve_console_members`], for systems that want that.
+    /// A program and its arguments that call [`serve_console_members`], for Windows.
     pub member_server: Vec<OsString>,
-    /// The agent is told how to speak to others, before anything else.
+    /// Whether the agent's first prompt is the brief.
     pub brief: bool,
-    /// Standard input and output are a person's terminal: see [`is_attached`].
+    /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
     pub attached: bool,
-    /// What the person types.
+    /// The person's input.
     pub keys: Box<dyn Read + Send>,
-    /// What the person sees.
+    /// The person's screen.
     pub screen: Box<dyn Write + Send>,
-    /// Nobody can come to it but by its own endpoint, so that it doesn't run without.
-    pub alone: bool,
-    /// Tells the person something before the command begins.
+    /// Whether the control endpoint is the only access, so that the command does not run without it.
+    pub requires_control: bool,
+    /// Shows the person a notice before the command starts.
     pub say: fn(&str),
 }
 
-/// Whether standard input and output are a person's terminal: then it is made raw, its size counts, and
-/// it answers what the command asks a terminal.
+/// Whether standard input and output are a person's terminal. Then it is made raw, its size counts, and it
+/// answers the command's queries.
 #[must_use]
 pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
 }
 
-/// Whether others' messages can be typed into a command that is about to be wrapped, as far as its
-/// file says; and if not, why.
+/// Whether messages can be typed into a command, as far as its file says.
 pub enum Prospect {
-    /// They are.
+    /// They can.
     Typed,
-    /// They are not, whatever is said of it.
+    /// They cannot, with or without `--accepts-text`; a sentence says why.
     Barred(String),
-    /// They are not, unless it is said to read text.
+    /// They cannot, except with `--accepts-text`; a sentence says why.
     Unknown(String),
-    /// That depends on the program that it starts.
+    /// It depends on the program that the command starts.
     Launches,
-    /// Its file is not found.
+    /// The command's file is not found.
     NoFile,
 }
 
 impl Prospect {
-    /// What its person is told before it starts.
+    /// Returns the notice for the person before the command starts.
     #[must_use]
     pub fn notice(&self, name: &str) -> Option<String> {
         match self {
@@ -153,7 +148,7 @@ impl Prospect {
     }
 }
 
-/// What becomes of others' messages in front of this command.
+/// Returns whether messages can be typed into a command.
 #[must_use]
 pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
     Wrapped::of(command, directory).map_or(Prospect::NoFile, |it| prospect_of(&it, recipes))
@@ -175,32 +170,32 @@ fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
     }
 }
 
-/// Runs the command until it ends, and says how it did.
+/// Runs the command until it ends, and returns how it ended.
 ///
 /// # Errors
-/// Only before the command has begun; from then on its end is the result.
+/// Only before the command has started.
 pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
-    // First, since the name of who has joined is known from then on.
+    // Before joining, which makes the name known to others.
     pty::check(&settings.command, settings.directory.as_deref()).map_err(WrapError::Command)?;
     let companion_key = random_key()?;
     let client = join(&settings, &name, companion_key.clone())?;
-    // Only now: the file of a wrapper that has the name stays as it is.
-    let key_file = KeyFile::make(&settings.run_directory, &name, &companion_key)
+    // After joining, so that the file of a wrapper that holds the name is not overwritten.
+    let key_file = KeyFile::create(&settings.run_directory, &name, &companion_key)
         .map_err(WrapError::CompanionKey)?;
-    let door = open_door(&settings, &name)?;
-    let (ended, visitors) = run_joined(settings, client, &key_file, door)?;
+    let endpoint = bind_control(&settings, &name)?;
+    let (ended, clients) = run_joined(settings, client, &key_file, endpoint)?;
     drop(key_file);
-    visitors.close();
+    clients.close();
     Ok(ended)
 }
 
-/// Without an endpoint of its own, an agent runs as well; nobody can attach to it.
-fn open_door(settings: &Settings, name: &Name) -> Result<Option<Door>, WrapError> {
-    match Door::open(&settings.run_directory, name) {
-        Ok(door) => Ok(Some(door)),
-        Err(why) if settings.alone => Err(WrapError::Door(why)),
+/// Binds the control endpoint. If that fails, the agent runs without, unless the settings require it.
+fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoint>, WrapError> {
+    match ControlEndpoint::bind(&settings.run_directory, name) {
+        Ok(endpoint) => Ok(Some(endpoint)),
+        Err(why) if settings.requires_control => Err(WrapError::Control(why)),
         Err(why) => {
             (settings.say)(&format!("attach, hold, release and stop won't find {name}: {why}"));
             Ok(None)
@@ -233,15 +228,15 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
     Client::join(settings).map_err(|why| WrapError::Join { name: name.to_string(), why })
 }
 
-/// Runs the command as the agent that has joined already.
+/// Runs the command as the agent that has joined.
 fn run_joined(
     settings: Settings,
     client: Client,
     key_file: &KeyFile,
-    door: Option<Door>,
-) -> Result<(Ended, Visitors), WrapError> {
+    endpoint: Option<ControlEndpoint>,
+) -> Result<(Ended, ControlClients), WrapError> {
     let record = settings.record.map(create).transpose()?;
-    let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_UNSEEN);
+    let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
     let words: Vec<_> =
@@ -263,9 +258,9 @@ fn run_joined(
     };
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&settings.command, directory);
-    // Whoever started it without a terminal has been told.
+    // A person who started it without a terminal was told already.
     if !settings.accepts_text
-        && !settings.alone
+        && !settings.requires_control
         && let Some(wrapped) = &wrapped
         && let Some(line) = prospect_of(wrapped, &settings.recipes).notice(client.name())
     {
@@ -288,22 +283,23 @@ fn run_joined(
     let mut screen = settings.screen;
     if settings.attached && pty::BEGINS_AT_HOME {
         let cleared = screen.write_all(cleared(size.rows).as_bytes());
-        // Who is to show what comes next says so as well.
+        // The thread that writes the command's output finds the same error.
         drop(cleared.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
     }
-    let ends = threads::Ends { keys: settings.keys, screen, record };
+    let streams = threads::Streams { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
-    let visitors = Visitors::expect(door, size, !settings.attached).map_err(WrapError::Terminal)?;
-    let beside = Beside { visitors, command: words, follower, foreground };
-    let driver = Driver::start(pty, ends, &signals, client, &bridge, beside);
+    let clients = ControlClients::start(endpoint, size, !settings.attached);
+    let clients = clients.map_err(WrapError::Terminal)?;
+    let parts = Parts { clients, command: words, follower, foreground };
+    let driver = Driver::start(pty, streams, &signals, client, &bridge, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();
     drop(raw);
     Ok(ended)
 }
 
-/// What leaves a screen empty, with the cursor at home. What stood there can be scrolled back to.
+/// Returns what clears a screen with the cursor at home. The old content can be scrolled back to.
 fn cleared(rows: u16) -> String {
     format!("{}\x1b[H\x1b[J", "\r\n".repeat(rows.into()))
 }
@@ -312,7 +308,7 @@ fn create(path: PathBuf) -> Result<File, WrapError> {
     File::create(&path).map_err(|why| WrapError::Record { path, why })
 }
 
-/// What a command of the agent's has to know to speak in its name.
+/// Returns the variables with which the agent's own commands speak in its name.
 fn own_variables(name: &str, endpoint: &str, key_file: &Path) -> [(&'static str, OsString); 3] {
     [
         ("AGENT_RELAY_AGENT", name.into()),
@@ -321,7 +317,7 @@ fn own_variables(name: &str, endpoint: &str, key_file: &Path) -> [(&'static str,
     ]
 }
 
-/// What the command gets behind its name: none of it where that can't be written down as text.
+/// Returns the recipe's arguments for the command, or none if a value is not valid text.
 fn arguments(recipe: &Recipe, own: &[(&str, OsString)]) -> Vec<OsString> {
     let texts: Option<Vec<_>> =
         own.iter().map(|(name, value)| Some((*name, value.to_str()?))).collect();
@@ -329,31 +325,34 @@ fn arguments(recipe: &Recipe, own: &[(&str, OsString)]) -> Vec<OsString> {
     arguments.into_iter().map(OsString::from).collect()
 }
 
-/// What the command finds in its environment; not what it is told by an argument, since what it starts for
-/// others, too, would speak in its name there.
+/// Returns changes of the command's environment.
+///
+/// Variables that the command gets as arguments are removed: programs that it starts for others would
+/// inherit them and speak in its name.
 fn environment(
     recipe: &Recipe,
     own: [(&'static str, OsString); 3],
     has_arguments: bool,
     attached: bool,
 ) -> Vec<(OsString, Option<OsString>)> {
-    let is_told = |name: &str| has_arguments && recipe.has_argument_for(name);
+    let is_argument = |name: &str| has_arguments && recipe.has_argument_for(name);
     let mut env: Vec<(OsString, Option<OsString>)> = own
         .into_iter()
-        .map(|(name, value)| (name.into(), Some(value).filter(|_| !is_told(name))))
+        .map(|(name, value)| (name.into(), Some(value).filter(|_| !is_argument(name))))
         .collect();
     let asked = recipe.environment.iter().filter(|(name, _)| env::var_os(name).is_none());
     env.extend(asked.map(|(name, value)| (name.into(), Some(value.into()))));
     if !attached {
-        // What surrounds us says nothing about the terminal that the command has.
+        // This process's terminal is not the command's.
         env.push(("TERM".into(), Some("xterm-256color".into())));
         env.extend(["COLUMNS", "LINES"].map(|name| (name.into(), None)));
     }
     env
 }
 
-/// Reads a recording as [`run`] would have read it live: a line of JSON for each message, and a
-/// sentence for each that is none. `margin` is the recipe's.
+/// Reads a recording like [`run`] reads live output.
+///
+/// Returns a line of JSON for each message, and a sentence for each problem. `margin` is the recipe's.
 #[must_use]
 pub fn extract(
     bytes: &[u8],
@@ -384,42 +383,42 @@ fn json(message: OutgoingMessage) -> String {
     serde_json::Value::Object(line).to_string()
 }
 
-/// Why the command was not run.
+/// Reasons for which a command is not run.
 #[derive(Debug)]
 pub enum WrapError {
-    /// No agent can have this name.
+    /// The name is not valid.
     Name {
         /// The name.
         name: String,
-        /// The rule that it breaks.
+        /// The violated rule.
         why: NameError,
     },
-    /// The daemon can't be reached, or said no.
+    /// The daemon cannot be reached, or refused.
     Join {
-        /// As whom.
+        /// The agent's name.
         name: String,
-        /// What was said.
+        /// The reason.
         why: ClientError,
     },
-    /// The key of the agent's commands can't be put anywhere.
+    /// The key file of the agent's commands cannot be written.
     CompanionKey(io::Error),
-    /// Nobody could come to it.
-    Door(io::Error),
-    /// The recording can't be written.
+    /// The control endpoint cannot be bound.
+    Control(io::Error),
+    /// The recording cannot be written.
     Record {
-        /// Where.
+        /// The recording's path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// There is no such command, or it can't be run.
+    /// The command is not found, or cannot be run.
     Command(io::Error),
-    /// The terminal, or what belongs to it, is not to be had.
+    /// The terminal, or a resource for it, is not available.
     Terminal(io::Error),
 }
 
 impl WrapError {
-    /// The exit code that shells have for it.
+    /// Returns the exit code that shells use for this error.
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -428,7 +427,7 @@ impl WrapError {
             Self::Command(_) => 126,
             Self::Join { .. }
             | Self::CompanionKey(_)
-            | Self::Door(_)
+            | Self::Control(_)
             | Self::Record { .. }
             | Self::Terminal(_) => 1,
         }
@@ -439,11 +438,11 @@ impl fmt::Display for WrapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name { name, why } => write!(f, "no agent can be called {name:?}: {why}"),
-            Self::Join { name, why } => write!(f, "{name} can't join the relay: {why}"),
+            Self::Join { name, why } => write!(f, "{name} cannot join the relay: {why}"),
             Self::Record { path, why } => {
-                write!(f, "the recording {} can't be written: {why}", path.display())
+                write!(f, "the recording {} cannot be written: {why}", path.display())
             }
-            Self::Door(why) => write!(f, "nobody could attach to it or stop it: {why}"),
+            Self::Control(why) => write!(f, "nobody could attach to it or stop it: {why}"),
             Self::CompanionKey(why) | Self::Command(why) | Self::Terminal(why) => why.fmt(f),
         }
     }
@@ -466,11 +465,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_screen_is_empty_and_what_stood_there_scrolled_off() {
+    fn cleared_screen_is_empty_and_its_rows_scrolled_off() {
         for (shown, scrolled) in [
             ("one\r\ntwo\r\nthree\r\n$ run", &["one", "two", "three", "$ run"][..]),
             ("$ run", &["$ run"]),
-            // Below the cursor nothing that counts stands.
+            // Rows below the cursor do not count.
             ("\x1b[4;1Hold\x1b[1;1H$ run", &["$ run"]),
         ] {
             let (mut screen, mut watch) = (Screen::new(20, 4), Scrolled::default());

@@ -15,7 +15,7 @@ use crate::{
         control::{Answer, Request, Source, State},
         relay::AgentRow,
     },
-    wrap::visit::{self, Visit},
+    wrap::control::client::{self, ControlClient},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;
@@ -110,7 +110,7 @@ impl Wrappers {
         // Without a home no wrapper runs in it.
         let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
         let names = match agent_around() {
-            None => visit::names(&run_directory).into_iter().collect(),
+            None => client::names(&run_directory).into_iter().collect(),
             Some(_) => HashSet::new(),
         };
         Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
@@ -123,8 +123,8 @@ impl Wrappers {
             return None;
         }
         let left = self.until_ms.saturating_sub(clock::monotonic_ms());
-        let visit = Visit::to(&self.run_directory, &agent.name).ok()?;
-        match visit.ask(&Request::State, Duration::from_millis(left)).ok()? {
+        let visit = ControlClient::connect(&self.run_directory, &agent.name).ok()?;
+        match visit.request(&Request::State, Duration::from_millis(left)).ok()? {
             Answer::State(state) => Some(state),
             _ => None,
         }

@@ -142,7 +142,7 @@ impl Run {
             attached,
             keys,
             screen,
-            alone: self.detached,
+            requires_control: self.detached,
             say: |line| say(escaped(line)),
         };
         let ended = wrap::run(settings).map_err(explain)?;

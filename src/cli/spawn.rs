@@ -16,7 +16,7 @@ use crate::{
     client,
     config::recipes,
     protocol::control::{Answer, Request, State},
-    wrap::{self, visit::Visit},
+    wrap::{self, control::client::ControlClient},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{
@@ -116,7 +116,7 @@ impl Spawn {
         }
         let directory = self.directory()?;
         let mut context = options.context()?;
-        if Visit::to(&context.home.join(RUN_DIRECTORY), name).is_ok() {
+        if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
             return Err(Failure::failed(format!(
                 "{name} runs already: choose another name, or end it with `agent-relay stop {name}`"
             )));
@@ -205,8 +205,8 @@ impl Spawn {
         let run_directory = context.home.join(RUN_DIRECTORY);
         let deadline = clock::monotonic_ms() + START_MS;
         loop {
-            let answer = Visit::to(&run_directory, name)
-                .and_then(|visit| visit.ask(&Request::State, ANSWER));
+            let answer = ControlClient::connect(&run_directory, name)
+                .and_then(|visit| visit.request(&Request::State, ANSWER));
             match answer {
                 Ok(Answer::State(state)) if state.wrapper_pid == wrapper.pid() => {
                     return Ok(Some(state));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     protocol::control::{Answer, Ended, Request},
-    wrap::visit::VisitError,
+    wrap::control::client::ControlError,
 };
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
@@ -52,10 +52,10 @@ impl Stop {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
         let visit = wrapped::visit(options, name)?;
-        let ended = match visit.ask(&Request::Stop, END) {
+        let ended = match visit.request(&Request::Stop, END) {
             Ok(Answer::Ended(ended)) => ended,
             Ok(_) => {
-                let odd = VisitError::Misspoken("it answers something else".into());
+                let odd = ControlError::InvalidAnswer("it answers something else".into());
                 return Err(explain(name, &odd));
             }
             Err(error) => return Err(explain(name, &error)),

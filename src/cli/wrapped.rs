@@ -12,7 +12,7 @@ use crate::{
         control::{Answer, Ended, Request, State},
         name::Name,
     },
-    wrap::visit::{self, Visit, VisitError},
+    wrap::control::client::{self, ControlClient, ControlError},
 };
 use std::{path::Path, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(10);
 const NAMES_MAX: usize = 20;
 
 /// Connects a person's command to the wrapper of an agent.
-pub(super) fn visit(options: &GlobalOptions, name: &str) -> Result<Visit, Failure> {
+pub(super) fn visit(options: &GlobalOptions, name: &str) -> Result<ControlClient, Failure> {
     if let Some(agent) = agent_around() {
         return Err(Failure::failed(format!(
             "this command is for a person at a terminal: run it outside of {}",
@@ -38,8 +38,8 @@ pub(super) fn visit(options: &GlobalOptions, name: &str) -> Result<Visit, Failur
     }
     check_name(name)?;
     let run_directory = options.home()?.join(RUN_DIRECTORY);
-    Visit::to(&run_directory, name).map_err(|error| match error {
-        VisitError::Nobody => not_wrapped(&run_directory, name),
+    ControlClient::connect(&run_directory, name).map_err(|error| match error {
+        ControlError::NotRunning => not_wrapped(&run_directory, name),
         error => explain(name, &error),
     })
 }
@@ -53,8 +53,8 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
 
 /// The failure for an agent without a wrapper, with the names of those that have one.
 fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
-    let is_wrapped = |name: &String| Visit::to(run_directory, name).is_ok();
-    let mut names: Vec<_> = visit::names(run_directory).into_iter().filter(is_wrapped).collect();
+    let is_wrapped = |name: &String| ControlClient::connect(run_directory, name).is_ok();
+    let mut names: Vec<_> = client::names(run_directory).into_iter().filter(is_wrapped).collect();
     let more = names.len().saturating_sub(NAMES_MAX);
     names.truncate(NAMES_MAX);
     let others = match (names.join(", "), more) {
@@ -68,11 +68,11 @@ fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
 }
 
 /// The failure of a request to a wrapper.
-pub(super) fn explain(name: &str, error: &VisitError) -> Failure {
+pub(super) fn explain(name: &str, error: &ControlError) -> Failure {
     let sentence = format!("cannot reach {name}: {}", escaped(&error.to_string()));
     match error {
-        VisitError::TimedOut => Failure::new(TIMED_OUT, sentence),
-        VisitError::Refused(sentence) => Failure::failed(escaped(sentence)),
+        ControlError::TimedOut => Failure::new(TIMED_OUT, sentence),
+        ControlError::Refused(sentence) => Failure::failed(escaped(sentence)),
         _ => Failure::failed(sentence),
     }
 }
@@ -96,10 +96,10 @@ pub(super) fn change(
 }
 
 /// Sends a request that is answered with the agent's state.
-pub(super) fn ask(visit: &Visit, name: &str, request: &Request) -> Result<State, Failure> {
-    match visit.ask(request, ANSWER).map_err(|error| explain(name, &error))? {
+pub(super) fn ask(visit: &ControlClient, name: &str, request: &Request) -> Result<State, Failure> {
+    match visit.request(request, ANSWER).map_err(|error| explain(name, &error))? {
         Answer::State(state) => Ok(state),
-        _ => Err(explain(name, &VisitError::Misspoken("it answers something else".into()))),
+        _ => Err(explain(name, &ControlError::InvalidAnswer("it answers something else".into()))),
     }
 }
 

@@ -1,12 +1,12 @@
-//! A person's terminal as a second one of an agent: shows its screen, and may drive it.
+//! `agent-relay attach`: shows an agent's screen in a person's terminal, which may also drive it.
 
 mod detach_key;
 
 pub use detach_key::DetachKey;
 
 use super::{
+    control::client::{self, ControlClient, ControlError},
     threads::spawn,
-    visit::{Visit, VisitError, judged},
 };
 use crate::{
     bridge::screen::{NoObserver, Screen},
@@ -30,157 +30,158 @@ use std::{
     time::Duration,
 };
 
-/// How long the first picture may take.
-const PICTURE_MS: u64 = 10_000;
+/// How long the first snapshot may take.
+const SNAPSHOT_MS: u64 = 10_000;
 
-/// How long the last row says how to leave.
+/// How long the notice stays on the last row.
 const NOTICE_MS: u64 = 3000;
 
-/// Read at a time, in bytes; fits a frame.
+/// Bytes per read; they fit into a frame.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long the last keys may take when the person leaves.
+/// How long the last keys may take when the person detaches.
 const LAST_KEYS_MS: u64 = 1000;
 
-/// Keys that wait for the agent, in reads: so many only where it doesn't read. One more sounds a bell.
+/// Reads of keys that wait for the agent, which may not be reading. One more rings the bell.
 const KEYS_MAX: usize = 256;
 
-/// Without a deadline, the loop turns once in this time.
+/// Without a deadline, the loop runs once in this time.
 const IDLE_MS: u64 = 3_600_000;
 
 /// Signals that wait.
 const SIGNALS_MAX: usize = 16;
 
 const BELL: &[u8] = b"\x07";
-/// Ctrl-C, with which people leave what they only look at.
+/// Ctrl-C, which also detaches a terminal that only views.
 const INTERRUPT: DetachKey = DetachKey::INTERRUPT;
 
-/// Who attaches, and how.
+/// Settings of an attached terminal.
 pub struct Settings {
-    /// As whom the agent is shown.
+    /// The agent's name.
     pub name: String,
-    /// Keys go to the agent.
+    /// Whether keys go to the agent.
     pub drive: bool,
-    /// What leaves it.
+    /// The key that detaches.
     pub detach_key: DetachKey,
-    /// What the person types.
+    /// The person's keys.
     pub keys: Input,
-    /// What the person sees.
+    /// The person's screen.
     pub screen: Box<dyn Write>,
 }
 
-/// How it went on.
+/// Reasons for which an attached terminal was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// The agent runs on; this terminal doesn't show it any more.
+    /// The person detached; the agent goes on.
     Detached,
-    /// Its command has ended.
+    /// The agent's command has ended.
     Ended(Ended),
-    /// This process is to stop.
+    /// This process was asked to stop.
     Stopped,
 }
 
-/// Shows the agent until the person leaves or it ends; the terminal is then as it was.
+/// Shows the agent until the person detaches or the command ends, and restores the terminal.
 ///
 /// # Errors
-/// If this is no terminal, the wrapper refuses, or it ends without a word.
-pub fn attach(visit: &Visit, settings: Settings) -> Result<Left, VisitError> {
+/// If this is no terminal, or the wrapper refuses or ends without an answer.
+pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
     let Some(size) = terminal::size() else {
-        return Err(VisitError::Refused("this terminal doesn't know its size".into()));
+        return Err(ControlError::Refused("this terminal does not know its size".into()));
     };
-    let (told, signals) = bounded(SIGNALS_MAX);
+    let (sender, signals) = bounded(SIGNALS_MAX);
     let listening = stop::listen(move |signal| {
-        // Where so many wait already, another one changes nothing.
-        let _ = told.try_send(signal);
+        // If so many wait already, another one makes no difference.
+        let _ = sender.try_send(signal);
     });
-    let _listening = listening.map_err(VisitError::System)?;
-    let _raw = RawMode::enter().map_err(VisitError::System)?;
+    let _listening = listening.map_err(ControlError::System)?;
+    let _raw = RawMode::enter().map_err(ControlError::System)?;
     let Settings { name, drive, detach_key, keys, screen } = settings;
-    let hands = Hands::start(visit.stream().clone(), keys).map_err(VisitError::System)?;
-    let showing = Showing {
+    let threads = Threads::start(control.stream().clone(), keys).map_err(ControlError::System)?;
+    let session = Session {
         name,
         drive,
         detach_key,
-        hands,
+        threads,
         screen,
         size,
-        // Only what it leaves on is of interest.
+        // Needed only for the modes to undo.
         model: Screen::new(size.cols.into(), size.rows.into()),
-        to_say: VecDeque::new(),
-        is_saying: false,
-        shown: false,
-        due: Some(now().plus(PICTURE_MS)),
+        to_send: VecDeque::new(),
+        is_sending: false,
+        is_shown: false,
+        due: Some(now().plus(SNAPSHOT_MS)),
     };
-    showing.run(visit.answers(), &signals)
+    session.run(control.answers(), &signals)
 }
 
-/// The loop's state.
-struct Showing {
+/// The state of an attached terminal.
+struct Session {
     name: String,
     drive: bool,
     detach_key: DetachKey,
-    hands: Hands,
+    threads: Threads,
     screen: Box<dyn Write>,
     size: Size,
     model: Screen,
-    to_say: VecDeque<Vec<u8>>,
-    /// A frame is being said.
-    is_saying: bool,
-    /// The first picture has come.
-    shown: bool,
-    /// When it has to have come; or when the notice goes.
+    /// Frames for the wrapper.
+    to_send: VecDeque<Vec<u8>>,
+    /// Whether a frame is being written.
+    is_sending: bool,
+    /// Whether the first snapshot has come.
+    is_shown: bool,
+    /// When the first snapshot is due, or the notice is to be removed.
     due: Option<Moment>,
 }
 
-impl Showing {
+impl Session {
     fn run(
         mut self,
         answers: &Receiver<Result<Answer, String>>,
         signals: &Receiver<Signal>,
-    ) -> Result<Left, VisitError> {
+    ) -> Result<Left, ControlError> {
         let Size { rows, cols: columns } = self.size;
-        self.say(&Request::Attach { drive: self.drive, columns, rows });
+        self.send(&Request::Attach { drive: self.drive, columns, rows });
         let left = loop {
-            match self.turn(answers, signals) {
+            match self.step(answers, signals) {
                 Ok(None) => {}
                 Ok(Some(left)) => break Ok(left),
                 Err(error) => break Err(error),
             }
         };
         if left.as_ref().is_ok_and(|left| *left == Left::Detached) {
-            self.say_rest();
+            self.flush();
         }
-        if self.shown {
+        if self.is_shown {
             let cleanup = self.model.cleanup();
             let bottom = format!("{cleanup}\x1b[r\x1b[{};1H\r\n", self.size.rows);
-            // Where the terminal is gone, there is nothing to restore.
+            // If the terminal is gone, there is nothing to restore.
             drop(self.write(bottom.as_bytes()));
         }
-        self.hands.end();
+        self.threads.end();
         left
     }
 
-    /// Waits for what comes next; says when it is over.
-    fn turn(
+    /// Waits for the next event and handles it. Returns the reason to leave, if there is one.
+    fn step(
         &mut self,
         answers: &Receiver<Result<Answer, String>>,
         signals: &Receiver<Signal>,
-    ) -> Result<Option<Left>, VisitError> {
+    ) -> Result<Option<Left>, ControlError> {
         let left_ms = self.due.map_or(IDLE_MS, |due| due.since(now()));
         select! {
-            recv(answers) -> heard => match heard {
-                Ok(heard) => return self.hear(judged(heard)?),
-                Err(_) => return Err(VisitError::Gone),
+            recv(answers) -> answer => match answer {
+                Ok(answer) => return self.receive(client::check(answer)?),
+                Err(_) => return Err(ControlError::Ended),
             },
-            recv(self.hands.keys) -> keys => match keys {
+            recv(self.threads.keys) -> keys => match keys {
                 Ok(keys) => return Ok(self.press(&keys)?.then_some(Left::Detached)),
-                // Nobody types any more.
+                // The person's input has ended.
                 Err(_) => return Ok(Some(Left::Detached)),
             },
-            recv(self.hands.said) -> said => match said {
-                Ok(()) => self.said(),
-                // The wrapper's last words are on their way, or its end.
-                Err(_) => self.hands.said = never(),
+            recv(self.threads.sent) -> sent => match sent {
+                Ok(()) => self.sent(),
+                // The connection is closed; its last answers, or its end, follow.
+                Err(_) => self.threads.sent = never(),
             },
             recv(signals) -> signal => match signal {
                 Ok(Signal::Resize) => self.resize(),
@@ -189,23 +190,23 @@ impl Showing {
                 Ok(Signal::Stop | Signal::HangUp) | Err(_) => return Ok(Some(Left::Stopped)),
             },
             default(Duration::from_millis(left_ms)) => {
-                if !self.shown {
-                    return Err(VisitError::TimedOut);
+                if !self.is_shown {
+                    return Err(ControlError::TimedOut);
                 }
                 self.due = None;
-                // A fresh picture takes the notice away.
-                self.ask_for_picture();
+                // Another snapshot removes the notice.
+                self.request_snapshot();
             }
         }
         Ok(None)
     }
 
-    fn hear(&mut self, answer: Answer) -> Result<Option<Left>, VisitError> {
+    fn receive(&mut self, answer: Answer) -> Result<Option<Left>, ControlError> {
         match answer {
             Answer::Screen { columns, rows, bytes } => {
-                let is_first = !std::mem::replace(&mut self.shown, true);
+                let is_first = !std::mem::replace(&mut self.is_shown, true);
                 if is_first {
-                    // What stood on this screen can be scrolled back to.
+                    // The old content can be scrolled back to.
                     self.write("\r\n".repeat(self.size.rows.into()).as_bytes())?;
                 }
                 self.write(&bytes.0)?;
@@ -220,12 +221,13 @@ impl Showing {
         Ok(None)
     }
 
-    /// Says in the last row, for a moment, where one is and how to leave.
-    fn notice(&mut self, theirs: Size) -> Result<(), VisitError> {
+    /// Shows on the last row, for a moment, the agent's name and how to detach. `agent` is the size of
+    /// the agent's terminal.
+    fn notice(&mut self, agent: Size) -> Result<(), ControlError> {
         let Self { name, detach_key, size, .. } = self;
         let verb = if self.drive { "attached to" } else { "looking at" };
         let mut text = format!(" {verb} {name}; {detach_key} leaves it running");
-        let Size { rows, cols } = theirs;
+        let Size { rows, cols } = agent;
         if rows > size.rows || cols > size.cols {
             text.push_str(&format!("; only a part of {cols}x{rows} fits"));
         }
@@ -236,17 +238,17 @@ impl Showing {
         self.write(format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[m\x1b8").as_bytes())
     }
 
-    /// Passes keys on; true where one of them detaches.
-    fn press(&mut self, keys: &[u8]) -> Result<bool, VisitError> {
+    /// Passes keys on. Returns true if one of them detaches.
+    fn press(&mut self, keys: &[u8]) -> Result<bool, ControlError> {
         let detaches = self.detach_key.find(keys);
         if !self.drive {
             return Ok(detaches.is_some() || INTERRUPT.find(keys).is_some());
         }
         let keys = &keys[..detaches.unwrap_or(keys.len())];
-        // Before the first picture nobody knows where they would go.
-        if !keys.is_empty() && self.shown {
-            if self.to_say.len() < KEYS_MAX {
-                self.say(&Request::Keys { bytes: Bytes(keys.to_vec()) });
+        // Before the first snapshot the person cannot see where keys would go.
+        if !keys.is_empty() && self.is_shown {
+            if self.to_send.len() < KEYS_MAX {
+                self.send(&Request::Keys { bytes: Bytes(keys.to_vec()) });
             } else {
                 self.write(BELL)?;
             }
@@ -258,80 +260,81 @@ impl Showing {
         if let Some(size) = terminal::size() {
             self.size = size;
             self.model.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
-            self.ask_for_picture();
+            self.request_snapshot();
         }
     }
 
-    fn ask_for_picture(&mut self) {
+    fn request_snapshot(&mut self) {
         let Size { rows, cols: columns } = self.size;
-        self.say(&Request::Resize { columns, rows });
+        self.send(&Request::Resize { columns, rows });
     }
 
-    fn say(&mut self, request: &Request) {
+    fn send(&mut self, request: &Request) {
         let mut frame = Vec::new();
         request.append(&mut frame);
-        self.to_say.push_back(frame);
-        self.say_next();
+        self.to_send.push_back(frame);
+        self.send_next();
     }
 
-    fn say_next(&mut self) {
-        if !self.is_saying
-            && let Some(frame) = self.to_say.pop_front()
+    fn send_next(&mut self) {
+        if !self.is_sending
+            && let Some(frame) = self.to_send.pop_front()
         {
-            // Where nothing can be said any more, the answers end as well.
-            self.is_saying = self.hands.saying.try_send(frame).is_ok();
+            // If the writer has ended, the answers end, too.
+            self.is_sending = self.threads.sender.try_send(frame).is_ok();
         }
     }
 
-    fn said(&mut self) {
-        self.is_saying = false;
-        self.say_next();
+    fn sent(&mut self) {
+        self.is_sending = false;
+        self.send_next();
     }
 
-    /// What was typed before the person left goes to the agent, unless it doesn't read.
-    fn say_rest(&mut self) {
+    /// Sends keys that were typed before the person detached, for a limited time.
+    fn flush(&mut self) {
         let until = now().plus(LAST_KEYS_MS);
-        while self.is_saying {
+        while self.is_sending {
             let left = Duration::from_millis(until.since(now()));
-            match self.hands.said.recv_timeout(left) {
-                Ok(()) => self.said(),
+            match self.threads.sent.recv_timeout(left) {
+                Ok(()) => self.sent(),
                 Err(_) => return,
             }
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), VisitError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
         self.model.feed(bytes, &mut NoObserver);
         let written = self.screen.write_all(bytes).and_then(|()| self.screen.flush());
-        written.map_err(VisitError::System)
+        written.map_err(ControlError::System)
     }
 }
 
-/// The threads that wait for the person's keys, and for the wrapper to take them.
-struct Hands {
+/// The threads that read the person's keys and write to the wrapper.
+struct Threads {
     keys: Receiver<Vec<u8>>,
-    saying: Sender<Vec<u8>>,
-    said: Receiver<()>,
+    sender: Sender<Vec<u8>>,
+    /// Signals that a frame was written.
+    sent: Receiver<()>,
     stream: Stream,
     interrupter: Interrupter,
-    threads: [JoinHandle<()>; 2],
+    handles: [JoinHandle<()>; 2],
 }
 
-impl Hands {
+impl Threads {
     fn start(stream: Stream, mut input: Input) -> io::Result<Self> {
         let (pressed, keys) = bounded(1);
-        let (saying, to_say) = bounded::<Vec<u8>>(1);
-        let (tells_said, said) = bounded(1);
+        let (sender, to_send) = bounded::<Vec<u8>>(1);
+        let (signal_sent, sent) = bounded(1);
         let interrupter = input.interrupter();
         let out = stream.clone();
-        let sayer = spawn("to a wrapper", move || {
-            for frame in to_say {
-                if (&out).write_all(&frame).is_err() || tells_said.send(()).is_err() {
+        let writer = spawn("control requests", move || {
+            for frame in to_send {
+                if (&out).write_all(&frame).is_err() || signal_sent.send(()).is_err() {
                     return;
                 }
             }
         })?;
-        let typist = spawn("attached keys", move || {
+        let reader = spawn("attached keys", move || {
             let mut buffer = vec![0; READ_BYTES];
             while let Ok(count @ 1..) = input.read(&mut buffer) {
                 if pressed.send(buffer[..count].to_vec()).is_err() {
@@ -339,16 +342,16 @@ impl Hands {
                 }
             }
         })?;
-        Ok(Self { keys, saying, said, stream, interrupter, threads: [sayer, typist] })
+        Ok(Self { keys, sender, sent, stream, interrupter, handles: [writer, reader] })
     }
 
     fn end(self) {
-        let Self { keys, saying, said, stream, interrupter, threads } = self;
-        drop((keys, saying, said));
+        let Self { keys, sender, sent, stream, interrupter, handles } = self;
+        drop((keys, sender, sent));
         interrupter.interrupt();
         stream.hang_up();
-        for thread in threads {
-            // A panic of its own was reported where it happened.
+        for thread in handles {
+            // A panic was reported by the panic hook.
             drop(thread.join());
         }
     }

@@ -1,15 +1,15 @@
-//! The thread that owns the bridge: it waits for all others and does what the bridge says.
+//! The driver: the thread that owns the bridge, feeds it inputs and performs its outputs.
 
-mod people;
+mod clients;
 
 use super::{
+    control::clients::ControlClients,
     foreground::Foreground,
-    mail,
+    in_flight::InFlight,
+    message,
     questions::Questions,
-    sent::Sent,
-    threads::{self, Channels, Ends, News, Threads, spawn},
+    threads::{self, Channels, Streams, ThreadEvent, Threads, spawn},
     transcripts::{self, Follower},
-    visitors::Visitors,
 };
 use crate::{
     bridge::{
@@ -34,79 +34,79 @@ use std::{
     time::Duration,
 };
 
-/// Without a deadline, the loop turns once in this time.
+/// Without a deadline, the loop runs once in this time.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Each step from asking the command to end to ending it by force, when the terminal is gone.
+/// The time for each step of ending the command, from a request to force, when the terminal is gone.
 const GRACE_GONE: Duration = Duration::from_millis(600);
 
-/// And when we are asked to stop.
+/// The same when the wrapper is asked to stop.
 const GRACE_STOP: Duration = Duration::from_millis(2500);
 
-/// How long the command's last messages may take to be read, and then to be accepted, after its end.
-const LAST_WORDS_MS: u64 = 2000;
+/// How long the command's last messages may take to be read after its end, and then to be accepted.
+const LAST_MESSAGES_MS: u64 = 2000;
 
-/// A message that can't be typed any more comes again after this time at the earliest.
-const GIVE_BACK_MS: u64 = 1000;
+/// A returned message is redelivered after this time at the earliest.
+const RETURN_MS: u64 = 1000;
 
-/// Ctrl-Z, in each of the ways in which terminals send it.
+/// Ctrl-Z, in each encoding that terminals use.
 const SUSPENDS: [&[u8]; 3] = [b"\x1a", b"\x1b[122;5u", b"\x1b[27;5;122~"];
 
-/// From that to when a program that has suspended itself is to go on.
+/// After so long, a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
-/// While the command prints, the foreground is asked for this often at most: a wrapper in this one
-/// takes longer to start.
+/// The least time between two looks at the foreground while the command prints. A nested wrapper takes
+/// longer to start.
 const LOOK_MS: u64 = 2;
 
-/// For so long after its start the foreground is also asked for while nothing is printed, and this
-/// often: a launcher may erase its command line before it prints.
+/// For so long after the start, the foreground is also looked at while nothing is printed, at this
+/// interval: a launcher may erase its command line before it prints.
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
-/// When another wrapper has come to the foreground, what arrives within this time, in so many
-/// pieces, was printed before: it takes longer to start.
+/// Output that arrives so soon after another wrapper came to the foreground, in at most so many pieces,
+/// was printed before: a wrapper takes longer to start.
 const PRINTED_BEFORE: Duration = Duration::from_millis(3);
 const PRINTED_BEFORE_MAX: usize = 16;
 
-/// An agent reads keys, and its terminal gathers lines.
+/// The reader while an agent, which reads keys, has its terminal in line mode.
 const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
 
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
 
-/// What the system tells this process, from before the command begins until after it has ended.
+/// The process's signals, from before the command starts until after its end.
 pub(super) struct Signals {
-    told: Receiver<Signal>,
+    received: Receiver<Signal>,
     _listening: Option<Listening>,
 }
 
 impl Signals {
-    /// Without signals a wrapper works all the same; a second one in a process has none.
+    /// Begins to listen. A second wrapper in one process gets no signals, and works without.
     pub(super) fn listen() -> Self {
-        let (sender, told) = bounded(SIGNALS_MAX);
+        let (sender, received) = bounded(SIGNALS_MAX);
         let listening = stop::listen(move |signal| {
-            // Where so many wait already, another one changes nothing.
+            // If so many wait already, another one makes no difference.
             let _ = sender.try_send(signal);
         });
         let _listening = listening.inspect_err(|error| tracing::warn!("{error}")).ok();
-        Self { told, _listening }
+        Self { received, _listening }
     }
 }
 
-/// What a driver attends to beside the terminal and the relay.
-pub(super) struct Beside {
-    /// Who comes to the wrapper's own endpoint.
-    pub(super) visitors: Visitors,
-    /// What they are told of the command.
+/// A driver's parts beside the terminal and the relay.
+pub(super) struct Parts {
+    /// The clients of the control endpoint.
+    pub(super) clients: ControlClients,
+    /// The command's words, for these clients.
     pub(super) command: Vec<String>,
-    /// Reads the transcript, where the command writes one.
+    /// Reads the transcript, if the command writes one.
     pub(super) follower: Option<Follower>,
-    /// Looks at which program reads the terminal.
+    /// Determines the program that reads the terminal.
     pub(super) foreground: Foreground,
 }
 
-/// The driver of one bridge.
+/// Drives one bridge.
 pub(super) struct Driver {
     bridge: Bridge,
     attached: bool,
@@ -114,36 +114,35 @@ pub(super) struct Driver {
     threads: Threads,
     channels: Channels,
     signals: Receiver<Signal>,
-    /// What waits to be typed, each piece in a write of its own.
+    /// Pieces that wait for the terminal, each for a write of its own.
     to_type: VecDeque<Vec<u8>>,
     is_typing: bool,
     client: Client,
     events: Receiver<Event>,
-    sent: Sent,
-    /// Others' messages that wait for an answer of the agent's.
+    in_flight: InFlight,
+    /// Messages of others that wait for the agent's answer.
     questions: Questions,
-    /// Reads the transcript, where the command writes one.
     follower: Option<Follower>,
     recorded: Receiver<transcripts::Event>,
     /// The files that it reads.
     transcripts: BTreeMap<TranscriptId, PathBuf>,
-    /// What the bridge is to hear before anything else.
+    /// Inputs for the bridge that go before anything else.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
-    /// The recipe for the command, which that for a program that it starts replaces where nothing
-    /// depends on a transcript.
-    chosen: Recipe,
+    /// The command's own recipe. Without a transcript, the recipe of a program that the command starts
+    /// replaces it.
+    command_recipe: Recipe,
     has_transcript: bool,
     started: Moment,
-    /// When the terminal's foreground was last asked for, while the command prints.
+    /// When the foreground was last looked at while the command prints.
     looked_at: Option<Moment>,
-    visitors: Visitors,
-    /// What visitors are told of the agent, but for what changes.
-    about: control::State,
-    /// A person has asked the command to suspend itself, and nobody else would have it go on.
+    clients: ControlClients,
+    /// The constant part of the agent's state, for clients.
+    constant_state: control::State,
+    /// When to resume the command after Ctrl-Z, since no shell would.
     resume_at: Option<Moment>,
-    ended: Option<i32>,
+    exit_code: Option<i32>,
     is_ending: bool,
 }
 
@@ -151,29 +150,29 @@ impl Driver {
     /// Starts the threads around a command that runs.
     pub(super) fn start(
         pty: Pty,
-        ends: Ends,
+        streams: Streams,
         signals: &Signals,
         client: Client,
         settings: &bridge::Settings,
-        beside: Beside,
+        parts: Parts,
     ) -> io::Result<Self> {
-        let Beside { visitors, command, follower, foreground } = beside;
-        let (threads, channels) = threads::start(&pty, ends)?;
+        let Parts { clients, command, follower, foreground } = parts;
+        let (threads, channels) = threads::start(&pty, streams)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
-        let about = people::about(client.name(), &pty, command);
+        let constant_state = clients::constant_state(client.name(), &pty, command);
         Ok(Self {
             bridge: Bridge::new(settings),
             attached: settings.attached,
             pty,
             threads,
             channels,
-            signals: signals.told.clone(),
+            signals: signals.received.clone(),
             to_type: VecDeque::new(),
             is_typing: false,
             events: client.events().clone(),
             client,
-            sent: Sent::default(),
+            in_flight: InFlight::default(),
             questions: Questions::default(),
             recorded: follower.as_ref().map_or_else(never, |follower| follower.events.clone()),
             follower,
@@ -181,35 +180,36 @@ impl Driver {
             inputs,
             out: Vec::new(),
             foreground,
-            chosen: settings.recipe.clone(),
+            command_recipe: settings.recipe.clone(),
             has_transcript: settings.transcript,
             started: now(),
             looked_at: None,
-            visitors,
-            about,
+            clients,
+            constant_state,
             resume_at: None,
-            ended: None,
+            exit_code: None,
             is_ending: false,
         })
     }
 
-    /// Until the command has ended and all it printed was read; says how it ended, and gives back who
-    /// waits to hear that nothing of the agent is left.
-    pub(super) fn run(mut self) -> (control::Ended, Visitors) {
+    /// Runs until the command has ended and all its output was read.
+    ///
+    /// Returns how it ended, and the clients, to be closed when nothing of the agent is left.
+    pub(super) fn run(mut self) -> (control::Ended, ControlClients) {
         let mut printing = true;
-        while printing || self.ended.is_none() {
+        while printing || self.exit_code.is_none() {
             self.take_inputs();
             self.tick_if_due();
             self.resume_if_due();
-            self.serve_visitors();
+            self.serve_clients();
             printing &= self.wait(printing);
         }
         self.read_to_the_end();
         let reset = self.reset();
         let ended = self.end();
-        self.say_last_words();
-        self.see_visitors_off();
-        let Self { attached, threads, channels, client, visitors, .. } = self;
+        self.await_answers();
+        self.flush_clients();
+        let Self { attached, threads, channels, client, clients, .. } = self;
         // Dropping its sender ends the thread that types.
         drop(channels);
         let screen = threads.join();
@@ -219,21 +219,21 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        (ended, visitors)
+        (ended, clients)
     }
 
-    /// What brings the terminal in order. What was broken off has left its cursor anywhere: what comes
-    /// next stands below all that it shows.
+    /// Returns what restores the terminal's modes. After an interrupted command the cursor also moves
+    /// below all that is shown.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
         let mut reset = screen.cleanup();
-        let is_broken_off = self.is_ending || self.ended != Some(0);
-        if is_broken_off && !screen.alternate() {
+        let is_interrupted = self.is_ending || self.exit_code != Some(0);
+        if is_interrupted && !screen.alternate() {
             let (_, rows) = screen.size();
             let below = screen.cursor().row..rows;
             let last = below.rev().find(|&row| !screen.row(row).text.trim().is_empty());
             if let Some(last) = last {
-                // The real cursor may be elsewhere, but it is as far from there.
+                // The person's terminal may be scrolled differently, but the distance is the same.
                 let down = last - screen.cursor().row;
                 reset.extend((down > 0).then(|| format!("\x1b[{down}B")));
                 reset.push_str("\r\n");
@@ -242,9 +242,9 @@ impl Driver {
         reset
     }
 
-    /// Waits for whatever comes next. Says whether the command may print more.
+    /// Waits for the next event and handles it. Returns whether the command may print more.
     fn wait(&mut self, printing: bool) -> bool {
-        let due = [self.bridge.deadline(), self.visitors.deadline(), self.resume_at];
+        let due = [self.bridge.deadline(), self.clients.deadline(), self.resume_at];
         let due = due.into_iter().flatten().min();
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
@@ -252,7 +252,7 @@ impl Driver {
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
-        // What isn't heard fills the client's room and then the daemon's queue, which says BUSY.
+        // Unread events fill the client's channel and then the daemon's queue, which answers BUSY.
         let events = if self.bridge.wants_messages() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
@@ -261,35 +261,34 @@ impl Driver {
             },
             recv(keys) -> bytes => match bytes {
                 Ok(bytes) => self.keys(&bytes),
-                // Nobody types any more; the agent goes on.
+                // The person types no more; the agent goes on.
                 Err(_) => self.channels.keys = never(),
             },
             recv(self.recorded) -> event => match event {
                 Ok(event) => self.follow_transcript(event),
-                // The thread that reads transcripts has made a mistake, which the panic hook told.
+                // The thread that reads transcripts panicked, which the panic hook reported.
                 Err(_) => self.recorded = never(),
             },
-            recv(self.channels.news) -> news => match news {
-                Ok(news) => self.hear(news),
+            recv(self.channels.events) -> event => match event {
+                Ok(event) => self.thread_event(event),
                 Err(_) => {
-                    // The thread that waits for the command tells its end before it goes, unless it
-                    // panics.
-                    self.ended.get_or_insert(1);
-                    self.channels.news = never();
+                    // The thread that waits for the command reports its end, unless it panics.
+                    self.exit_code.get_or_insert(1);
+                    self.channels.events = never();
                 }
             },
             recv(self.signals) -> signal => match signal {
                 Ok(signal) => self.signal(signal),
-                // There is no listener.
+                // Nothing listens for signals.
                 Err(_) => self.signals = never(),
             },
             recv(events) -> event => match event {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
-            recv(self.visitors.calls()) -> call => match call {
-                Ok((id, call)) => self.call(id, call),
-                Err(_) => self.visitors.lose_calls(),
+            recv(self.clients.events()) -> event => match event {
+                Ok((id, event)) => self.client_event(id, event),
+                Err(_) => self.clients.lose_server(),
             },
             default(timeout) => {},
         }
@@ -302,20 +301,20 @@ impl Driver {
 
     fn tick_if_due(&mut self) {
         if self.is_starting() && self.reader_may_have_changed() {
-            self.look_who_reads();
+            self.update_reader();
         }
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
             let is_unseen = *self.bridge.reader() == Reader::Unseen;
             let is_asked = is_unseen || self.bridge.asks_for_reader(now());
             if is_asked || self.reader_may_have_changed() {
-                self.look_who_reads();
+                self.update_reader();
             }
             self.input(Input::Tick);
             self.take_inputs();
         }
     }
 
-    /// What a person has typed, here or elsewhere.
+    /// Types a person's keys, from this terminal or an attached one.
     fn keys(&mut self, keys: &[u8]) {
         if SUSPENDS.iter().any(|key| keys.windows(key.len()).any(|typed| typed == *key)) {
             self.resume_at = Some(now().plus(RESUME_MS));
@@ -340,56 +339,55 @@ impl Driver {
             self.looked_at = Some(now());
             self.reader_may_have_changed()
         };
-        // What came before another wrapper had the terminal is not its program's, nor is what comes
-        // after.
+        // Output from before and after a nested wrapper does not belong to the wrapper's program.
         let ends_relay = self.bridge.reader().is_relay();
         if has_changed && ends_relay {
-            self.look_who_reads();
+            self.update_reader();
         }
         self.input(Input::Printed(bytes));
-        self.visitors.printed(bytes);
+        self.clients.printed(bytes);
         if has_changed && !ends_relay {
-            self.look_who_reads();
+            self.update_reader();
         }
     }
 
-    /// What was printed before another wrapper came to the foreground may still be on its way.
-    fn take_what_was_printed(&mut self) {
+    /// Reads output that was printed before another wrapper came to the foreground.
+    fn read_earlier_output(&mut self) {
         for _ in 0..PRINTED_BEFORE_MAX {
             let Ok(bytes) = self.channels.printed.recv_timeout(PRINTED_BEFORE) else { return };
             self.input(Input::Printed(&bytes));
-            self.visitors.printed(&bytes);
+            self.clients.printed(&bytes);
         }
     }
 
-    /// Whether a look may find another program, or that an agent reads again.
+    /// Whether a look at the foreground may find another reader, or an agent that reads again.
     fn reader_may_have_changed(&self) -> bool {
         let reads_again =
             || *self.bridge.reader() == GATHERS_LINES && self.pty.gathers_lines() != Some(true);
         self.foreground.may_have_changed() || reads_again()
     }
 
-    /// Which program reads what is typed now. One that another command has started may have a
-    /// recipe.
-    fn look_who_reads(&mut self) {
+    /// Looks which program reads the terminal, and tells the bridge of a change. A program that the
+    /// command has started may have a recipe of its own.
+    fn update_reader(&mut self) {
         let mut reader = self.foreground.reader();
         if let Reader::Agent(name) = &reader {
             if !self.has_transcript && self.bridge.recipe().name != *name {
                 let recipe = self.foreground.book().named(name, process::SYSTEM);
                 self.input(Input::Recognised(Box::new(recipe)));
             }
-            // An editor that it started has just ended, or it has not begun to read.
+            // An editor that the agent started has just ended, or the agent does not read yet.
             if self.bridge.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
                 reader = GATHERS_LINES;
             }
         }
         if reader == Reader::Shell && self.bridge.recipe().shows_composer() && !self.has_transcript
         {
-            self.input(Input::Recognised(Box::new(self.chosen.clone())));
+            self.input(Input::Recognised(Box::new(self.command_recipe.clone())));
         }
         if *self.bridge.reader() != reader {
             if reader.is_relay() && !self.bridge.reader().is_relay() {
-                self.take_what_was_printed();
+                self.read_earlier_output();
             }
             tracing::info!("the terminal is read by {reader:?}");
             self.input(Input::Reads(reader));
@@ -407,11 +405,11 @@ impl Driver {
         }
     }
 
-    /// The transcript has the command's last words, too.
+    /// Reads the rest of the transcript, after the command's end.
     fn read_to_the_end(&mut self) {
         let Some(follower) = self.follower.take() else { return };
         self.recorded = never();
-        follower.finish(LAST_WORDS_MS, |event| {
+        follower.finish(LAST_MESSAGES_MS, |event| {
             self.follow_transcript(event);
             self.take_inputs();
         });
@@ -438,12 +436,12 @@ impl Driver {
                 self.to_type.push_back(bytes);
                 self.type_next();
             }
-            Output::Send(handle, message) => self.say(handle, message),
+            Output::Send(handle, message) => self.send(handle, message),
             Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
             Output::Return(id) => {
                 let why = "the agent takes no more messages now";
-                self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(GIVE_BACK_MS));
+                self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(RETURN_MS));
             }
             Output::Log(line) => tracing::info!("{line}"),
         }
@@ -451,29 +449,29 @@ impl Driver {
 
     fn report(&self, id: String, progress: Progress) {
         let (state, why) = match progress {
-            Progress::Waiting(why) => ("waiting", Some(self.words(why))),
+            Progress::Waiting(why) => ("waiting", Some(self.explain(why))),
             Progress::Unhindered => ("waiting", None),
             Progress::Injected => ("injected", None),
             Progress::Confirmed => ("confirmed", None),
         };
         let report = ReportRequest { id, state: state.to_owned(), why };
         if let Err(error) = self.client.report(&report) {
-            tracing::debug!("nobody hears how far a message is: {error}");
+            tracing::debug!("a message's progress cannot be reported: {error}");
         }
     }
 
-    /// Why nothing is typed, and what ends that.
-    fn words(&self, why: Obstacle) -> String {
+    /// Returns why nothing is typed, and the remedy.
+    fn explain(&self, why: Obstacle) -> String {
         why.words(self.client.name(), self.bridge.reader().name())
     }
 
-    /// What the agent says is the answer to a question that waits for it, or a message.
-    fn say(&mut self, handle: SendHandle, said: OutgoingMessage) {
-        let sent = match self.questions.answer(now(), &said) {
+    /// Sends the agent's message, as an answer if a question waits for it.
+    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage) {
+        let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
-            None => mail::outgoing(said)
+            None => message::to_send(outgoing)
                 .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
-                .map(|id| self.sent.add(id, handle)),
+                .map(|id| self.in_flight.add(id, handle)),
         };
         if let Err(why) = sent {
             let (handle, cause) = (Some(handle), FailureCause::Unsent);
@@ -482,33 +480,33 @@ impl Driver {
         }
     }
 
-    /// An answer is not answered, unless it can't be passed on.
+    /// Sends an answer, which the daemon acknowledges only if it fails.
     fn reply(&mut self, handle: SendHandle, reply: Reply) -> Result<(), String> {
         let id = SendId(reply.delivery_id.clone());
         self.client.reply(reply).map_err(|error| error.to_string())?;
-        self.sent.settle(id, handle);
+        self.in_flight.settle(id, handle);
         Ok(())
     }
 
-    /// Hands over the next piece; its thread has room for one.
+    /// Hands the next piece to the thread that types, which holds one at a time.
     fn type_next(&mut self) {
         if !self.is_typing
             && let Some(bytes) = self.to_type.pop_front()
         {
-            // Where the thread has ended, so has the command's terminal.
+            // If the thread has ended, so has the command's terminal.
             self.is_typing = self.channels.typing.try_send(bytes).is_ok();
         }
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Typed(bytes) => {
+    fn thread_event(&mut self, event: ThreadEvent) {
+        match event {
+            ThreadEvent::Typed(bytes) => {
                 self.is_typing = false;
                 self.type_next();
                 self.input(Input::Written(bytes));
             }
-            News::Ended(code) => self.ended = Some(code),
-            News::ScreenGone => self.end_command(GRACE_GONE),
+            ThreadEvent::Ended(code) => self.exit_code = Some(code),
+            ThreadEvent::ScreenGone => self.end_command(GRACE_GONE),
         }
     }
 
@@ -534,10 +532,10 @@ impl Driver {
         }
         let Size { cols, rows } = size;
         self.input(Input::Resized { columns: cols.into(), rows: rows.into() });
-        self.visitors.resized(size);
+        self.clients.resized(size);
     }
 
-    /// Ends the command beside the loop, which has to go on reading meanwhile.
+    /// Ends the command on another thread, since the loop has to go on reading.
     fn end_command(&mut self, grace: Duration) {
         if mem::replace(&mut self.is_ending, true) {
             return;
@@ -550,7 +548,7 @@ impl Driver {
         });
         // The thread ends with the command, for which this driver waits anyway.
         if let Err(error) = ended {
-            tracing::error!("the command can't be ended: {error}");
+            tracing::error!("the command cannot be ended: {error}");
         }
     }
 
@@ -558,24 +556,24 @@ impl Driver {
         match event {
             Event::Delivered(delivery) => {
                 self.questions.note(now(), &delivery);
-                self.input(Input::Delivered(mail::incoming(&delivery)));
+                self.input(Input::Delivered(message::to_type(&delivery)));
             }
             Event::Accepted { send_id, away, .. } => {
-                if let Some(handle) = self.sent.handle(&send_id) {
-                    self.sent.settle(send_id, handle);
+                if let Some(handle) = self.in_flight.handle(&send_id) {
+                    self.in_flight.settle(send_id, handle);
                     self.input(Input::Accepted { handle, away });
                 }
             }
             Event::Refused { send_id, nack } => self.refused(send_id, nack),
             Event::Answered { send_id, answer } => {
-                self.input(Input::Delivered(mail::answered(&send_id, &answer)));
+                self.input(Input::Delivered(message::answer_to_type(&send_id, &answer)));
             }
             Event::State(state) => {
                 self.input(Input::Connected(matches!(state, State::Ready(_))));
             }
             Event::Ended(ended) => {
                 self.input(Input::Rejected { why: ended.to_string(), is_permanent: true });
-                self.give_up();
+                self.fail_in_flight();
             }
             Event::Error(fault) if fault.fatal => {
                 self.input(Input::Rejected {
@@ -590,17 +588,17 @@ impl Driver {
     }
 
     fn refused(&mut self, id: SendId, nack: Nack) {
-        let handle = self.sent.handle(&id);
-        // Of a broadcast, one recipient's refusal is not its answer.
+        let handle = self.in_flight.handle(&id);
+        // One recipient's refusal does not settle a broadcast.
         if let Some(handle) = handle.filter(|_| nack.to.is_none()) {
-            self.sent.settle(id, handle);
+            self.in_flight.settle(id, handle);
         }
-        self.input(Input::Undelivered(mail::refusal(handle, nack)));
+        self.input(Input::Undelivered(message::failure(handle, nack)));
     }
 
-    /// The relay is gone for good, and with it the answers to what was handed over.
-    fn give_up(&mut self) {
-        for (id, handle) in self.sent.give_up() {
+    /// Fails all messages without an answer: the relay is gone for good.
+    fn fail_in_flight(&mut self) {
+        for (id, handle) in self.in_flight.take_unanswered() {
             self.input(Input::Undelivered(DeliveryFailure {
                 handle: Some(handle),
                 id: Some(id.0),
@@ -611,11 +609,11 @@ impl Driver {
         }
     }
 
-    /// Lets the command's last messages reach the daemon.
-    fn say_last_words(&mut self) {
-        let until = now().plus(LAST_WORDS_MS);
-        // Without a daemon, too: one may be about to come.
-        while !self.sent.is_settled() {
+    /// Waits until the daemon has answered for the command's last messages, for a limited time.
+    fn await_answers(&mut self) {
+        let until = now().plus(LAST_MESSAGES_MS);
+        // Also while there is no daemon: one may be starting.
+        while !self.in_flight.is_settled() {
             let left = Duration::from_millis(until.since(now()));
             match self.events.recv_timeout(left) {
                 Ok(event) => self.event(event),

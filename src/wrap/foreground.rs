@@ -1,4 +1,4 @@
-//! Which program reads the wrapped terminal: what the system says of it, judged by [`keyboard`].
+//! Determines which program reads the wrapped terminal, from the system's view of its foreground.
 
 use crate::bridge::{
     keyboard::{
@@ -21,16 +21,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Executables of which it is remembered whether they are copies of a shell.
+/// Executables whose comparison with shells is remembered.
 const COPIES_MAX: usize = 1024;
 
-/// The longest first line of a script that is read.
+/// The longest `#!` line that is read, in bytes.
 const FIRST_LINE_MAX: u64 = 512;
 
-/// Directories with shells, beside the search path.
+/// Directories with shells, in addition to the search path.
 const DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 
-/// Looks at a terminal's foreground.
+/// Observes a terminal's foreground.
 pub(super) struct Foreground {
     observer: Observer,
     files: Files,
@@ -41,7 +41,7 @@ pub(super) struct Foreground {
 }
 
 impl Foreground {
-    /// Right after the command was started.
+    /// Observes the terminal of a command that has just started.
     pub(super) fn new(
         pty: &Pty,
         member_server: Vec<OsString>,
@@ -54,16 +54,15 @@ impl Foreground {
         Self { observer, files, command: pty.pid(), accepts, book, mark: None }
     }
 
-    /// Whether another program may have come to the foreground since the last look, as far as that
-    /// can be said without a look.
+    /// Whether another program may have come to the foreground since the last look. Cheap.
     pub(super) fn may_have_changed(&self) -> bool {
         let mark = self.observer.mark();
         mark.is_some() && mark != self.mark
     }
 
-    /// The program that reads the terminal now.
+    /// Returns the program that reads the terminal now.
     pub(super) fn reader(&mut self) -> Reader {
-        // What changes meanwhile is looked at again.
+        // Before the look, so that a change during it causes another one.
         self.mark = self.observer.mark();
         let processes = match self.observer.look() {
             Ok(processes) => processes,
@@ -76,7 +75,7 @@ impl Foreground {
         judge(&self.book, self.command, self.accepts, &members)
     }
 
-    /// The recipe for an agent CLI that another command has started.
+    /// Returns the recipes of agent CLIs.
     pub(super) fn book(&self) -> &Book {
         &self.book
     }
@@ -87,8 +86,7 @@ fn judge(book: &Book, command: u32, accepts: bool, members: &[Member]) -> Reader
     Judge { command, accepts, recognise: &recognise }.reader(members)
 }
 
-/// The file of a command that is about to be wrapped: its script, where it is an interpreter with
-/// one.
+/// A command that is about to be wrapped, with the file that determines what it does.
 pub(super) struct Wrapped {
     pub(super) file: Option<FileId>,
     program: Program,
@@ -125,17 +123,17 @@ impl Wrapped {
         Some(Self { file, program })
     }
 
-    /// It may start the program that will read the terminal.
+    /// Whether the command may start the program that will read the terminal.
     pub(super) fn may_launch(&self) -> bool {
         is_launcher(&self.program)
     }
 
-    /// No file says what it does.
+    /// Whether no file says what the command does.
     pub(super) fn is_inline(&self) -> bool {
         self.file.is_none()
     }
 
-    /// The program that will read the terminal, as far as its file says.
+    /// Returns the program that will read the terminal, as far as the file says.
     pub(super) fn reader(&self, book: &Book) -> Reader {
         let member = Member { program: Some(self.program.clone()), ..Member::default() };
         judge(book, 0, false, &[member])
@@ -146,7 +144,7 @@ fn text(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// The interpreter and its argument in a script's first line.
+/// Returns the interpreter and its argument in a script's `#!` line.
 fn shebang(path: &Path) -> Option<(PathBuf, Option<String>)> {
     let mut line = String::new();
     let file = File::open(path).ok()?.take(FIRST_LINE_MAX);
@@ -164,18 +162,18 @@ fn shebang(path: &Path) -> Option<(PathBuf, Option<String>)> {
     Some((found.canonicalize().unwrap_or(found), None))
 }
 
-/// The file that makes the program what it is.
+/// Returns the file that determines what a program does: its script, or its executable.
 fn file_of(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<FileId> {
     let script = match operand(&path.to_string_lossy(), arguments) {
         None => path.to_owned(),
         Some(Operand::Script(script)) => within(directory, &script),
-        // No file says what it does.
+        // No file says what the program does.
         Some(Operand::Prompt | Operand::Module(_) | Operand::Inline) => return None,
     };
     FileId::of(&script).ok()
 }
 
-/// The script that the program runs, with all links followed.
+/// Returns the script that a program runs, with all symbolic links resolved.
 fn script(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<String> {
     match operand(&path.to_string_lossy(), arguments) {
         Some(Operand::Script(script)) => {
@@ -189,8 +187,8 @@ fn within(directory: Option<&Path>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }
 
-/// Whether it is a wrapper, or shows one: other commands of Agent Relay leave the terminal to its
-/// agent.
+/// Whether a program is a wrapper, or shows an agent of one. Other commands of Agent Relay do not read
+/// the terminal.
 fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
     let name = name_of(&executable.path.to_string_lossy());
     let is_own = || {
@@ -216,12 +214,12 @@ fn is_wrapping(arguments: &[String]) -> bool {
     false
 }
 
-/// What is known of files.
+/// A cache of facts about files.
 #[derive(Default)]
 struct Files {
     /// The file that was wrapped.
     wrapped: Option<FileId>,
-    /// Shells, interpreters and the like on this machine: path and size.
+    /// Paths and sizes of this machine's shells, interpreters and similar programs.
     dangerous: Option<Vec<(PathBuf, u64)>>,
     copies: HashMap<FileId, Option<String>>,
 }
@@ -237,7 +235,7 @@ impl Files {
         }
     }
 
-    /// What a process runs; `None` where its executable can't be read.
+    /// Returns what a process runs, or `None` if its executable cannot be read.
     fn program(&mut self, executable: &Executable, process: &Process) -> Option<Program> {
         let arguments = process.arguments.as_ref();
         let arguments: Option<Vec<String>> =
@@ -258,7 +256,7 @@ impl Files {
         })
     }
 
-    /// The shell, interpreter or the like that an executable is a copy of.
+    /// Returns the name of the shell or similar program of which an executable is a copy.
     fn copy_of(&mut self, executable: &Executable) -> io::Result<Option<String>> {
         if let Some(known) = self.copies.get(&executable.file) {
             return Ok(known.clone());
@@ -286,7 +284,7 @@ impl Files {
         Ok(None)
     }
 
-    /// All files on the search path that have such a program's name, in whatever version.
+    /// Returns all files on the search path that have the name of such a program, in any version.
     fn dangerous(&mut self) -> &[(PathBuf, u64)] {
         self.dangerous.get_or_insert_with(|| {
             let path = env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The file with which an agent's own commands prove that they are: it lasts as long as the wrapper.
+//! The key file with which an agent's own commands authenticate. It exists as long as the wrapper.
 
 use crate::protocol::{name::Name, secret::Secret};
 use platform::paths;
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file that goes with its maker.
+/// A key file, removed on drop.
 #[derive(Debug)]
 pub(super) struct KeyFile {
     path: PathBuf,
@@ -15,8 +15,8 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// Writes an agent's file, over one that an earlier wrapper of that name may have left.
-    pub(super) fn make(directory: &Path, name: &Name, key: &Secret) -> io::Result<Self> {
+    /// Writes an agent's key file, over one that an earlier wrapper may have left.
+    pub(super) fn create(directory: &Path, name: &Name, key: &Secret) -> io::Result<Self> {
         paths::make_private_dir(directory)?;
         let path = directory.join(format!("{name}.key"));
         let line = format!("{}\n", key.reveal());
@@ -31,11 +31,11 @@ impl KeyFile {
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        // Somebody else may have the name by now, and a file in this one's place.
+        // Another wrapper may hold the name by now, and have replaced the file.
         let there = fs::read_to_string(&self.path);
         let is_own = there.is_ok_and(|text| text.trim_end() == self.key.reveal());
         if is_own && let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!("{} stays: {error}", self.path.display());
+            tracing::warn!("{} cannot be removed: {error}", self.path.display());
         }
     }
 }
@@ -46,10 +46,10 @@ mod tests {
     use std::{env, process};
 
     #[test]
-    fn it_is_its_makers_alone_and_goes_with_it_unless_another_is_there() {
+    fn key_file_is_private_and_removed_unless_replaced() {
         let directory = env::temp_dir().join(format!("ar-key-file-{}", process::id()));
         let name = Name::parse("Ann").unwrap();
-        let make = |bits| KeyFile::make(&directory, &name, &Secret::from_random(bits)).unwrap();
+        let make = |bits| KeyFile::create(&directory, &name, &Secret::from_random(bits)).unwrap();
         let first = make([1; 32]);
         let path = first.path().to_owned();
         paths::check_private(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Questions of other agents that wait for an answer of ours.
+//! Questions of other agents that wait for the agent's answer.
 
 use crate::{
     bridge::OutgoingMessage,
@@ -8,10 +8,10 @@ use crate::{
 use serde_json::{json, value::to_raw_value};
 use std::collections::VecDeque;
 
-/// Questions that are known at a time; the oldest are forgotten, and answered by a message of their own.
+/// Questions at a time. The oldest is forgotten, and a reply to it is sent as a message of its own.
 const QUESTIONS_MAX: usize = 1024;
 
-/// Those that wait, the oldest first.
+/// Open questions, oldest first.
 #[derive(Default)]
 pub(super) struct Questions(VecDeque<Question>);
 
@@ -24,7 +24,8 @@ struct Question {
 }
 
 impl Questions {
-    /// Remembers a delivery that asks. Its time began when it was sent, so this is the latest end of it.
+    /// Remembers a delivery that asks something. Its timeout began when it was sent, so `until` is an
+    /// upper bound.
     pub(super) fn note(&mut self, now: Moment, delivery: &Delivery) {
         let Some(asks) = delivery.sync.as_deref().cloned() else { return };
         let until = now.plus(asks.timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
@@ -43,16 +44,16 @@ impl Questions {
         });
     }
 
-    /// What the agent says, as the answer to a question that waits for it, if it is one: a reply to it that
-    /// goes to nobody but its sender.
-    pub(super) fn answer(&mut self, now: Moment, said: &OutgoingMessage) -> Option<Reply> {
+    /// Converts a message into the answer to an open question, if it replies to one and goes only to its
+    /// sender.
+    pub(super) fn answer(&mut self, now: Moment, message: &OutgoingMessage) -> Option<Reply> {
         self.0.retain(|question| question.until > now);
-        let reply_to = said.reply_to.as_deref().filter(|_| said.topic.is_none())?;
-        let place = self.0.iter().position(|question| {
-            question.delivery_id == reply_to && question.from.eq_ignore_ascii_case(&said.to)
+        let reply_to = message.reply_to.as_deref().filter(|_| message.topic.is_none())?;
+        let index = self.0.iter().position(|question| {
+            question.delivery_id == reply_to && question.from.eq_ignore_ascii_case(&message.to)
         })?;
-        let Question { delivery_id, seq, asks, .. } = self.0.remove(place)?;
-        let data = to_raw_value(&json!({"body": said.body})).expect("a text is JSON");
+        let Question { delivery_id, seq, asks, .. } = self.0.remove(index)?;
+        let data = to_raw_value(&json!({"body": message.body})).expect("a text is JSON");
         Some(Reply { delivery_id, seq, sync: asks, response: true, data: Some(data) })
     }
 }
@@ -67,7 +68,7 @@ mod tests {
         Questions([Question { delivery_id, seq: 7, from, asks, until: Moment(100) }].into())
     }
 
-    fn said(to: &str, reply_to: &str, topic: Option<&str>) -> OutgoingMessage {
+    fn message(to: &str, reply_to: &str, topic: Option<&str>) -> OutgoingMessage {
         OutgoingMessage {
             to: to.to_owned(),
             topic: topic.map(str::to_owned),
@@ -81,31 +82,31 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reply_in_time_is_the_answer() {
+    fn first_reply_in_time_is_the_answer() {
         let mut questions = questions();
-        assert!(questions.answer(Moment(99), &said("Ann", "d-2", None)).is_none());
-        assert!(questions.answer(Moment(99), &said("Bob", "d-1", None)).is_none());
-        assert!(questions.answer(Moment(99), &said("Ann", "d-1", Some("t"))).is_none());
-        let reply = questions.answer(Moment(99), &said("ann", "d-1", None)).unwrap();
+        assert!(questions.answer(Moment(99), &message("Ann", "d-2", None)).is_none());
+        assert!(questions.answer(Moment(99), &message("Bob", "d-1", None)).is_none());
+        assert!(questions.answer(Moment(99), &message("Ann", "d-1", Some("t"))).is_none());
+        let reply = questions.answer(Moment(99), &message("ann", "d-1", None)).unwrap();
         assert_eq!((reply.delivery_id.as_str(), reply.seq, reply.response), ("d-1", 7, true));
         assert_eq!(reply.data.unwrap().get(), r#"{"body":"8080"}"#);
-        assert!(questions.answer(Moment(99), &said("Ann", "d-1", None)).is_none(), "once");
+        assert!(questions.answer(Moment(99), &message("Ann", "d-1", None)).is_none(), "once");
     }
 
     #[test]
-    fn a_question_of_a_command_line_is_answered_to_it_alone() {
+    fn command_lines_question_is_answered_only_to_it() {
         for asker in ["@operator", "@guest-1a2b3c4d"] {
             let mut questions = questions();
             questions.0[0].from = asker.to_owned();
             for to in ["Ann", "@guest-00112233", "*"] {
-                assert!(questions.answer(Moment(0), &said(to, "d-1", None)).is_none(), "{to}");
+                assert!(questions.answer(Moment(0), &message(to, "d-1", None)).is_none(), "{to}");
             }
-            assert!(questions.answer(Moment(0), &said(asker, "d-1", None)).is_some());
+            assert!(questions.answer(Moment(0), &message(asker, "d-1", None)).is_some());
         }
     }
 
     #[test]
-    fn a_late_reply_is_a_message_of_its_own() {
-        assert!(questions().answer(Moment(100), &said("Ann", "d-1", None)).is_none());
+    fn late_reply_is_an_ordinary_message() {
+        assert!(questions().answer(Moment(100), &message("Ann", "d-1", None)).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The wrapper's threads: each waits for one thing and tells the driver.
+//! The wrapper's threads, each of which waits for one thing and reports to the driver.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use platform::pty::{Pty, Reader, Writer};
@@ -8,42 +8,41 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Read at a time, in bytes.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Pieces of output that wait for the bridge; the command waits when there are more.
+/// Pieces of output that wait for the driver; with more, the command waits.
 const PRINTED_MAX: usize = 64;
 
-/// News of other kinds that wait: one piece typed, the screen's end and the command's are all there
-/// can be, so that nobody ever waits to tell.
-const NEWS_MAX: usize = 4;
+/// Other events that wait. One piece typed, the screen's end and the command's end are all there can
+/// be, so no thread waits here.
+const EVENTS_MAX: usize = 4;
 
-/// The person's side, and the recording.
-pub(super) struct Ends {
+/// The person's input and output, and the recording.
+pub(super) struct Streams {
     pub(super) keys: Box<dyn Read + Send>,
     pub(super) screen: Box<dyn Write + Send>,
     pub(super) record: Option<File>,
 }
 
-/// What the threads tell, by urgency.
+/// The driver's ends of the threads' channels.
 pub(super) struct Channels {
-    /// What the command printed; closed when it will print no more.
+    /// The command's output; closed at its end.
     pub(super) printed: Receiver<Vec<u8>>,
-    /// What the person's terminal sent; closed when nothing more comes.
+    /// Bytes of the person's terminal; closed at their end.
     pub(super) keys: Receiver<Vec<u8>>,
-    /// Everything else.
-    pub(super) news: Receiver<News>,
-    /// To be typed into the command's terminal; one at a time.
+    pub(super) events: Receiver<ThreadEvent>,
+    /// Pieces for the command's terminal, one at a time.
     pub(super) typing: Sender<Vec<u8>>,
 }
 
-/// What else happens.
-pub(super) enum News {
-    /// So many bytes were typed into the command's terminal.
+/// An event other than input and output.
+pub(super) enum ThreadEvent {
+    /// The command's terminal has taken so many bytes.
     Typed(usize),
-    /// The command has ended.
+    /// The command has ended, with this exit code.
     Ended(i32),
-    /// Nobody can see any more what the command prints.
+    /// The person's terminal takes no more output.
     ScreenGone,
 }
 
@@ -54,40 +53,41 @@ pub(super) struct Threads {
     waiter: JoinHandle<()>,
 }
 
-/// Starts them all.
-pub(super) fn start(pty: &Pty, ends: Ends) -> io::Result<(Threads, Channels)> {
-    let (told, news) = bounded(NEWS_MAX);
+/// Starts all threads.
+pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)> {
+    let (sender, events) = bounded(EVENTS_MAX);
     let (printed_sender, printed) = bounded(PRINTED_MAX);
     let (keys_sender, keys) = bounded(1);
     let (typing, typing_receiver) = bounded(1);
     let (reader, writer) = (pty.reader()?, pty.writer()?);
-    let Ends { keys: source, screen, record } = ends;
-    let unseen = told.clone();
+    let Streams { keys: source, screen, record } = ends;
+    let screen_events = sender.clone();
     let reader = spawn("terminal output", move || {
-        pass_output(reader, screen, record, &printed_sender, &unseen)
+        pass_output(reader, screen, record, &printed_sender, &screen_events)
     })?;
-    let typed = told.clone();
+    let typed = sender.clone();
     let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &typed))?;
     let command = pty.clone();
-    let waiter = spawn("command", move || wait(&command, &told))?;
-    // It waits for the person's next key, for which nobody can wait at the end: it ends with the
-    // process, or when there are no more keys.
+    let waiter = spawn("command", move || wait(&command, &sender))?;
+    // This thread is not joined: it waits for the person's next key, and ends with the process or with
+    // the input.
     drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
     let threads = Threads { reader, writer, waiter };
-    Ok((threads, Channels { printed, keys, news, typing }))
+    Ok((threads, Channels { printed, keys, events, typing }))
 }
 
 impl Threads {
-    /// Waits for their end and gives the screen back. The command has ended, its terminal is closed,
-    /// and the sender of what is to be typed is gone.
+    /// Joins the threads and returns the screen. The command must have ended, its terminal must be
+    /// closed, and [`Channels::typing`] must be dropped.
     pub(super) fn join(self) -> Option<Box<dyn Write + Send>> {
-        // A panic of theirs was reported by the panic hook; what they did ends all the same.
+        // A panic was reported by the panic hook.
         drop(self.writer.join());
         drop(self.waiter.join());
         self.reader.join().ok()
     }
 }
 
+/// Starts a named thread.
 pub(super) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -95,13 +95,13 @@ pub(super) fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
-/// What the command prints: to the screen first, then to the recording and the driver.
+/// Passes the command's output to the screen, then to the recording and the driver.
 fn pass_output(
     mut command: Reader,
     mut screen: Box<dyn Write + Send>,
     mut record: Option<File>,
     printed: &Sender<Vec<u8>>,
-    news: &Sender<News>,
+    events: &Sender<ThreadEvent>,
 ) -> Box<dyn Write + Send> {
     let mut buffer = vec![0; READ_BYTES];
     let mut is_seen = true;
@@ -110,15 +110,15 @@ fn pass_output(
             Ok(0) => break,
             Ok(count) => &buffer[..count],
             Err(error) => {
-                tracing::warn!("what the command prints can't be read: {error}");
+                tracing::warn!("the command's output cannot be read: {error}");
                 break;
             }
         };
         if is_seen && let Err(error) = screen.write_all(bytes).and_then(|()| screen.flush()) {
             tracing::warn!("the terminal is gone: {error}");
             is_seen = false;
-            // Without a driver there is nobody left who would end the command.
-            drop(news.send(News::ScreenGone));
+            // Without a driver nothing would end the command.
+            drop(events.send(ThreadEvent::ScreenGone));
         }
         if let Some(file) = &mut record
             && let Err(error) = file.write_all(bytes)
@@ -133,31 +133,32 @@ fn pass_output(
     screen
 }
 
-/// Types what the driver says, and reports it.
-fn type_in(mut terminal: Writer, typing: &Receiver<Vec<u8>>, news: &Sender<News>) {
+/// Writes pieces to the command's terminal, and reports each.
+fn type_in(mut terminal: Writer, typing: &Receiver<Vec<u8>>, events: &Sender<ThreadEvent>) {
     for bytes in typing {
         if let Err(error) = terminal.write_all(&bytes) {
-            // Its end is told by the thread that waits for it.
+            // The thread that waits for the command reports its end.
             tracing::debug!("the command's terminal takes no more: {error}");
             return;
         }
-        if news.send(News::Typed(bytes.len())).is_err() {
+        if events.send(ThreadEvent::Typed(bytes.len())).is_err() {
             return;
         }
     }
 }
 
-/// Waits for the command, then lets its output end, whatever it has left behind.
-fn wait(command: &Pty, news: &Sender<News>) {
+/// Waits for the command, then closes its terminal, so that its output ends even if processes remain.
+fn wait(command: &Pty, events: &Sender<ThreadEvent>) {
     let code = command.wait().unwrap_or_else(|error| {
         tracing::error!("{error}");
         1
     });
     command.close();
-    // Without a driver nobody wants to know.
-    drop(news.send(News::Ended(code)));
+    // Without a driver the event is of no use.
+    drop(events.send(ThreadEvent::Ended(code)));
 }
 
+/// Passes the person's keys to the driver.
 fn pass_keys(mut source: Box<dyn Read + Send>, keys: &Sender<Vec<u8>>) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -170,7 +171,7 @@ fn pass_keys(mut source: Box<dyn Read + Send>, keys: &Sender<Vec<u8>>) {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                tracing::warn!("the terminal can't be read: {error}");
+                tracing::warn!("the terminal cannot be read: {error}");
                 return;
             }
         }

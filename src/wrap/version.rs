@@ -1,18 +1,18 @@
-//! Which version of a program a command runs, without running it: its package says so.
+//! Finds a program's version without running it, from its package or directory.
 
 use crate::bridge::recipe::Version;
 use platform::process::find_program;
 use serde::Deserialize;
 use std::{ffi::OsStr, fs, path::Path};
 
-/// Directories above the program that are looked at.
+/// Directories above the program that are searched.
 const DIRECTORIES_MAX: usize = 4;
 
-/// The longest description of a package that is read.
+/// The largest `package.json` that is read, in bytes.
 const PACKAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// The version of the program that a command starts, where its package says it, or the directory that it
-/// lies in.
+/// Returns the version of the program that a command starts, from a `package.json` above it or, failing
+/// that, from the name of a directory.
 pub(super) fn version_of(command: &OsStr) -> Option<Version> {
     let program = fs::canonicalize(find_program(command)?).ok()?;
     let above = || program.ancestors().take(DIRECTORIES_MAX + 1);
@@ -20,12 +20,12 @@ pub(super) fn version_of(command: &OsStr) -> Option<Version> {
     above().skip(1).find_map(packaged).or(named)
 }
 
-/// `2.1.197`, as installers name directories.
+/// Parses a directory's name such as `2.1.197`.
 fn version_in_name(name: &str) -> Option<Version> {
     Version::parse(name).filter(|_| name.contains('.'))
 }
 
-/// What a package.json in this directory says.
+/// Returns the version in this directory's `package.json`.
 fn packaged(directory: &Path) -> Option<Version> {
     #[derive(Deserialize)]
     struct Package {
@@ -44,7 +44,7 @@ mod tests {
     use std::{env, process};
 
     #[test]
-    fn a_package_says_its_version_and_so_may_a_directory() {
+    fn version_is_found_in_a_package_or_a_directory_name() {
         let root = env::temp_dir().join(format!("ar-version-{}", process::id()));
         let bin = root.join("package").join("bin");
         fs::create_dir_all(&bin).unwrap();

@@ -1,4 +1,4 @@
-//! The key that leaves an agent to itself, however a terminal spells it.
+//! The key that detaches a terminal, in each encoding that terminals use.
 
 use crate::bridge::keys::{CsiKey, Win32Key};
 use std::{fmt, str::FromStr};
@@ -13,7 +13,7 @@ impl Default for DetachKey {
     }
 }
 
-/// `ctrl-x`, `^x` or `C-x`.
+/// Parses `ctrl-x`, `^x` or `C-x`.
 impl FromStr for DetachKey {
     type Err = String;
 
@@ -32,7 +32,7 @@ impl FromStr for DetachKey {
     }
 }
 
-/// As it stands on a keyboard.
+/// Formats the key like `Ctrl-X`.
 impl fmt::Display for DetachKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ctrl-{}", char::from(self.0.to_ascii_uppercase()))
@@ -43,16 +43,17 @@ impl DetachKey {
     /// Ctrl-C.
     pub const INTERRUPT: Self = Self(b'c');
 
-    /// Where in what a terminal sent it was pressed.
+    /// Returns where in a terminal's bytes the key was pressed.
     #[must_use]
     pub fn find(self, bytes: &[u8]) -> Option<usize> {
         let plain = bytes.iter().position(|&byte| byte == self.0 & 0x1f);
-        let spelled = (0..bytes.len()).find(|&at| self.is_spelled(&bytes[at..]));
-        [plain, spelled].into_iter().flatten().min()
+        let encoded = (0..bytes.len()).find(|&at| self.is_encoded(&bytes[at..]));
+        [plain, encoded].into_iter().flatten().min()
     }
 
-    /// Programs can have a terminal spell keys out: `CSI 92;5u`, `CSI 27;5;92~`, or as Windows does.
-    fn is_spelled(self, bytes: &[u8]) -> bool {
+    /// Whether the bytes begin with the key's escape sequence: `CSI 92;5u`, `CSI 27;5;92~`, or that of
+    /// Windows.
+    fn is_encoded(self, bytes: &[u8]) -> bool {
         let Some(rest) = bytes.strip_prefix(b"\x1b[") else { return false };
         let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
             return false;
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_however_it_is_spelled() {
+    fn a_key_is_found_however_it_is_encoded() {
         let key = DetachKey::default();
         assert_eq!(key.to_string(), "Ctrl-\\");
         for (bytes, place) in [
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_can_be_named() {
+    fn named_key_is_parsed() {
         for (text, byte) in [("ctrl-]", 0x1d), ("^a", 1), ("C-Q", 0x11), ("Ctrl+_", 0x1f)] {
             assert_eq!(text.parse::<DetachKey>().unwrap().find(&[byte]), Some(0), "{text}");
         }

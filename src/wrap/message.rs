@@ -1,4 +1,4 @@
-//! Messages as the client library has them, and as the bridge has them.
+//! Conversions between the client library's messages and the bridge's.
 
 use crate::{
     bridge::{DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle},
@@ -13,12 +13,12 @@ use crate::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A message whose `importance` is above this goes before others.
+/// A message whose `importance` is above this is urgent.
 const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
-/// What arrived, to be typed.
-pub(super) fn incoming(delivery: &Delivery) -> IncomingMessage {
-    // A message that is nothing but data is read as what it is.
+/// Converts a delivery into a message for the bridge.
+pub(super) fn to_type(delivery: &Delivery) -> IncomingMessage {
+    // A message without text is typed as its data.
     let body = match &delivery.data {
         Some(data) if delivery.body.is_empty() => data.get().to_owned(),
         _ => delivery.body.clone(),
@@ -34,19 +34,19 @@ pub(super) fn incoming(delivery: &Delivery) -> IncomingMessage {
     }
 }
 
-/// Whether a message of this importance goes before others.
+/// Whether a message of this importance is typed before others.
 fn is_urgent(importance: f64) -> bool {
     importance > IMPORTANCE_USUAL_MAX
 }
 
-/// What somebody answered to a question of the agent's, to be typed: as a message of its own, which nobody
-/// waits to see acknowledged.
-pub(super) fn answered(send_id: &SendId, answer: &Answer) -> IncomingMessage {
+/// Converts an answer to the agent's question into a message for the bridge. The daemon expects no
+/// acknowledgement of it.
+pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessage {
     let Answer { from, response, data } = answer;
     let body = answer.body().or_else(|| data.as_deref().map(|data| data.get().to_owned()));
     let word = || if *response == Some(false) { "no" } else { "yes" }.to_owned();
     IncomingMessage {
-        // Several may answer one question.
+        // A question to several agents has several answers.
         id: format!("{send_id}/{from}"),
         from: from.clone(),
         body: body.unwrap_or_else(word),
@@ -55,35 +55,38 @@ pub(super) fn answered(send_id: &SendId, answer: &Answer) -> IncomingMessage {
     }
 }
 
-/// What the agent said, to be sent: to other agents, and to nobody who may only be answered. Errors are
-/// sentences about that, and about what a block asked for.
-pub(super) fn outgoing(said: OutgoingMessage) -> Result<Outgoing, String> {
-    if name::is_daemons(&said.to) {
-        let whose = if said.to == OPERATOR { "your user's" } else { "a guest's" };
+/// Converts the agent's message for the client library.
+///
+/// # Errors
+/// A sentence, if the recipient is a command line, which accepts only answers, or if a block's `meta` or
+/// `data` is not valid.
+pub(super) fn to_send(message: OutgoingMessage) -> Result<Outgoing, String> {
+    if name::is_daemons(&message.to) {
+        let whose = if message.to == OPERATOR { "your user's" } else { "a guest's" };
         return Err(format!("that is {whose} command line, which hears no messages"));
     }
-    let data = said.data.map(RawValue::from_string).transpose();
-    let asked = said.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), typed::read);
-    let asked = asked.map_err(|why| format!("the block's `meta` can't be used: {why}"))?;
+    let data = message.data.map(RawValue::from_string).transpose();
+    let asked = message.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), typed::read);
+    let asked = asked.map_err(|why| format!("the block's `meta` is not valid: {why}"))?;
     Ok(Outgoing {
-        to: Some(said.to),
-        topic: said.topic,
-        kind: said.kind,
-        body: said.body,
-        data: data.map_err(|error| format!("the block's `data` can't be used: {error}"))?,
-        thread: said.thread,
+        to: Some(message.to),
+        topic: message.topic,
+        kind: message.kind,
+        body: message.body,
+        data: data.map_err(|error| format!("the block's `data` is not valid: {error}"))?,
+        thread: message.thread,
         meta: Meta {
             requires_ack: true,
             ttl_ms: asked.ttl_ms,
             sync: asked.sync,
             importance: asked.importance,
-            reply_to: said.reply_to.or(asked.reply_to),
+            reply_to: message.reply_to.or(asked.reply_to),
         },
     })
 }
 
-/// What the daemon says of a message that did not arrive, whenever it says it.
-pub(super) fn refusal(handle: Option<SendHandle>, nack: Nack) -> DeliveryFailure {
+/// Converts a NACK, whenever it comes.
+pub(super) fn failure(handle: Option<SendHandle>, nack: Nack) -> DeliveryFailure {
     DeliveryFailure {
         handle,
         id: Some(nack.ack_id),
@@ -93,7 +96,7 @@ pub(super) fn refusal(handle: Option<SendHandle>, nack: Nack) -> DeliveryFailure
     }
 }
 
-/// What a block's `meta` may ask of the relay.
+/// The members of a block's `meta`.
 #[derive(Default, Deserialize)]
 struct BlockMeta {
     ttl_ms: Option<u64>,
@@ -107,7 +110,7 @@ struct BlockMeta {
 mod tests {
     use super::*;
 
-    fn said() -> OutgoingMessage {
+    fn message() -> OutgoingMessage {
         OutgoingMessage {
             to: "Bob".to_owned(),
             topic: None,
@@ -121,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_says_is_sent_at_least_once() {
+    fn agents_message_requires_an_acknowledgement() {
         let sent =
-            outgoing(OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..said() }).unwrap();
+            to_send(OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..message() }).unwrap();
         assert!(sent.meta.requires_ack);
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));
@@ -131,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn what_would_go_to_a_command_line_is_not_sent() {
+    fn message_to_a_command_line_is_rejected() {
         for (to, whose) in [("@operator", "your user's"), ("@guest-1a2b3c4d", "a guest's")] {
-            let why = outgoing(OutgoingMessage { to: to.to_owned(), ..said() }).unwrap_err();
+            let why = to_send(OutgoingMessage { to: to.to_owned(), ..message() }).unwrap_err();
             assert_eq!(why, format!("that is {whose} command line, which hears no messages"));
         }
     }
@@ -144,22 +147,24 @@ mod tests {
     }
 
     #[test]
-    fn a_blocks_meta_is_passed_on_or_refused() {
-        let meta = |meta: &str| outgoing(OutgoingMessage { meta: Some(meta.to_owned()), ..said() });
+    fn blocks_meta_is_passed_on_or_rejected() {
+        let meta =
+            |meta: &str| to_send(OutgoingMessage { meta: Some(meta.to_owned()), ..message() });
         let sent = meta(r#"{"ttl_ms": 500, "replyTo": "d-1", "importance": 9}"#).unwrap();
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
         assert_eq!(sent.meta.importance, Some(9));
         assert!(meta(r#"{"ttl_ms": "soon"}"#).unwrap_err().contains("meta"));
     }
+
     #[test]
-    fn a_nack_names_its_message_its_recipient_and_its_code() {
+    fn nack_keeps_its_message_recipient_and_code() {
         let nack =
             Nack { to: Some("Bob".to_owned()), ..Nack::new("s-1", NackCode::Expired, "why") };
-        let told = refusal(Some(SendHandle(3)), nack.clone());
-        assert_eq!((told.handle, told.id.as_deref()), (Some(SendHandle(3)), Some("s-1")));
-        assert_eq!((told.to.as_deref(), told.why.as_str()), (Some("Bob"), "why"));
-        assert_eq!(told.cause, FailureCause::Nack(NackCode::Expired));
-        let newer = refusal(None, Nack { code: "FROM_LATER_ON".to_owned(), ..nack });
+        let refused = failure(Some(SendHandle(3)), nack.clone());
+        assert_eq!((refused.handle, refused.id.as_deref()), (Some(SendHandle(3)), Some("s-1")));
+        assert_eq!((refused.to.as_deref(), refused.why.as_str()), (Some("Bob"), "why"));
+        assert_eq!(refused.cause, FailureCause::Nack(NackCode::Expired));
+        let newer = failure(None, Nack { code: "FROM_LATER_ON".to_owned(), ..nack });
         assert_eq!((newer.handle, newer.cause), (None, FailureCause::Unsent));
     }
 }

@@ -1,5 +1,4 @@
-//! The agent's messages by the ids that the client library gave them: the daemon speaks of these, at once
-//! and much later.
+//! The agent's messages by the ids with which they were sent, which the daemon's answers name.
 
 use crate::{bridge::SendHandle, client::SendId};
 use std::{
@@ -7,25 +6,26 @@ use std::{
     mem,
 };
 
-/// Answered messages of which there may be more to hear; of older ones, it is told without their names.
+/// Answered messages that are remembered. A later failure of an older one has no handle.
 const ANSWERED_MAX: usize = 4096;
 
-/// What left, oldest first where that counts.
+/// Messages handed to the client library.
 #[derive(Default)]
-pub(super) struct Sent {
-    /// Those that the daemon has not answered. The client library bounds them.
+pub(super) struct InFlight {
+    /// Messages without an answer. The client library bounds them.
     waiting: HashMap<SendId, SendHandle>,
     answered: HashMap<SendId, SendHandle>,
+    /// Answered messages, oldest first.
     by_age: VecDeque<SendId>,
 }
 
-impl Sent {
-    /// The daemon is to answer for it.
+impl InFlight {
+    /// Notes a message that the daemon has to answer.
     pub(super) fn add(&mut self, id: SendId, handle: SendHandle) {
         self.waiting.insert(id, handle);
     }
 
-    /// The daemon has answered, or nobody waits for that: only something bad can be heard of it.
+    /// Notes that the daemon has answered, or need not. Only a failure can still follow.
     pub(super) fn settle(&mut self, id: SendId, handle: SendHandle) {
         self.waiting.remove(&id);
         if self.answered.insert(id.clone(), handle).is_none() {
@@ -38,18 +38,18 @@ impl Sent {
         }
     }
 
-    /// Which message an id names.
+    /// Returns the handle of the message with this id.
     pub(super) fn handle(&self, id: &SendId) -> Option<SendHandle> {
         self.waiting.get(id).or_else(|| self.answered.get(id)).copied()
     }
 
-    /// Whether the daemon has answered for all.
+    /// Whether the daemon has answered for all messages.
     pub(super) fn is_settled(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// No answer comes any more: those that wait for one, in order.
-    pub(super) fn give_up(&mut self) -> Vec<(SendId, SendHandle)> {
+    /// Takes all messages without an answer, in the order in which they were sent.
+    pub(super) fn take_unanswered(&mut self) -> Vec<(SendId, SendHandle)> {
         let mut all: Vec<_> = mem::take(&mut self.waiting).into_iter().collect();
         all.sort_unstable_by_key(|(_, handle)| *handle);
         all
@@ -65,8 +65,8 @@ mod tests {
     }
 
     #[test]
-    fn an_answered_message_is_still_known_by_its_id_and_an_unanswered_one_is_given_up_once() {
-        let mut sent = Sent::default();
+    fn answered_message_keeps_its_id_and_unanswered_ones_are_taken_once() {
+        let mut sent = InFlight::default();
         for number in [3, 1, 2] {
             sent.add(id(number), SendHandle(number));
         }
@@ -74,14 +74,14 @@ mod tests {
         sent.settle(id(2), SendHandle(2));
         assert_eq!(sent.handle(&id(2)), Some(SendHandle(2)));
         assert!(!sent.is_settled());
-        assert_eq!(sent.give_up(), [(id(1), SendHandle(1)), (id(3), SendHandle(3))]);
-        assert!(sent.is_settled() && sent.give_up().is_empty());
+        assert_eq!(sent.take_unanswered(), [(id(1), SendHandle(1)), (id(3), SendHandle(3))]);
+        assert!(sent.is_settled() && sent.take_unanswered().is_empty());
         assert_eq!(sent.handle(&id(1)), None);
     }
 
     #[test]
-    fn the_oldest_answered_ones_make_room() {
-        let mut sent = Sent::default();
+    fn oldest_answered_message_is_forgotten() {
+        let mut sent = InFlight::default();
         for number in 0..=ANSWERED_MAX as u64 {
             sent.add(id(number), SendHandle(number));
             sent.settle(id(number), SendHandle(number));

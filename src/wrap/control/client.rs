@@ -1,0 +1,191 @@
+//! The client side of a wrapper's control endpoint, for a person's commands.
+
+use crate::protocol::{
+    control::{ANSWER_BYTES_MAX, Answer, Request},
+    frame::Decoder,
+};
+use crate::wrap::threads::spawn;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use platform::{endpoint::Endpoint, transport::Stream};
+use std::{
+    fmt, fs,
+    io::{self, Read, Write},
+    path::Path,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// Answers that wait to be received.
+const ANSWERS_MAX: usize = 16;
+
+/// The extension of the file that a wrapper keeps beside its endpoint.
+const KEY_FILE: &str = ".key";
+
+/// Returns the names of agents whose wrapper runs there, or ended without cleaning up.
+pub fn names(run_directory: &Path) -> Vec<String> {
+    // Without a readable directory there is no wrapper to reach.
+    let Ok(files) = fs::read_dir(run_directory) else { return Vec::new() };
+    let name = |file: io::Result<fs::DirEntry>| {
+        let file = file.ok()?.file_name().into_string().ok()?;
+        file.strip_suffix(KEY_FILE).map(str::to_owned)
+    };
+    let mut names: Vec<_> = files.filter_map(name).collect();
+    names.sort();
+    names
+}
+
+/// A connection to a wrapper's control endpoint.
+#[derive(Debug)]
+pub struct ControlClient {
+    stream: Stream,
+    answers: Receiver<Result<Answer, String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl ControlClient {
+    /// Connects to the wrapper of the agent with this name, in upper or lower case.
+    ///
+    /// # Errors
+    /// If there is no such wrapper, or it cannot be reached.
+    pub fn connect(run_directory: &Path, name: &str) -> Result<Self, ControlError> {
+        let others = names(run_directory).into_iter();
+        let others = others.filter(|other| other != name && other.eq_ignore_ascii_case(name));
+        for name in std::iter::once(name.to_owned()).chain(others) {
+            let endpoint =
+                Endpoint::of_agent(run_directory, &name).map_err(ControlError::System)?;
+            match Stream::connect(&endpoint) {
+                Ok(stream) => return Self::new(stream),
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(ControlError::System(error)),
+            }
+        }
+        Err(ControlError::NotRunning)
+    }
+
+    fn new(stream: Stream) -> Result<Self, ControlError> {
+        let (received, answers) = bounded(ANSWERS_MAX);
+        let reading = stream.clone();
+        let reader = spawn("control answers", move || read(&reading, &received))
+            .map_err(ControlError::System)?;
+        Ok(Self { stream, answers, reader: Some(reader) })
+    }
+
+    /// Sends a request, and waits at most `timeout` for the next answer.
+    ///
+    /// # Errors
+    /// If the wrapper refuses, does not answer in time, or ends.
+    pub fn request(&self, request: &Request, timeout: Duration) -> Result<Answer, ControlError> {
+        let mut frame = Vec::new();
+        request.append(&mut frame);
+        // A request is small enough for the system's buffer, so only a closed connection fails.
+        (&self.stream).write_all(&frame).map_err(|_| ControlError::Ended)?;
+        self.receive(timeout)
+    }
+
+    /// Waits at most `timeout` for the next answer.
+    ///
+    /// # Errors
+    /// If the wrapper refuses, does not answer in time, or ends.
+    pub fn receive(&self, timeout: Duration) -> Result<Answer, ControlError> {
+        match self.answers.recv_timeout(timeout) {
+            Ok(answer) => check(answer),
+            Err(RecvTimeoutError::Timeout) => Err(ControlError::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => Err(ControlError::Ended),
+        }
+    }
+
+    /// Waits until the wrapper closes the connection at its end, at most `timeout` after each answer.
+    pub fn await_close(&self, timeout: Duration) {
+        while self.answers.recv_timeout(timeout).is_ok() {}
+    }
+
+    pub(in crate::wrap) fn answers(&self) -> &Receiver<Result<Answer, String>> {
+        &self.answers
+    }
+
+    pub(in crate::wrap) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Drop for ControlClient {
+    fn drop(&mut self) {
+        self.stream.hang_up();
+        // Dropping the channel ends a reader that waits to send.
+        self.answers = crossbeam_channel::never();
+        if let Some(reader) = self.reader.take() {
+            // A panic was reported by the panic hook.
+            drop(reader.join());
+        }
+    }
+}
+
+/// Turns a refusal into an error.
+pub(in crate::wrap) fn check(answer: Result<Answer, String>) -> Result<Answer, ControlError> {
+    match answer {
+        Ok(Answer::Error { message }) => Err(ControlError::Refused(message)),
+        Ok(answer) => Ok(answer),
+        Err(sentence) => Err(ControlError::InvalidAnswer(sentence)),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+fn read(mut stream: &Stream, received: &Sender<Result<Answer, String>>) {
+    let mut decoder = Decoder::new(ANSWER_BYTES_MAX);
+    loop {
+        match stream.read(decoder.space()) {
+            Ok(0) => return,
+            Ok(count) => decoder.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return tracing::debug!("cannot read from the wrapper: {error}"),
+        }
+        loop {
+            let frames = match decoder.take() {
+                Ok(Some(frames)) => frames,
+                Ok(None) => break,
+                Err(violation) => return drop(received.send(Err(violation.message))),
+            };
+            for frame in frames {
+                let answer = Answer::read(frame);
+                let is_last = answer.is_err();
+                if received.send(answer).is_err() || is_last {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Why a wrapper did not do what it was asked.
+#[derive(Debug)]
+pub enum ControlError {
+    /// No wrapper of that name runs.
+    NotRunning,
+    /// The system could not reach the wrapper.
+    System(io::Error),
+    /// The wrapper refused, with this sentence.
+    Refused(String),
+    /// The wrapper's answer is not valid.
+    InvalidAnswer(String),
+    /// The wrapper has ended.
+    Ended,
+    /// The wrapper did not answer in time.
+    TimedOut,
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRunning => f.write_str("no wrapper of that name runs here"),
+            Self::System(error) => error.fmt(f),
+            Self::Refused(sentence) | Self::InvalidAnswer(sentence) => f.write_str(sentence),
+            Self::Ended => f.write_str("its wrapper has ended"),
+            Self::TimedOut => f.write_str("its wrapper does not answer"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}

@@ -1,0 +1,431 @@
+//! The clients of the control endpoint, and the output and answers that each is owed.
+//!
+//! An attached terminal as large as the agent's gets the output as it comes. One of another size, or one
+//! that is too slow, gets snapshots of the screen, each once the last one was written. So no client
+//! delays the agent, and each needs bounded memory.
+
+use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
+use crate::{
+    bridge::{
+        keys::KeystrokeFilter,
+        screen::{Screen, tail::Tail},
+    },
+    protocol::{
+        Moment,
+        control::{Answer, Bytes, Ended, Request, State},
+    },
+};
+use crossbeam_channel::{Receiver, never};
+use platform::pty::Size;
+use std::{collections::BTreeMap, io, mem};
+
+/// Terminals attached at a time.
+const ATTACHED_MAX: usize = 8;
+
+/// A client without a request for so long is disconnected, unless it is attached or awaits the end.
+const IDLE_MS: u64 = 5000;
+
+/// A client that reads nothing for so long is disconnected.
+const STALLED_MS: u64 = 60_000;
+
+/// Output that waits for one client; a snapshot replaces more than that.
+const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+
+/// Answers that wait for one client; one that does not read more than that is disconnected.
+const ANSWERS_BYTES_MAX: usize = 64 * 1024;
+
+/// The least time between two snapshots for one client.
+const SNAPSHOT_MS: u64 = 50;
+
+/// The smallest and the largest size of the agent's terminal.
+const SIZES: [Size; 2] = [Size { rows: 1, cols: 2 }, Size { rows: 250, cols: 600 }];
+
+/// A client's request that the driver has to carry out.
+pub(in crate::wrap) enum Action {
+    /// Resize the agent's terminal.
+    Resize(Size),
+    /// Hold the agent's messages, or release them.
+    Hold(bool),
+    /// End the agent's command.
+    Stop,
+    /// Send the agent's state to the client.
+    SendState,
+}
+
+/// All clients of the control endpoint.
+pub(in crate::wrap) struct ControlClients {
+    server: Option<ControlServer>,
+    events: Receiver<(ClientId, ClientEvent)>,
+    clients: BTreeMap<ClientId, Client>,
+    tail: Tail,
+    size: Size,
+    /// Whether the agent's terminal gets the size of the last terminal attached to drive it.
+    follows_size: bool,
+    /// Whether the command has ended; further clients are not served.
+    is_over: bool,
+}
+
+impl ControlClients {
+    /// Serves an endpoint, if there is one.
+    pub(in crate::wrap) fn start(
+        endpoint: Option<ControlEndpoint>,
+        size: Size,
+        follows_size: bool,
+    ) -> io::Result<Self> {
+        let server = endpoint.map(ControlServer::start).transpose()?;
+        let events = server.as_ref().map_or_else(never, |server| server.events.clone());
+        let (clients, tail) = (BTreeMap::new(), Tail::default());
+        Ok(Self { server, events, clients, tail, size, follows_size, is_over: false })
+    }
+
+    pub(in crate::wrap) fn events(&self) -> &Receiver<(ClientId, ClientEvent)> {
+        &self.events
+    }
+
+    /// Goes on without the server's threads, which have panicked.
+    pub(in crate::wrap) fn lose_server(&mut self) {
+        self.events = never();
+    }
+
+    /// Counts attached terminals.
+    pub(in crate::wrap) fn attached(&self) -> usize {
+        self.clients.values().filter(|client| client.attachment.is_some()).count()
+    }
+
+    /// Handles an event. Returns what the driver has to do.
+    pub(in crate::wrap) fn handle(
+        &mut self,
+        now: Moment,
+        id: ClientId,
+        event: ClientEvent,
+    ) -> Option<Action> {
+        if let ClientEvent::Connected(handle) = event {
+            if !self.is_over {
+                self.clients.insert(id, Client::new(now, handle));
+            }
+            return None;
+        }
+        let (attached, size, follows_size) = (self.attached(), self.size, self.follows_size);
+        let client = self.clients.get_mut(&id)?;
+        match event {
+            ClientEvent::Connected(_) => None,
+            ClientEvent::Requested(request) => {
+                client.requested_at = now;
+                let action = client.handle(now, request, attached);
+                match action {
+                    Some(Action::Resize(wanted)) if !follows_size || wanted == size => None,
+                    action => action,
+                }
+            }
+            ClientEvent::Rejected(message) => {
+                client.refuse(message);
+                client.is_closing = true;
+                client.awaits_end = false;
+                None
+            }
+            ClientEvent::Written => {
+                client.writing_since = None;
+                None
+            }
+            ClientEvent::Disconnected => {
+                self.clients.remove(&id);
+                None
+            }
+        }
+    }
+
+    /// Counts as keys what looked like the beginning of a terminal's answer and did not go on.
+    pub(in crate::wrap) fn expire_keys(&mut self, now: Moment) {
+        for client in self.clients.values_mut() {
+            client.expire_keys(now);
+        }
+    }
+
+    /// Takes the keys of one client, if any waits for them to be taken.
+    pub(in crate::wrap) fn take_keys(&mut self) -> Option<Vec<u8>> {
+        self.clients.values_mut().find_map(Client::take_keys)
+    }
+
+    /// Sends the agent's state to a client.
+    pub(in crate::wrap) fn send_state(&mut self, id: ClientId, state: State) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.answer(&Answer::State(state));
+        }
+    }
+
+    /// Passes on what the agent's command printed.
+    pub(in crate::wrap) fn printed(&mut self, bytes: &[u8]) {
+        self.tail.feed(bytes);
+        for client in self.clients.values_mut() {
+            client.printed(bytes, self.size);
+        }
+    }
+
+    /// Notes the agent's terminal's new size.
+    pub(in crate::wrap) fn resized(&mut self, size: Size) {
+        self.size = size;
+        for client in self.clients.values_mut() {
+            client.needs_snapshot = true;
+        }
+    }
+
+    /// Hands over all that can be written, and disconnects idle and stalled clients.
+    pub(in crate::wrap) fn serve(&mut self, now: Moment, screen: &Screen) {
+        for client in self.clients.values_mut() {
+            client.serve(now, screen, self.size, &self.tail);
+        }
+        // Dropping a client's handle closes its connection.
+        self.clients.retain(|_, client| client.stays(now));
+    }
+
+    /// When [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due without an event.
+    pub(in crate::wrap) fn deadline(&self) -> Option<Moment> {
+        let due =
+            |client: &Client| [client.deadline(self.size, &self.tail), client.keys_deadline()];
+        self.clients.values().flat_map(due).flatten().min()
+    }
+
+    /// Tells attached clients, and those that await the end, that the command has ended.
+    pub(in crate::wrap) fn send_end(&mut self, ended: &Ended) {
+        self.is_over = true;
+        for client in self.clients.values_mut() {
+            if client.attachment.is_some() || client.awaits_end {
+                client.answer(&Answer::Ended(ended.clone()));
+            }
+            client.is_closing = true;
+        }
+    }
+
+    /// Whether something is still to be written to a client.
+    pub(in crate::wrap) fn is_writing(&self) -> bool {
+        self.clients.values().any(|client| !client.is_written())
+    }
+
+    /// Unbinds the endpoint and closes all connections.
+    pub(in crate::wrap) fn close(self) {
+        let Self { server, events, clients, .. } = self;
+        drop(events);
+        if let Some(server) = server {
+            server.stop(clients.into_values().map(|client| client.handle));
+        }
+    }
+}
+
+/// The state of one connection.
+struct Client {
+    handle: ClientHandle,
+    /// Since when a batch is being written.
+    writing_since: Option<Moment>,
+    requested_at: Moment,
+    answers: Vec<u8>,
+    output: Vec<u8>,
+    /// Keys that the bridge has not taken yet.
+    keys: Vec<u8>,
+    /// Whether its requests are not read until the keys are taken.
+    is_paused: bool,
+    attachment: Option<Attachment>,
+    /// Whether output was lost, so that only a snapshot shows the screen again.
+    needs_snapshot: bool,
+    snapshot_at: Option<Moment>,
+    /// Whether it waits for the command's end, after STOP.
+    awaits_end: bool,
+    /// Whether it is disconnected once all answers are written.
+    is_closing: bool,
+}
+
+/// A terminal that shows the agent's screen.
+struct Attachment {
+    size: Size,
+    /// Finds the person's keys; `None` for a terminal that only views.
+    keystrokes: Option<KeystrokeFilter>,
+}
+
+impl Client {
+    fn new(now: Moment, handle: ClientHandle) -> Self {
+        Self {
+            handle,
+            writing_since: None,
+            requested_at: now,
+            answers: Vec::new(),
+            output: Vec::new(),
+            keys: Vec::new(),
+            is_paused: false,
+            attachment: None,
+            needs_snapshot: false,
+            snapshot_at: None,
+            awaits_end: false,
+            is_closing: false,
+        }
+    }
+
+    fn handle(&mut self, now: Moment, request: Request, attached: usize) -> Option<Action> {
+        match request {
+            Request::Attach { .. } if self.attachment.is_none() && attached >= ATTACHED_MAX => {
+                self.refuse(format!("{attached} terminals show it already: detach one of them"));
+                None
+            }
+            Request::Attach { drive, columns, rows } => {
+                let size = Size { rows, cols: columns };
+                let keystrokes = drive.then(KeystrokeFilter::default);
+                self.attachment = Some(Attachment { size, keystrokes });
+                self.needs_snapshot = true;
+                drive.then_some(Action::Resize(clamp(size)))
+            }
+            Request::Resize { columns, rows } => {
+                let Some(attachment) = &mut self.attachment else {
+                    self.refuse("only an attached terminal has a size");
+                    return None;
+                };
+                attachment.size = Size { rows, cols: columns };
+                self.needs_snapshot = true;
+                let size = clamp(attachment.size);
+                attachment.keystrokes.is_some().then_some(Action::Resize(size))
+            }
+            Request::Keys { bytes } => {
+                self.press(now, &bytes.0);
+                None
+            }
+            Request::Hold => Some(Action::Hold(true)),
+            Request::Release => Some(Action::Hold(false)),
+            Request::Stop => {
+                self.awaits_end = true;
+                Some(Action::Stop)
+            }
+            Request::State => Some(Action::SendState),
+        }
+    }
+
+    fn press(&mut self, now: Moment, bytes: &[u8]) {
+        match self.keystrokes() {
+            Some(keys) => {
+                let pressed = keys.keys(now, bytes);
+                self.keys.extend(pressed);
+                self.is_paused = true;
+            }
+            None => {
+                self.handle.accept_keys();
+                self.refuse("a terminal that only views cannot type: attach without --view");
+            }
+        }
+    }
+
+    fn keystrokes(&mut self) -> Option<&mut KeystrokeFilter> {
+        self.attachment.as_mut()?.keystrokes.as_mut()
+    }
+
+    fn expire_keys(&mut self, now: Moment) {
+        let late = self.keystrokes().map(|keys| keys.expired_keys(now));
+        self.keys.extend(late.into_iter().flatten());
+    }
+
+    fn keys_deadline(&self) -> Option<Moment> {
+        self.attachment.as_ref()?.keystrokes.as_ref()?.deadline()
+    }
+
+    fn take_keys(&mut self) -> Option<Vec<u8>> {
+        let was_paused = mem::take(&mut self.is_paused);
+        if was_paused {
+            self.handle.accept_keys();
+        }
+        (was_paused || !self.keys.is_empty()).then(|| mem::take(&mut self.keys))
+    }
+
+    fn refuse(&mut self, message: impl Into<String>) {
+        self.answer(&Answer::Error { message: message.into() });
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        if self.answers.len() > ANSWERS_BYTES_MAX {
+            self.handle.hang_up();
+            self.is_closing = true;
+            return;
+        }
+        answer.append(&mut self.answers);
+    }
+
+    fn printed(&mut self, bytes: &[u8], size: Size) {
+        let Some(attachment) = &self.attachment else { return };
+        let is_full = self.output.len() + bytes.len() > OUTPUT_BYTES_MAX;
+        if self.needs_snapshot || is_full || attachment.size != size {
+            self.output = Vec::new();
+            self.needs_snapshot = true;
+        } else {
+            Answer::Output { bytes: Bytes(bytes.to_vec()) }.append(&mut self.output);
+        }
+    }
+
+    fn serve(&mut self, now: Moment, screen: &Screen, size: Size, tail: &Tail) {
+        if self.writing_since.is_some() {
+            return;
+        }
+        let mut batch = mem::take(&mut self.output);
+        if self.next_snapshot_at(size, tail).is_some_and(|at| at <= now || self.is_closing)
+            && let Some(attachment) = &self.attachment
+        {
+            let shown = attachment.size;
+            let snapshot = screen.snapshot(shown.cols.into(), shown.rows.into());
+            let mut bytes = snapshot.into_bytes();
+            if shown == size {
+                bytes.extend_from_slice(tail.unfinished().unwrap_or_default());
+            }
+            let Size { rows, cols: columns } = size;
+            Answer::Screen { columns, rows, bytes: Bytes(bytes) }.append(&mut batch);
+            self.needs_snapshot = false;
+            self.snapshot_at = Some(now);
+        }
+        batch.append(&mut self.answers);
+        if !batch.is_empty() && self.handle.send(batch) {
+            self.writing_since = Some(now);
+        }
+    }
+
+    /// When a snapshot is due, if one is needed.
+    fn next_snapshot_at(&self, size: Size, tail: &Tail) -> Option<Moment> {
+        let attachment = self.attachment.as_ref().filter(|_| self.needs_snapshot)?;
+        // Later output continues an escape sequence whose beginning is unknown: wait for its end.
+        if attachment.size == size && tail.unfinished().is_none() {
+            return None;
+        }
+        Some(self.snapshot_at.map(|at| at.plus(SNAPSHOT_MS)).unwrap_or_default())
+    }
+
+    fn deadline(&self, size: Size, tail: &Tail) -> Option<Moment> {
+        match self.writing_since {
+            Some(since) => Some(since.plus(STALLED_MS)),
+            None => self.next_snapshot_at(size, tail).or_else(|| self.idle_until()),
+        }
+    }
+
+    fn idle_until(&self) -> Option<Moment> {
+        let may_idle = self.attachment.is_some() || self.awaits_end;
+        (!may_idle).then(|| self.requested_at.plus(IDLE_MS))
+    }
+
+    /// Whether the connection is kept.
+    fn stays(&self, now: Moment) -> bool {
+        match self.writing_since {
+            Some(since) if since.plus(STALLED_MS) > now => true,
+            Some(_) => {
+                tracing::warn!("a terminal that read nothing for {STALLED_MS} ms is disconnected");
+                self.handle.hang_up();
+                false
+            }
+            // The wrapper closes the connection when nothing of the agent is left.
+            None if self.awaits_end => true,
+            None => !self.is_closing && self.idle_until().is_none_or(|until| until > now),
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        self.writing_since.is_none() && self.answers.is_empty() && self.output.is_empty()
+    }
+}
+
+/// Limits a size to what an agent can work with.
+fn clamp(size: Size) -> Size {
+    let [least, most] = SIZES;
+    Size {
+        rows: size.rows.clamp(least.rows, most.rows),
+        cols: size.cols.clamp(least.cols, most.cols),
+    }
+}

@@ -1,0 +1,305 @@
+//! The threads of a wrapper's control endpoint.
+//!
+//! They pass connections and requests to the driver, which answers through a [`ClientHandle`] each. Only
+//! processes of this user are admitted, and a limited number at a time.
+
+use crate::{
+    protocol::{
+        control::{REQUEST_BYTES_MAX, Request},
+        frame::Decoder,
+        name::Name,
+    },
+    wrap::threads::spawn,
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport};
+use std::{
+    io::{self, Read, Write},
+    path::Path,
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// Connections at a time; a further one is closed.
+const CLIENTS_MAX: usize = 32;
+
+/// Events that wait for the driver before the threads wait, too.
+const EVENTS_MAX: usize = 64;
+
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Identifies a connection.
+pub(in crate::wrap) type ClientId = u64;
+
+/// An event of one connection.
+pub(in crate::wrap) enum ClientEvent {
+    /// A client has connected.
+    Connected(ClientHandle),
+    /// The client sent a request. After KEYS no other is read until [`ClientHandle::accept_keys`].
+    Requested(Request),
+    /// The client runs as another user, or sent no valid request, as this sentence says.
+    Rejected(String),
+    /// The batch handed over last was written.
+    Written,
+    /// The client is gone.
+    Disconnected,
+}
+
+/// The driver's end of a connection. Dropping it closes the connection after the last batch.
+pub(in crate::wrap) struct ClientHandle {
+    batches: Sender<Vec<u8>>,
+    accepted: Sender<()>,
+    stream: transport::Stream,
+}
+
+impl ClientHandle {
+    /// Lets the client's next request be read, after KEYS.
+    pub(super) fn accept_keys(&self) {
+        // The reader waits for one signal at a time, or is gone.
+        let _ = self.accepted.try_send(());
+    }
+
+    /// Hands over the next batch. Returns false if the last one is not written yet.
+    pub(super) fn send(&self, batch: Vec<u8>) -> bool {
+        !matches!(self.batches.try_send(batch), Err(TrySendError::Full(_)))
+    }
+
+    pub(super) fn hang_up(&self) {
+        self.stream.hang_up();
+    }
+}
+
+/// A bound control endpoint.
+pub(in crate::wrap) struct ControlEndpoint {
+    listener: Arc<transport::Listener>,
+    owner: User,
+    /// Ensures that one wrapper at a time binds the endpoint.
+    lock: Lock,
+}
+
+impl ControlEndpoint {
+    /// Binds an agent's endpoint. One that a dead wrapper left behind is replaced.
+    pub(in crate::wrap) fn bind(directory: &Path, name: &Name) -> io::Result<Self> {
+        let endpoint = Endpoint::of_agent(directory, name.as_str())?;
+        paths::make_private_dir(directory)?;
+        // Names are compared without regard to case.
+        let lock = directory.join(format!("{}.lock", name.as_str().to_ascii_lowercase()));
+        let lock = Lock::take(&lock)?.ok_or_else(|| {
+            let words = format!("another wrapper of {name} listens at {endpoint}");
+            io::Error::new(io::ErrorKind::AddrInUse, words)
+        })?;
+        // A client can type into the agent's terminal.
+        let listener = Arc::new(transport::Listener::bind_guarded(&endpoint)?);
+        Ok(Self { listener, owner: User::me()?, lock })
+    }
+}
+
+/// The running threads of an endpoint.
+pub(in crate::wrap) struct ControlServer {
+    pub(super) events: Receiver<(ClientId, ClientEvent)>,
+    listener: Arc<transport::Listener>,
+    stop: Sender<()>,
+    acceptor: JoinHandle<Vec<Connection>>,
+    lock: Lock,
+}
+
+/// A connection, and the thread that reads from it.
+type Connection = (transport::Stream, JoinHandle<()>);
+
+impl ControlServer {
+    /// Begins to accept connections.
+    pub(super) fn start(endpoint: ControlEndpoint) -> io::Result<Self> {
+        let (sender, events) = bounded(EVENTS_MAX);
+        let (stop, stopped) = bounded(0);
+        let ControlEndpoint { listener, owner, lock } = endpoint;
+        let accepting = Arc::clone(&listener);
+        let context = Context { events: sender, owner };
+        let acceptor = spawn("control accept", move || accept(&accepting, &stopped, &context))?;
+        Ok(Self { events, listener, stop, acceptor, lock })
+    }
+
+    /// Unbinds the endpoint, and then closes all connections, so that a client that sees the end finds
+    /// no endpoint. `handles` are those of all open connections.
+    pub(super) fn stop(self, handles: impl IntoIterator<Item = ClientHandle>) {
+        let Self { events, listener, stop, acceptor, lock } = self;
+        drop(stop);
+        listener.stop();
+        let connections = acceptor.join().unwrap_or_else(|_| {
+            tracing::error!("the thread that accepts control connections panicked");
+            Vec::new()
+        });
+        drop((listener, lock));
+        handles.into_iter().for_each(drop);
+        for (stream, _) in &connections {
+            stream.hang_up();
+        }
+        // Draining lets blocked threads end, and drops handles that the driver has not got.
+        for event in events {
+            drop(event);
+        }
+        for (_, thread) in connections {
+            join(thread);
+        }
+    }
+}
+
+/// Values that all threads share.
+#[derive(Clone)]
+struct Context {
+    events: Sender<(ClientId, ClientEvent)>,
+    owner: User,
+}
+
+/// Accepts connections until it is stopped. Returns those that are still open.
+fn accept(
+    listener: &transport::Listener,
+    stopped: &Receiver<()>,
+    context: &Context,
+) -> Vec<Connection> {
+    let mut connections: Vec<Connection> = Vec::new();
+    for id in 0.. {
+        let connection = listener.accept().and_then(|stream| {
+            for (_, ended) in connections.extract_if(.., |(_, thread)| thread.is_finished()) {
+                join(ended);
+            }
+            if connections.len() == CLIENTS_MAX {
+                stream.hang_up();
+                return Err(io::Error::other(format!("{CLIENTS_MAX} are connected already")));
+            }
+            Ok((stream.clone(), start(id, stream, context.clone())?))
+        });
+        match connection {
+            Ok(connection) => connections.push(connection),
+            Err(error) => {
+                if stopped.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Disconnected) {
+                    break;
+                }
+                tracing::warn!("a control connection is not accepted: {error}");
+                if stopped.recv_timeout(ACCEPT_PAUSE) == Err(RecvTimeoutError::Disconnected) {
+                    break;
+                }
+            }
+        }
+    }
+    connections
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a control connection's thread panicked");
+    }
+}
+
+/// Starts a connection's two threads. Returns the reader, which joins the writer.
+fn start(id: ClientId, stream: transport::Stream, context: Context) -> io::Result<JoinHandle<()>> {
+    let (batches, to_write) = bounded::<Vec<u8>>(1);
+    let (out, written) = (stream.clone(), context.events.clone());
+    let writer = spawn("control writer", move || {
+        for batch in to_write {
+            // The reader sees the same end and reports it.
+            if (&out).write_all(&batch).is_err()
+                || written.send((id, ClientEvent::Written)).is_err()
+            {
+                break;
+            }
+        }
+        out.hang_up();
+    })?;
+    spawn("control reader", move || {
+        let (accepted, keys_accepted) = bounded(1);
+        let handle = ClientHandle { batches, accepted, stream: stream.clone() };
+        {
+            let disconnect = Disconnect { id, events: &context.events };
+            if context.events.send((id, ClientEvent::Connected(handle))).is_ok() {
+                read(id, &stream, &context, &keys_accepted);
+            }
+            drop(disconnect);
+        }
+        // The driver then drops the handle, which ends the writer.
+        join(writer);
+    })
+}
+
+/// Reports a disconnect when it is dropped, even if the reader panics.
+struct Disconnect<'a> {
+    id: ClientId,
+    events: &'a Sender<(ClientId, ClientEvent)>,
+}
+
+impl Drop for Disconnect<'_> {
+    fn drop(&mut self) {
+        // Without a driver all connections are closed anyway.
+        drop(self.events.send((self.id, ClientEvent::Disconnected)));
+    }
+}
+
+fn read(
+    id: ClientId,
+    mut stream: &transport::Stream,
+    context: &Context,
+    keys_accepted: &Receiver<()>,
+) {
+    let mut decoder = Decoder::new(REQUEST_BYTES_MAX);
+    let mut is_checked = false;
+    loop {
+        match stream.read(decoder.space()) {
+            Ok(0) => return,
+            Ok(count) => decoder.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return tracing::debug!("cannot read from a control connection: {error}"),
+        }
+        let admitted = if is_checked { Ok(()) } else { check(stream, &context.owner) };
+        is_checked = true;
+        match admitted.and_then(|()| pass_on(id, &mut decoder, context, keys_accepted)) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(sentence) => {
+                drop(context.events.send((id, ClientEvent::Rejected(sentence))));
+                return discard(stream);
+            }
+        }
+    }
+}
+
+/// Checks that the client runs as the wrapper's user, before its first request is decoded.
+fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
+    match stream.peer() {
+        Ok(peer) if peer.user == *owner => Ok(()),
+        Ok(peer) => {
+            Err(format!("this wrapper belongs to user {owner}; user {} cannot use it", peer.user))
+        }
+        Err(error) => Err(format!("the system does not say who you are: {error}")),
+    }
+}
+
+/// Passes all complete requests to the driver. Returns false if the driver has closed the connection.
+fn pass_on(
+    id: ClientId,
+    decoder: &mut Decoder,
+    context: &Context,
+    keys_accepted: &Receiver<()>,
+) -> Result<bool, String> {
+    loop {
+        let frames = match decoder.take() {
+            Ok(Some(frames)) => frames,
+            Ok(None) => return Ok(true),
+            Err(violation) => return Err(violation.message),
+        };
+        for frame in frames {
+            let request = Request::read(frame)?;
+            let are_keys = matches!(request, Request::Keys { .. });
+            let is_sent = context.events.send((id, ClientEvent::Requested(request))).is_ok();
+            if !is_sent || are_keys && keys_accepted.recv().is_err() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Discards further requests, so that the client can read its error before the close.
+fn discard(mut stream: &transport::Stream) {
+    let mut scratch = [0; 4096];
+    while matches!(stream.read(&mut scratch), Ok(count) if count > 0) {}
+}

@@ -1,0 +1,113 @@
+//! The driver's part for clients of the control endpoint.
+
+use super::{Driver, GRACE_STOP, now};
+use crate::{
+    bridge::{Input, ReadFrom},
+    protocol::control,
+    wrap::control::{
+        clients::Action,
+        server::{ClientEvent, ClientId},
+    },
+};
+use platform::{clock, pty::Pty};
+use std::{process, time::Duration};
+
+/// How long clients may take to read the command's end.
+const GOODBYE_MS: u64 = 1000;
+
+/// Returns the constant part of an agent's state.
+pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> control::State {
+    control::State {
+        name: name.to_owned(),
+        command,
+        pid: pty.pid(),
+        wrapper_pid: process::id(),
+        since: clock::unix_ms(),
+        ..control::State::default()
+    }
+}
+
+impl Driver {
+    pub(super) fn client_event(&mut self, id: ClientId, event: ClientEvent) {
+        match self.clients.handle(now(), id, event) {
+            Some(Action::Resize(size)) => self.resize_to(size),
+            Some(Action::Hold(held)) => {
+                self.input(Input::Held(held));
+                self.send_state(id);
+            }
+            Some(Action::Stop) => self.end_command(GRACE_STOP),
+            Some(Action::SendState) => self.send_state(id),
+            None => {}
+        }
+    }
+
+    /// Types the clients' keys, as far as there is room, and writes what they are owed.
+    pub(super) fn serve_clients(&mut self) {
+        self.clients.expire_keys(now());
+        while self.bridge.wants_keys()
+            && let Some(keys) = self.clients.take_keys()
+        {
+            self.keys(&keys);
+        }
+        self.clients.serve(now(), self.bridge.screen());
+    }
+
+    fn send_state(&mut self, id: ClientId) {
+        let bridge = self.bridge.state();
+        let state = control::State {
+            waiting: bridge.waiting,
+            why: bridge.why.map(|why| self.explain(why)),
+            held: bridge.held,
+            connected: bridge.connected,
+            attached: self.clients.attached(),
+            source: Some(self.source()),
+            ..self.constant_state.clone()
+        };
+        self.clients.send_state(id, state);
+    }
+
+    fn source(&self) -> control::Source {
+        match self.bridge.read_from() {
+            ReadFrom::Screen => control::Source::Screen,
+            ReadFrom::Transcript(id) => {
+                // A file that is no longer followed has no known path.
+                let path = self.transcripts.get(&id);
+                let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+                control::Source::Transcript { path }
+            }
+            ReadFrom::Nowhere => control::Source::Missing { since: self.constant_state.since },
+        }
+    }
+
+    /// Tells the clients how the command ended.
+    pub(super) fn end(&mut self) -> control::Ended {
+        let screen = self.bridge.screen();
+        let full_screen = screen.alternate().then(|| screen.text());
+        self.input(Input::ChildGone);
+        // The thread that waits for the command reports its exit code, unless it panics.
+        let code = self.exit_code.unwrap_or(1);
+        let mut ended = control::Ended::new(code, &self.bridge.screen().text());
+        if let Some(text) = full_screen.filter(|_| ended.last_lines.is_empty()) {
+            ended = control::Ended { taken_away: true, ..control::Ended::new(code, &text) };
+        }
+        if self.is_ending {
+            // The reason is known, and the last lines may hold messages, which do not belong in a log.
+            ended.last_lines.clear();
+        }
+        self.clients.send_end(&ended);
+        self.clients.serve(now(), self.bridge.screen());
+        ended
+    }
+
+    /// Lets clients read what they are owed, for a limited time.
+    pub(super) fn flush_clients(&mut self) {
+        let until = now().plus(GOODBYE_MS);
+        while self.clients.is_writing() {
+            let left = Duration::from_millis(until.since(now()));
+            let Ok((id, event)) = self.clients.events().recv_timeout(left) else { return };
+            // No action makes a difference any more.
+            let _ = self.clients.handle(now(), id, event);
+            self.clients.serve(now(), self.bridge.screen());
+        }
+    }
+}
