@@ -470,7 +470,7 @@ fn the_agent_is_told_what_became_of_what_a_command_of_its_own_sent() {
     let mut ann = reading(&sandbox, "Ann", &[]);
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     ann.press(&format!("run \"{}\" send --ttl 1s Bob \"Your turn\"\r", relay.display()));
-    ann.wait_for("Bob is away");
+    ann.wait_for("it waits until Bob is here");
     is_told(
         &ann,
         "A message that you sent to Bob earlier was not delivered: its time to live ran out.",
