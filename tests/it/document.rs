@@ -201,6 +201,26 @@ fn links_lead_to_files_and_headings() {
     }
 }
 
+/// ARCHITECTURE.md names paths in backticks; `greet` and `FEATURE` stand for those of a reader.
+#[test]
+fn paths_in_the_architecture_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let architecture = read(&root.join("ARCHITECTURE.md"));
+    let folders = ["src/", "platform/", "tests/", "fuzz/", "ci/", "docs/"];
+    let paths: Vec<_> = architecture
+        .split("```")
+        .step_by(2)
+        .flat_map(str::lines)
+        .flat_map(ticked)
+        .filter(|path| folders.iter().any(|folder| path.starts_with(folder)))
+        .filter(|path| !path.contains("greet") && !path.contains("FEATURE") && !path.contains(' '))
+        .collect();
+    assert!(paths.len() > 30, "{paths:?}");
+    for path in paths {
+        assert!(root.join(path).exists(), "there is no {path}");
+    }
+}
+
 /// The Markdown files of the repository.
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,7 @@
 //! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example.
 
 use super::{rows, ticked};
-use agent_relay::bridge::{agents::AGENTS, recipe::Book};
+use agent_relay::bridge::{agents::AGENTS, obstacle::Obstacle, recipe::Book};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -68,6 +68,14 @@ fn reasons_to_wait_are_documented() {
     let table = table("why it waits");
     assert_eq!(table.iter().map(|row| row[0]).collect::<BTreeSet<_>>(), reasons);
     assert!(reasons.len() > 10);
+}
+
+#[test]
+fn shown_reason_is_that_of_the_code() {
+    let reason = Obstacle::HalfTyped.words("Ann", None);
+    for document in [DOCUMENT, include_str!("../../../README.md")] {
+        assert!(document.replace('\r', "").contains(&format!("\n    {reason}\n")), "{reason}");
+    }
 }
 
 #[test]
