@@ -201,7 +201,7 @@ impl<'a> Level<'a> {
         let value = match value {
             Some(value) => value,
             None => words.next().map(|word| utf8(&word)).transpose()?.ok_or_else(|| {
-                let kind = kind.map(|kind| format!(": {}", kind.description()));
+                let kind = kind.map(|kind| format!(" ({})", kind.description()));
                 Mistake::Usage(format!("{option} needs a value{}", kind.unwrap_or_default()))
             })?,
         };
@@ -410,7 +410,7 @@ mod tests {
                  `agent-relay help send` shows how",
             ),
             (&["run", "x"], "missing: --name: `agent-relay help run` shows how"),
-            (&["--home"], "--home needs a value: a directory: `agent-relay help` shows how"),
+            (&["--home"], "--home needs a value (a directory): `agent-relay help` shows how"),
             (
                 &["listen", "--as", "B", "--as", "C"],
                 "--as is given twice: `agent-relay help listen` shows how",

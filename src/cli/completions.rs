@@ -156,7 +156,7 @@ fn bash(table: &[Command]) -> String {
     format!(
         "_agent_relay() {{\n    local word command=\"\" words\n    \
          local current=\"${{COMP_WORDS[COMP_CWORD]}}\"\n    \
-         case \"${{COMP_WORDS[COMP_CWORD-1]}}\" in\n{}        {without}) return ;;\n    esac\n    \
+         case \"${{COMP_WORDS[COMP_CWORD-1]}}\" in\n{}        {without}) compopt +o default 2>/dev/null; return ;;\n    esac\n    \
          for word in \"${{COMP_WORDS[@]:1:COMP_CWORD-1}}\"; do\n        \
          case \"$word\" in {}) command=\"$word\"; break ;; esac\n    done\n    \
          case \"$command\" in\n{cases}        *) words=\"{} {}\" ;;\n    esac\n    \
