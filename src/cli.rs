@@ -61,7 +61,7 @@ use std::{
 pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
     if arguments.next_if(|first| first == AS_AGENT_RELAY).is_none() {
-        return end(run_command_line(arguments));
+        return exit_code(run_command_line(arguments));
     }
     // Parts of commands that run in a process of their own.
     let part = arguments
@@ -69,13 +69,17 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if let Some(part) = part {
         let word = arguments.next().unwrap_or_default();
         let word = word.to_string_lossy();
-        return end(if part == bench::FLOOR { bench::floor(&word) } else { demo::agent(&word) });
+        return exit_code(if part == bench::FLOOR {
+            bench::floor(&word)
+        } else {
+            demo::agent(&word)
+        });
     }
     if arguments.next_if(|word| word == run::CONSOLE_MEMBERS).is_some() {
-        return end(run::console_members());
+        return exit_code(run::console_members());
     }
     let arguments: Vec<_> = arguments.collect();
-    end(match service::Hosted::of(&arguments) {
+    exit_code(match service::Hosted::of(&arguments) {
         Some(hosted) => hosted.run(),
         None => run_command_line(arguments),
     })
@@ -87,7 +91,7 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if arguments.peek().is_some_and(|first| first == AS_AGENT_RELAY) {
         return agent_relay(arguments);
     }
-    end(run_wrapper(arguments))
+    exit_code(run_wrapper(arguments))
 }
 
 fn run_command_line(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure> {
@@ -121,11 +125,11 @@ fn run_wrapper(arguments: impl Iterator<Item = OsString>) -> Result<i32, Failure
 /// Has argh parse words that were checked before.
 fn from_words<T: FromArgs>(path: &[&str], words: &[String]) -> Result<T, Failure> {
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    T::from_args(path, &words).map_err(early)
+    T::from_args(path, &words).map_err(parser_end)
 }
 
 /// The end of the parser: its help, or an error that the check before should have found.
-fn early(exit: EarlyExit) -> Failure {
+fn parser_end(exit: EarlyExit) -> Failure {
     match exit.status {
         Ok(()) => {
             let printed = io::stdout().write_all(print::fit(&exit.output).as_bytes());
@@ -135,7 +139,7 @@ fn early(exit: EarlyExit) -> Failure {
     }
 }
 
-fn end(result: Result<i32, Failure>) -> i32 {
+fn exit_code(result: Result<i32, Failure>) -> i32 {
     result.unwrap_or_else(|failure| {
         if let Some(message) = failure.message {
             say(message);

@@ -9,10 +9,10 @@ use super::{
     down,
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
-    join::start,
+    join::start_for_person,
     print::{Colour, Out, say},
     program::AS_AGENT_RELAY,
-    request::ask,
+    request::call,
     tap,
 };
 use crate::{
@@ -94,7 +94,7 @@ impl Demo {
         let mut out = Out::new();
         self.print_step(&mut out, "a daemon of its own is up")?;
         let client = stage.context.join(&|endpoint| stage.owner.settings(endpoint))?;
-        ask(&client, "tap", None)?;
+        call(&client, "tap", None)?;
         self.print_step(
             &mut out,
             "Ann and Bob run, each in a terminal of its own; this is what they say:",
@@ -190,7 +190,7 @@ impl Stage {
         let context = options.context()?;
         let owner = Identity::of_person(&context);
         let mut stage = Self { directory, context, owner, exe };
-        match start(&mut stage.context) {
+        match start_for_person(&mut stage.context) {
             Ok(_) => Ok(stage),
             Err(failure) => {
                 stage.stop()?;

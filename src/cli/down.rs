@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
     print::Out,
-    request::{about, ask, read},
+    request::{about, call, parse},
     restart,
 };
 use crate::{
@@ -48,7 +48,7 @@ impl Down {
         let context = options.context()?;
         let identity = Identity::of_process(&context)?;
         let is_person = matches!(identity, Identity::Person(_));
-        let _start_lock = if is_person { restart::hold_off(&context.home)? } else { None };
+        let _start_lock = if is_person { restart::prevent_starts(&context.home)? } else { None };
         let stopped = stop(&context, &identity)?.is_some();
         // The daemon does so itself, except an older one, and one that was not up.
         if is_person {
@@ -103,7 +103,7 @@ fn stop_for(
     check_home(context, &client)?;
     let start = clock::monotonic_ms();
     let left = || (start + STOP_MS).saturating_sub(clock::monotonic_ms());
-    match ask(&client, "stop", reason) {
+    match call(&client, "stop", reason) {
         // It may end before it answers; that it ends is checked below.
         Ok(_) | Err(Failure { code: TIMED_OUT, .. }) => {}
         Err(failure) => return Err(failure),
@@ -158,8 +158,8 @@ fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failur
         // A daemon that is about to end may refuse the connection.
         Err(_) => Ok(false),
         Ok(client) => {
-            let Ok(json) = ask(&client, "status", None) else { return Ok(false) };
-            let age = read::<relay::Status<'_>>("status", &json)?.uptime_ms;
+            let Ok(json) = call(&client, "status", None) else { return Ok(false) };
+            let age = parse::<relay::Status<'_>>("status", &json)?.uptime_ms;
             Ok(age < clock::monotonic_ms().saturating_sub(start))
         }
     }

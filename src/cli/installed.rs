@@ -5,7 +5,7 @@ use super::{
     failure::{Failure, TIMED_OUT},
     log,
     program::own_program,
-    request::{ask, read},
+    request::{call, parse},
 };
 use crate::{
     client::{ClientError, Settings},
@@ -104,10 +104,10 @@ pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, F
         Err(ClientError::NoDaemon { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let json = ask(&client, "status", None)?;
-    let status: relay::Status<'_> = read("status", &json)?;
+    let json = call(&client, "status", None)?;
+    let status: relay::Status<'_> = parse("status", &json)?;
     let since = clock::unix_ms().saturating_sub(status.uptime_ms);
-    let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
+    let process = status.daemon.map(|json| parse::<relay::Process<'_>>("status", json.get()));
     Ok(process.transpose()?.map(|process| (process.pid, since)))
 }
 

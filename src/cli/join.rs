@@ -39,13 +39,17 @@ pub(super) fn join_or_start(
 /// Starts a daemon for a command. A person's command always starts one; an agent's only within the
 /// limits of automatic starts. Returns false if another process was faster.
 pub(super) fn start_by_command(context: &mut Context) -> Result<bool, Failure> {
-    if agent_around().is_some() { restart::start_for_agent(context) } else { start(context) }
+    if agent_around().is_some() {
+        restart::start_for_agent(context)
+    } else {
+        start_for_person(context)
+    }
 }
 
 /// Starts a daemon for a person, and allows automatic starts from then on. Returns false if another
 /// process was faster.
-pub(super) fn start(context: &mut Context) -> Result<bool, Failure> {
-    let is_ours = launch::launch(context, &|| false)?;
+pub(super) fn start_for_person(context: &mut Context) -> Result<bool, Failure> {
+    let is_ours = launch::start(context, &|| false)?;
     restart::allow(&context.home)?;
     Ok(is_ours)
 }

@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// another process was faster.
 ///
 /// Once `is_over` returns true the wait ends, and the daemon goes on.
-pub(super) fn launch(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<bool, Failure> {
+pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<bool, Failure> {
     if let Some(service) = context.sources.service_used() {
         return start_service(context, service).map(|()| true);
     }

@@ -4,7 +4,7 @@ use super::{
     escape::escaped,
     failure::Failure,
     print::{compact, duration},
-    request::{ask, read},
+    request::{call, parse},
 };
 use crate::{
     client::Client,
@@ -45,10 +45,10 @@ pub(super) fn each_row<R: Serialize>(
     while left > 0 {
         let page = Page { cursor: cursor.clone(), limit: Some(left.min(ROWS)) };
         let data = to_raw_value(&request(page)).expect("a request is JSON");
-        let json = ask(client, body, Some(&data))?;
-        let found: Messages<&RawValue> = read(body, &json)?;
+        let json = call(client, body, Some(&data))?;
+        let found: Messages<&RawValue> = parse(body, &json)?;
         for row in found.messages {
-            each(row.get(), &read(body, row.get())?)?;
+            each(row.get(), &parse(body, row.get())?)?;
             left = left.saturating_sub(1);
         }
         if found.next_cursor.is_none() || found.next_cursor == cursor {

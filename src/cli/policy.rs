@@ -7,7 +7,7 @@ use super::{
     identity,
     join::join,
     print::{Out, say},
-    request::ask,
+    request::call,
     values::agent_name,
 };
 use crate::{
@@ -191,7 +191,7 @@ impl Check {
 impl Reload {
     fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let client = join(options)?;
-        let answer = ask(&client, "reload", None)?;
+        let answer = call(&client, "reload", None)?;
         let mut out = Out::new();
         if self.json {
             out.json_text("policy-reload", &answer)?;

@@ -7,7 +7,7 @@ use super::{
     join::join,
     messages::{self, full_id, payload_text, route},
     print::{Colour, Out},
-    request::{ask, read},
+    request::{call, parse},
 };
 use crate::{
     client::Client,
@@ -44,7 +44,7 @@ impl Read {
         let id = full_id(&client, &self.id)?;
         let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };
         let json = message(&client, &request)?;
-        let found: Messages<MessageRow<'_>> = read("message", &json)?;
+        let found: Messages<MessageRow<'_>> = parse("message", &json)?;
         let Some(row) = found.messages.into_iter().next() else {
             return Err(Failure::failed("the daemon knows the message and does not show it"));
         };
@@ -52,7 +52,7 @@ impl Read {
             return self.show(&row);
         }
         let object = read_pieces(&client, &row.id)?;
-        let shared: Shared<'_> = read("message", &object)?;
+        let shared: Shared<'_> = parse("message", &object)?;
         let (payload, payload_meta) = (Some(shared.payload), shared.payload_meta);
         self.show(&MessageRow { payload, payload_meta, truncated: false, ..row })
     }
@@ -74,7 +74,7 @@ impl Read {
 
 fn message(client: &Client, request: &MessageRequest) -> Result<String, Failure> {
     let data = to_raw_value(request).expect("a request is JSON");
-    ask(client, "message", Some(&data))
+    call(client, "message", Some(&data))
 }
 
 /// Reads a message that is too long for one answer, piece by piece.
@@ -83,7 +83,7 @@ fn read_pieces(client: &Client, id: &str) -> Result<String, Failure> {
     while offset.is_some() {
         let request = MessageRequest { id: id.to_owned(), offset, ..MessageRequest::default() };
         let json = message(client, &request)?;
-        let piece: Piece<'_> = read("message", &json)?;
+        let piece: Piece<'_> = parse("message", &json)?;
         text.push_str(&piece.text);
         offset = piece.next_offset.filter(|next| *next == text.len());
     }

@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure},
     join::join,
     print::{Out, say},
-    request::{ask, read},
+    request::{call, parse},
 };
 use crate::protocol::relay::{RedeliverRequest, Redelivered};
 use argh::{ArgsInfo, FromArgs};
@@ -35,8 +35,8 @@ impl Redeliver {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let data = to_raw_value(&RedeliverRequest { id: self.id }).expect("a request is JSON");
-        let json = ask(&client, "redeliver", Some(&data))?;
-        let done: Redelivered = read("redeliver", &json)?;
+        let json = call(&client, "redeliver", Some(&data))?;
+        let done: Redelivered = parse("redeliver", &json)?;
         let mut out = Out::new();
         if self.json {
             out.json("redelivered", &done)?;

@@ -23,7 +23,11 @@ const NO_KEY: &str = "; you are a guest there, since its operator.key is not in 
                       daemon's home with --home";
 
 /// Sends a request to `@relay`, and returns the `data` of its answer.
-pub(super) fn ask(client: &Client, body: &str, data: Option<&RawValue>) -> Result<String, Failure> {
+pub(super) fn call(
+    client: &Client,
+    body: &str,
+    data: Option<&RawValue>,
+) -> Result<String, Failure> {
     let answer = client.request(body, data).map_err(|error| match error {
         // The id in the request is wrong, not the request itself.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
@@ -52,7 +56,7 @@ pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
 }
 
 /// Parses an answer of the daemon to a request.
-pub(super) fn read<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Result<T, Failure> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Result<T, Failure> {
     typed::read(json).map_err(|why| {
         Failure::failed(format!("the daemon's answer to `{request}` is not understood: {why}"))
     })
@@ -60,10 +64,10 @@ pub(super) fn read<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Resu
 
 /// Asks the daemon about its process. An older daemon does not answer that.
 pub(super) fn about(client: &Client) -> Result<Option<Process<'static>>, Failure> {
-    let json = ask(client, "status", None)?;
-    let status: Status<'_> = read("status", &json)?;
+    let json = call(client, "status", None)?;
+    let status: Status<'_> = parse("status", &json)?;
     let Some(daemon) = status.daemon else { return Ok(None) };
-    let process: Process<'_> = read("status", daemon.get())?;
+    let process: Process<'_> = parse("status", daemon.get())?;
     Ok(Some(Process {
         pid: process.pid,
         endpoint: process.endpoint.into_owned().into(),
@@ -81,8 +85,8 @@ pub(super) fn each_agent(
     let mut page = Page { cursor: None, limit: Some(ROWS) };
     loop {
         let data = serde_json::value::to_raw_value(&page).expect("a page is JSON");
-        let json = ask(client, "agents", Some(&data))?;
-        let Agents { agents, next_cursor } = read("agents", &json)?;
+        let json = call(client, "agents", Some(&data))?;
+        let Agents { agents, next_cursor } = parse("agents", &json)?;
         agents.into_iter().try_for_each(&mut each)?;
         let next = next_cursor.map(Into::into);
         if next.is_none() || next == page.cursor {

@@ -46,7 +46,7 @@ enum Outcome {
     /// A daemon was started.
     Started,
     /// A daemon is up.
-    IsUp,
+    AlreadyUp,
     /// A daemon starts or stops, or listens elsewhere; or another process has the start lock.
     Busy,
     /// No daemon was started: the last one was stopped on purpose.
@@ -59,7 +59,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Started => "the daemon had died, and was started again",
-            Self::IsUp => "the daemon is up",
+            Self::AlreadyUp => "the daemon is up",
             Self::Busy => "a daemon starts or stops, or listens elsewhere",
             Self::Stopped => {
                 "the daemon was stopped on purpose: your user starts it with `agent-relay up`"
@@ -77,7 +77,7 @@ impl fmt::Display for Outcome {
 ///
 /// `None` if there is no home, or if another process holds the start lock for longer than a start
 /// takes: a process that hangs must not block a person.
-pub(super) fn hold_off(home: &Path) -> Result<Option<Lock>, Failure> {
+pub(super) fn prevent_starts(home: &Path) -> Result<Option<Lock>, Failure> {
     if !home.is_dir() {
         return Ok(None);
     }
@@ -117,7 +117,7 @@ pub(super) fn start_for_agent(context: &mut Context) -> Result<bool, Failure> {
     loop {
         match start(context, &|| false)? {
             Outcome::Started => return Ok(true),
-            Outcome::IsUp => return Ok(false),
+            Outcome::AlreadyUp => return Ok(false),
             Outcome::Busy if clock::monotonic_ms() <= deadline => thread::sleep(LOOK_AGAIN),
             busy @ Outcome::Busy => return Err(Failure::new(TIMED_OUT, busy.to_string())),
             refused @ (Outcome::Stopped | Outcome::TooOften) => {
@@ -132,7 +132,7 @@ fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<Outcome, F
     let lock = Lock::take(&context.home.join(LOCK_FILE)).map_err(Failure::because)?;
     let Some(_start_lock) = lock else { return Ok(Outcome::Busy) };
     match context.try_join(&|endpoint| Settings::guest(endpoint)) {
-        Ok(_) => return Ok(Outcome::IsUp),
+        Ok(_) => return Ok(Outcome::AlreadyUp),
         Err(ClientError::NoDaemon { .. }) => {}
         Err(error) => return Err(error.into()),
     }
@@ -146,8 +146,8 @@ fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<Outcome, F
     if !starts::count(&context.home, clock::unix_ms()).map_err(Failure::because)? {
         return Ok(Outcome::TooOften);
     }
-    let is_ours = launch::launch(context, is_over)?;
-    Ok(if is_ours { Outcome::Started } else { Outcome::IsUp })
+    let is_ours = launch::start(context, is_over)?;
+    Ok(if is_ours { Outcome::Started } else { Outcome::AlreadyUp })
 }
 
 /// A thread that starts a daemon after a client has lost its daemon, so that the client does not
@@ -206,7 +206,7 @@ fn run(mut context: Context, name: &str, wakes: &Receiver<String>, is_over: &Ato
         context.sources.option = Some(endpoint);
         let outcome = start(&mut context, &|| is_over.load(Ordering::Relaxed));
         let line = match &outcome {
-            Ok(Outcome::IsUp | Outcome::Busy) => continue,
+            Ok(Outcome::AlreadyUp | Outcome::Busy) => continue,
             Ok(outcome) => outcome.to_string(),
             Err(failure) => {
                 let why = failure.message.as_deref().unwrap_or_default();

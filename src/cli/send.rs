@@ -9,7 +9,7 @@ use super::{
     join::join_or_start,
     notices::Notices,
     print::{Out, say},
-    request::{ask, nearest_agent},
+    request::{call, nearest_agent},
     values::{agent_name, importance, label, milliseconds},
 };
 use crate::{
@@ -207,7 +207,7 @@ impl Send {
     ) -> Result<Accepted, Failure> {
         let mut notices = Notices::default();
         loop {
-            ask(client, "status", None)?;
+            call(client, "status", None)?;
             let mut retry_ms = None;
             for event in client.events().try_iter() {
                 match event {

@@ -206,7 +206,7 @@ impl Install {
             let mut context = GlobalOptions { home: own_home()?, endpoint: None }.context()?;
             // The environment of this terminal does not apply to the service.
             context.sources.environment = None;
-            let start_lock = restart::hold_off(&context.home)?;
+            let start_lock = restart::prevent_starts(&context.home)?;
             stop_unmanaged(&context)?;
             start_lock
         } else {
@@ -235,7 +235,7 @@ impl Install {
         let program = Program { file: own_program()?, arguments };
         service::check_install(&program, None).map_err(Failure::because)?;
         launch::make_home(&context.home)?;
-        let _start_lock = restart::hold_off(&context.home)?;
+        let _start_lock = restart::prevent_starts(&context.home)?;
         stop_unmanaged(&context)?;
         let log_start = log_length(&context.home);
         service::install(&program, None).map_err(|error| match service::installed() {
@@ -308,7 +308,7 @@ impl Start {
         if agent_around().is_some() {
             restart::check_not_stopped(&context.home)?;
         }
-        let _start_lock = restart::hold_off(&context.home)?;
+        let _start_lock = restart::prevent_starts(&context.home)?;
         // A system that does not report the state may run the daemon that is up: it is not stopped.
         let is_unknown = installed.state == State::Unsaid;
         if !is_unknown && is_mine(&installed) {
@@ -326,7 +326,7 @@ impl Stop {
     fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let before = installed()?;
         let mut context = context_of(options, &before)?;
-        let _start_lock = restart::hold_off(&context.home)?;
+        let _start_lock = restart::prevent_starts(&context.home)?;
         match before.state {
             State::Unsaid => stop_daemon(&context)?,
             _ => service::stop().map_err(Failure::because)?,

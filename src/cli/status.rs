@@ -8,7 +8,7 @@ use super::{
     join::join,
     messages::{self, DeliveryState, ago, ahead, each_row, full_id, route},
     print::{Colour, Out, duration},
-    request::{ask, read},
+    request::{call, parse},
 };
 use crate::{
     client::{Client, ClientError},
@@ -62,13 +62,13 @@ impl Status {
             }
             Err(error) => Err(or_print(error.into())),
             Ok(client) => {
-                let json = ask(&client, "status", None)?;
+                let json = call(&client, "status", None)?;
                 if self.json {
-                    let status = Some(read("status", &json)?);
+                    let status = Some(parse("status", &json)?);
                     let report = Report { running: true, endpoint: client.endpoint(), status };
                     out.json("status", &report)?;
                 } else {
-                    show(&mut out, &client, &read("status", &json)?)?;
+                    show(&mut out, &client, &parse("status", &json)?)?;
                 }
                 Ok(DONE)
             }
@@ -136,7 +136,7 @@ fn now(row: &MessageRow<'_>) -> String {
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {
     let counts = &status.counts;
-    let process = status.daemon.map(|json| read::<relay::Process<'_>>("status", json.get()));
+    let process = status.daemon.map(|json| parse::<relay::Process<'_>>("status", json.get()));
     let process = process.transpose()?;
     let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
     let remarks: Vec<_> = process.iter().flat_map(|process| &process.remarks).cloned().collect();

@@ -8,7 +8,7 @@ use super::{
     join::join,
     notices::Notices,
     print::{Colour, Out, compact, say},
-    request::{ask, data_of, read},
+    request::{call, data_of, parse},
 };
 use crate::{
     client::{Answer, Delivery, Event, State},
@@ -39,13 +39,13 @@ impl Tap {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let (mut out, mut notices) = (Out::new(), Notices::default());
-        ask(&client, "tap", None)?;
+        call(&client, "tap", None)?;
         loop {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
                 // A new connection does not tap by itself.
                 Ok(event @ Event::State(State::Ready(_))) => {
-                    ask(&client, "tap", None)?;
+                    call(&client, "tap", None)?;
                     notices.print(event)?;
                 }
                 Ok(event) => notices.print(event)?,
@@ -60,7 +60,7 @@ impl Tap {
         if self.json {
             return out.json_text("tap", json);
         }
-        let copy: TapCopy<'_> = read("tap", json)?;
+        let copy: TapCopy<'_> = parse("tap", json)?;
         if copy.lost > 0 {
             say(format_args!("{} messages were routed too fast to be shown", copy.lost));
         }

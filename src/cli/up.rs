@@ -105,7 +105,7 @@ impl Up {
     /// Takes the start lock for a replacement, so that no wrapper starts a daemon in between.
     fn start_lock(&self, context: &Context) -> Result<Option<Lock>, Failure> {
         if agent_around().is_none() {
-            return if self.replace { restart::hold_off(&context.home) } else { Ok(None) };
+            return if self.replace { restart::prevent_starts(&context.home) } else { Ok(None) };
         }
         // A detached daemon of an agent's command was allowed before it was started.
         if self.foreground && !self.detached {
