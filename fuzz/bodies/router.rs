@@ -1,5 +1,5 @@
-//! The bytes of a fuzzer as operations of clients. Whatever they are: each output keeps the testbed's rules,
-//! memory is bounded, and the router forgets everything in the end.
+//! The bytes of a fuzzer as operations of clients. Whatever they are: each output keeps the
+//! testbed's rules, memory is bounded, and the router forgets everything in the end.
 
 use agent_relay::{
     protocol::{

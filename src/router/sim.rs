@@ -1,8 +1,9 @@
-//! The seeded simulation: worlds in which applications join, leave, stall, flood and break the protocol, while the
-//! daemon crashes and its disk fails.
+//! The seeded simulation: worlds in which applications join, leave, stall, flood and break the
+//! protocol, while the daemon crashes and its disk fails.
 //!
-//! Everything comes from a seed, so a failure can be run again (see `seeds`). After each input judges compare
-//! what the router does with what was promised, and the router's tables are added up anew.
+//! Everything comes from a seed, so a failure can be run again (see `seeds`). After each input
+//! judges compare what the router does with what was promised, and the router's tables are added up
+//! anew.
 
 mod app;
 mod audit;
@@ -24,38 +25,38 @@ use super::{
 use crate::protocol::Moment;
 use world::World;
 
-/// A bug planted on purpose: the simulation has to find it.
+/// A planted bug, which the simulation has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Canary {
     /// Two messages of a stream change places.
     SwappedOrder,
-    /// What was on the way is forgotten when its connection ends.
+    /// Deliveries in flight are forgotten when their connection ends.
     LostRedelivery,
-    /// What an ended connection didn't take is dropped without a word.
+    /// Messages that an ended connection did not read are dropped without a notice.
     SilentDrop,
-    /// Of what was missed, the first message doesn't come again.
+    /// The first missed message is not replayed.
     LostReplay,
-    /// A message is accepted before it is kept.
+    /// Messages are accepted before they are persisted.
     AcceptedEarly,
-    /// What was reserved of a stream's numbers is used again after a crash.
+    /// Reserved stream numbers are used again after a crash.
     ReusedNumbers,
-    /// A stream that was closed begins anew.
+    /// Streams that were closed begin at number 1 again.
     ForgottenFloors,
-    /// A queue takes more than it may.
+    /// Queues exceed their bounds.
     CrowdedQueue,
-    /// A name that somebody has is given away.
+    /// Names in use are given away.
     TwoOwners,
     /// After a crash nobody knows what was taken before.
     ForgottenDoubles,
-    /// What waits for a sender is gone after a crash.
+    /// Notices are gone after a crash.
     ForgottenAnswers,
     /// Messages are given up long before their time.
     NoPatience,
     /// Messages expire while they have time to live left.
     ShortLives,
-    /// What comes again doesn't say so.
+    /// Redeliveries are marked as first attempts.
     FirstAttempts,
-    /// A connection's last frame leaves before the one that was handed out before it.
+    /// The last two frames of a connection leave in the wrong order.
     SwappedFrames,
     /// The client library forgets what was heard when its connection ends.
     ForgetfulLibrary,
@@ -107,8 +108,8 @@ fn planted_bugs_are_found() {
     }
 }
 
-/// Limits so small that every one is met, but for dedup: an application that waits for more answers than SENDs are
-/// remembered may have one accepted twice.
+/// Limits so small that every one is met, but for dedup: an application that waits for more answers
+/// than SENDs are remembered may have one accepted twice.
 fn limits() -> Limits {
     Limits {
         heartbeat_ms: 1_000,

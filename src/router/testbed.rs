@@ -1,8 +1,9 @@
-//! A router with fakes around it: the other ends of its connections, the clock, and what a store has still to keep.
+//! A router with fakes around it: the other ends of its connections, the clocks, and the queue of a
+//! store.
 //!
-//! Three drivers use it: text scripts (`tests::script`), seeded worlds (`sim`) and the bytes of a fuzzer
-//! (fuzz/bodies/router.rs, which includes this file, so that only public names stand here). After each input
-//! it checks what holds for every output, whatever was said before.
+//! Three drivers use it: text scripts (`tests::script`), seeded worlds (`sim`) and the bytes of a
+//! fuzzer (fuzz/bodies/router.rs, which includes this file, so that only public names stand here).
+//! After each input it checks what holds for every output, whatever was said before.
 
 use agent_relay::{
     protocol::{
@@ -18,7 +19,7 @@ use std::{
     rc::Rc,
 };
 
-/// A rule that holds, or the one that was broken.
+/// The outcome of a check; an error names the broken rule.
 pub(crate) type Checked<T = ()> = Result<T, String>;
 
 /// Returns `why` as the broken rule unless `holds`.
@@ -42,9 +43,9 @@ pub(crate) struct End {
     pub(crate) unwritten: VecDeque<Rc<[u8]>>,
     /// Bytes of the first of them that have left.
     left: usize,
-    /// The router reads nothing from it for now.
+    /// Whether the router has paused reads from it.
     pub(crate) is_gated: bool,
-    /// The router closes it once all has left.
+    /// Whether the router closes it once all has left.
     pub(crate) is_closing: bool,
 }
 
@@ -55,7 +56,7 @@ impl End {
     }
 }
 
-/// A router, and what it knows of the world.
+/// A router in fake surroundings.
 #[derive(Debug)]
 pub(crate) struct Testbed {
     pub(crate) router: Router,
@@ -204,7 +205,8 @@ impl Testbed {
         Ok(end)
     }
 
-    /// Lets bytes leave, which [`Input::Written`] is to report; returns the frames that have left as a whole.
+    /// Lets bytes leave, which [`Input::Written`] is to report; returns the frames that have left
+    /// as a whole.
     pub(crate) fn write(&mut self, id: ClientId, bytes: usize) -> Vec<Rc<[u8]>> {
         let Some(end) = self.ends.get_mut(&id) else { return Vec::new() };
         end.left += bytes;
@@ -218,8 +220,8 @@ impl Testbed {
         frames
     }
 
-    /// Takes the first changes from the store's queue: without `space`, it refuses the messages among them.
-    /// Returns what is kept, and the report to the router.
+    /// Takes the first changes from the store's queue: without `space`, it refuses the messages
+    /// among them. Returns what is kept, and the report to the router.
     pub(crate) fn commit(&mut self, count: usize, space: bool) -> (Vec<Change>, Input<'static>) {
         self.through += count as u64;
         let mut kept: Vec<_> = self.pending.drain(..count).collect();

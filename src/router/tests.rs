@@ -1,4 +1,4 @@
-//! The machine's rules, each as a transcript: what happened, and what came of it.
+//! The router's rules, each as a transcript of inputs and outputs.
 
 mod asking;
 mod bounds;

@@ -1,4 +1,4 @@
-//! An application on the client library: its state, and what it checks of the events that it gets.
+//! Applications on the client library: their state, and the checks of the events that they get.
 
 use super::promises::{Promises, Sent, Stream, number_of};
 use crate::{
@@ -16,17 +16,17 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// An application with one name.
+/// An application on the client library.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) name: &'static str,
     pub(super) session: Session,
     pub(super) connection: Option<ClientId>,
-    /// It wants a connection.
+    /// Whether the library wants a connection.
     pub(super) dials: bool,
     pub(super) is_over: bool,
     pub(super) is_guest: bool,
-    /// It can receive at-least-once messages.
+    /// Whether at-least-once messages can reach the application.
     pub(super) acknowledges: bool,
     /// Deliveries that it has not answered.
     pub(super) held: Vec<Uuid>,
@@ -47,7 +47,7 @@ pub(super) struct App {
     given_back: BTreeSet<Uuid>,
     /// At-least-once SENDs without an answer.
     pub(super) unanswered: BTreeSet<usize>,
-    /// Of these, SENDs that the store refused.
+    /// SENDs that the store refused.
     pub(super) refused: Vec<usize>,
 }
 
@@ -147,7 +147,8 @@ impl App {
                 }
             }
             Event::Ended(_) => self.is_over = true,
-            // A guest has another name on its next connection, under which its SENDs are not recognised.
+            // A guest has another name on its next connection, under which its SENDs are not
+            // recognised.
             Event::State(State::Backoff { .. }) => self.is_over |= self.is_guest,
             _ => {}
         }
@@ -175,7 +176,8 @@ impl App {
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
         let is_renumbered = self.renumbered.contains(&stream);
         let last = self.last.entry(stream).or_default();
-        // A delivery that an earlier life acknowledged or refused comes again if a crash lost the answer.
+        // A delivery that an earlier life acknowledged or refused comes again if a crash lost the
+        // answer.
         let was_over = promises.acknowledged.contains(&id) || promises.given_up.contains(&id);
         if *last >= delivery.seq && !was_over && !is_renumbered {
             let seq = delivery.seq;

@@ -1,4 +1,4 @@
-//! The machine's tables, added up anew: they agree with each other, and no bound is passed.
+//! Audits of the router's tables: they agree with each other, and no bound is exceeded.
 
 use super::{
     Router, Stage, State, What,
@@ -34,7 +34,7 @@ impl Router {
         ensure(self.roster.len() <= limits.names_max, || "too many names".into())
     }
 
-    /// One owner a name, on both sides.
+    /// Checks that each name has one owner, in both tables.
     fn audit_names(&self, here: &BTreeSet<String>) -> Checked {
         let mut owned = BTreeSet::new();
         for (id, client) in &self.clients {
@@ -51,7 +51,7 @@ impl Router {
         ensure(listed == agents && self.members == owned.len(), || "a wrong listing".into())
     }
 
-    /// Who is here has one, its tokens lead to it, and what it has at hand is counted.
+    /// Checks that every member has a session with valid tokens and counted replay bytes.
     fn audit_sessions(&self) -> Checked {
         let (mut tokens, mut replay, mut subscribed) = (0, 0, 0);
         for key in self.roster.keys() {
@@ -84,7 +84,7 @@ impl Router {
         ensure(replay == self.memory.replay, || format!("{replay} bytes are at hand"))
     }
 
-    /// What queues, answers and frames that wait count for is what there is.
+    /// Checks the memory that queues, answers and deferred frames are charged for.
     fn audit_loads(&self) -> Checked {
         let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
         let mut add = |to: AgentKey, from: AgentKey, bytes: usize| {
@@ -214,7 +214,7 @@ impl Router {
         messages.chain(bytes).collect()
     }
 
-    /// What is kept is what is held.
+    /// Checks that the disk has what the router holds.
     pub(super) fn audit_kept(&self, disk: &Disk) -> Checked {
         let held = self.deliveries.values().map(|key| self.messages[*key].order);
         let held: BTreeSet<_> = held.collect();

@@ -1,5 +1,5 @@
-//! A disk: it keeps changes in their order after a while, those of some inputs at a time. It fills up, fails,
-//! and loses in a crash what was not synced, or not all of that.
+//! A disk: it keeps changes in their order after a while, those of some inputs at a time. It fills
+//! up, fails, and loses in a crash what was not synced, or not all of that.
 
 use crate::{
     protocol::Now,
@@ -27,7 +27,7 @@ enum Health {
 pub(super) struct Disk {
     health: Health,
     pub(super) synced: Oracle,
-    /// What would be synced if it had not begun anew.
+    /// The synced changes of the disk before it began anew, and all changes since.
     former: Option<Oracle>,
     /// Open deliveries that are synced.
     pub(super) open: BTreeSet<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Disk {
     notices: BTreeSet<Arc<[u8]>>,
     /// Changes that were reported and are not on the disk.
     owed: Vec<Change>,
-    /// How many changes each input gave rise to, and when, of those that were not reported.
+    /// The number of changes of each input that was not reported, and its time.
     inputs: VecDeque<(usize, Now)>,
 }
 
@@ -130,8 +130,8 @@ impl Disk {
         self.former.is_some()
     }
 
-    /// Crashes the daemon; of what was not reported, the changes of so many inputs had reached the disk. Returns
-    /// changes that were reported and are lost.
+    /// Crashes the daemon; of what was not reported, the changes of so many inputs had reached the
+    /// disk. Returns changes that were reported and are lost.
     pub(super) fn crash(&mut self, bed: &mut Testbed, inputs: usize) -> Vec<Change> {
         let inputs = if self.health == Health::Works { inputs } else { 0 };
         if let Some((count, now)) = self.first(inputs) {

@@ -1,4 +1,4 @@
-//! At-most-once messages: each that the router holds no longer was written, or its sender was notified.
+//! At-most-once messages: none is lost unless its sender is notified.
 
 use super::promises::{Key, Sent, number_of};
 use crate::{
@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Once {
-    /// What the router held after the last input, and the senders' folded names.
+    /// Messages that the router held after the last input, with their senders' folded names.
     held: BTreeMap<Key, String>,
-    /// What was written, and what senders were notified of, since.
+    /// Messages that were written since, and those of which the sender was notified.
     written: BTreeSet<Key>,
     refused: BTreeSet<Key>,
     /// The recipient of the SEND that is handled, and its sender.
@@ -24,12 +24,12 @@ pub(super) struct Once {
 }
 
 impl Once {
-    /// The router reads a SEND to one recipient.
+    /// Takes note of a SEND to one recipient, which the router reads.
     pub(super) fn sent(&mut self, key: Key, from: &str) {
         self.sent = Some((key, from.to_owned()));
     }
 
-    /// A frame has left as a whole.
+    /// Takes note of a frame that has left as a whole.
     pub(super) fn written(&mut self, frame: &[u8]) {
         let Ok(envelope) = Envelope::read(&frame[PREFIX..]) else { return };
         let Some(to) = &envelope.to else { return };
@@ -41,7 +41,7 @@ impl Once {
         }
     }
 
-    /// A sender is notified that a message does not arrive: returns which.
+    /// Takes note that a sender is notified of a message that does not arrive, and returns its key.
     pub(super) fn refused(&mut self, nack: &Nack) -> Option<Key> {
         let number = number_of(&nack.ack_id)?;
         let direct = self.sent.take_if(|((sent, _), _)| *sent == number);
@@ -53,12 +53,13 @@ impl Once {
         Some(key)
     }
 
-    /// A sender is to send again.
+    /// Takes note that a sender is to send again.
     pub(super) fn busy(&mut self, send_id: &str) {
         self.sent.take_if(|((sent, _), _)| Some(*sent) == number_of(send_id));
     }
 
-    /// Compares, after an input, with what the router holds now. `stayed` are the members before and after it.
+    /// Compares with what the router holds after an input. `stayed` are the members both before and
+    /// after it.
     pub(super) fn settle(
         &mut self,
         held: BTreeMap<Key, String>,
@@ -78,7 +79,7 @@ impl Once {
         Ok(())
     }
 
-    /// A crash loses all of them.
+    /// Forgets everything: a crash may lose these messages.
     pub(super) fn crash(&mut self) {
         *self = Self::default();
     }

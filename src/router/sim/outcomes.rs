@@ -1,5 +1,5 @@
-//! Outcomes: each sender is notified, over all lives of the daemon, that a delivery failed, and how its question
-//! ended, as long as it goes on with its session.
+//! Outcomes: senders are notified of failed deliveries and of the ends of their questions, also
+//! after crashes, as long as their session lasts.
 
 use super::{
     disk::Disk,
@@ -18,7 +18,7 @@ use crate::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// A delivery of which its sender is to be notified, in the session in which it was accepted.
+/// A delivery whose sender is to be notified, in the session that sent it.
 #[derive(Clone, Debug)]
 struct Due {
     id: Uuid,
@@ -38,7 +38,7 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// The router has something stored.
+    /// Takes note of a change that the router emits.
     pub(super) fn changed(&mut self, change: &Change, sends: &[Sent]) {
         match change {
             Change::Accepted(send) => {
@@ -63,18 +63,18 @@ impl Outcomes {
         }
     }
 
-    /// A member joins. It is not notified of what it sent in an earlier session.
+    /// Takes note of the session that a member has now; notices of an earlier one do not come.
     pub(super) fn welcomes(&mut self, name: String, session: String) {
         self.sessions.insert(name, session);
     }
 
-    /// So many notices waited for a sender that the oldest were dropped.
+    /// Forgets what is due to a sender whose notices exceeded their bound.
     pub(super) fn drops(&mut self, name: &str) {
         self.failed.retain(|_, due| due.by != name);
         self.asked.retain(|_, due| due.by != name);
     }
 
-    /// An application gets an event.
+    /// Takes note of an event that an application gets.
     pub(super) fn notified(&mut self, event: &Event) {
         match event {
             Event::Answered { send_id: SendId(id), answer } => self.answered(id, &answer.from),
@@ -83,8 +83,7 @@ impl Outcomes {
         }
     }
 
-    /// A frame is lost with its connection: a client that is connected when the daemon crashes may never get
-    /// what it was handed.
+    /// Takes note of a frame that is lost with its connection: the notice in it may never come.
     pub(super) fn loses(&mut self, frame: &[u8]) {
         let Ok(envelope) = Envelope::read(&frame[4..]) else { return };
         match envelope.kind {
@@ -119,7 +118,7 @@ impl Outcomes {
         }
     }
 
-    /// The daemon crashed: what is not on the disk has not happened.
+    /// Forgets, after a crash, everything that is not on the disk.
     pub(super) fn crash(&mut self, disk: &Disk) {
         self.asked.retain(|_, due| disk.delivery(due.id).is_some());
         self.failed.retain(|_, due| disk.delivery(due.id).is_some_and(|(_, is_over)| is_over));

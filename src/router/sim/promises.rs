@@ -1,5 +1,5 @@
-//! What was promised, and what came of it, over all lives of the daemon: no message is lost or delivered twice,
-//! each has its number and its time, and senders are told the truth.
+//! The promises of the protocol, also over crashes: no message is lost or delivered twice, each
+//! keeps its number and its time to live, and senders are notified correctly.
 
 use super::{FAILURES_MAX, disk::Disk, limits, once::Once, outcomes::Outcomes, replay::Replay};
 use crate::{
@@ -37,7 +37,7 @@ pub(super) struct Sent {
     pub(super) timeout_ms: Option<u64>,
     pub(super) ttl_ms: Option<u64>,
     pub(super) body: String,
-    /// When the router first read it.
+    /// The time at which the router first read it.
     pub(super) read_at: Option<Moment>,
 }
 
@@ -74,9 +74,10 @@ pub(super) struct Promises {
     pub(super) outcomes: Outcomes,
     pub(super) once: Once,
     pub(super) replay: Replay,
-    /// How often deliveries failed, at most.
+    /// Upper bounds of how often deliveries failed.
     failures: BTreeMap<Uuid, u32>,
-    /// Deliveries that each connection was handed; the loss of the connection counts against one of them.
+    /// Deliveries that each connection was handed; the loss of the connection counts against one of
+    /// them.
     in_flight: BTreeMap<ClientId, BTreeSet<Uuid>>,
     /// Deliveries by number.
     accepted: BTreeMap<u64, Accepted>,
@@ -85,7 +86,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// The router reads a frame of a member, or of a client that is none yet.
+    /// Takes note of a frame that the router reads, from a member or another client.
     pub(super) fn reads(&mut self, from: Option<&str>, envelope: &Envelope<'_>, now: Moment) {
         match envelope.kind {
             Kind::Nack => {
@@ -112,7 +113,7 @@ impl Promises {
         }
     }
 
-    /// A sender is notified about one of its messages.
+    /// Takes note of a notice to a sender.
     pub(super) fn notifies(&mut self, nack: &Nack) {
         if let Some(key) = self.once.refused(nack)
             && !self.sends[key.0].requires_ack
@@ -121,7 +122,7 @@ impl Promises {
         }
     }
 
-    /// A delivery ends in the input that is judged.
+    /// Takes note of a delivery that ends in the input that is judged.
     pub(super) fn ended(&mut self, change: &Change) {
         if let Change::Ended { delivery, ending, .. } = change
             && let Some(accepted) = self.accepted.get(delivery)
@@ -130,7 +131,7 @@ impl Promises {
         }
     }
 
-    /// The router has something stored: is that what happened?
+    /// Checks a change that the router emits.
     pub(super) fn changed(&mut self, change: &Change, now: Moment, ttl_ms: u64) -> Checked {
         self.outcomes.changed(change, &self.sends);
         match change {
@@ -165,7 +166,7 @@ impl Promises {
         Ok(())
     }
 
-    /// Each delivery has all the time that its SEND says.
+    /// Checks that deliveries have the time to live of their SEND.
     fn accepts_delivery(&mut self, send: &AcceptedSend, now: Moment, ttl_ms: u64) -> Checked {
         let send_id = &*send.message.send_id;
         let number = number_of(send_id).filter(|number| *number < self.sends.len());
@@ -180,7 +181,7 @@ impl Promises {
         Ok(())
     }
 
-    /// A recipient wants a delivery later: that counts as a failure.
+    /// Takes note of a returned delivery, which counts as a failure.
     fn gives_back(&mut self, nack: &Nack) {
         if let (Ok(id), Some(_)) = (Uuid::parse_str(&nack.ack_id), nack.retry_after_ms) {
             *self.failures.entry(id).or_default() += 1;
@@ -188,7 +189,7 @@ impl Promises {
         }
     }
 
-    /// A connection ends.
+    /// Takes note of the end of a connection.
     pub(super) fn ends(&mut self, client: ClientId) {
         self.replay.left(client);
         for id in self.in_flight.remove(&client).unwrap_or_default() {
@@ -202,14 +203,14 @@ impl Promises {
         others.find_map(|(_, ids)| ids.first().copied())
     }
 
-    /// A SEND is accepted: then all its recipients have it on the disk.
+    /// Checks that an accepted SEND is on the disk for all its recipients.
     pub(super) fn accepts(&self, ack: &Ack<'_>, disk: &Disk) -> Checked {
         let (kept, told) = (disk.recipients(&ack.ack_id), ack.recipients.unwrap_or(1));
         ensure(kept >= told, || format!("{} is accepted before it is kept", ack.ack_id))?;
         ensure(kept <= told, || format!("{} is kept for {kept}, not {told}", ack.ack_id))
     }
 
-    /// A DELIVER is handed out.
+    /// Checks a DELIVER that the router hands out.
     pub(super) fn delivers(
         &mut self,
         client: ClientId,
@@ -272,8 +273,8 @@ impl Promises {
         Ok((id, record.expires))
     }
 
-    /// The daemon crashed, and its disk lost changes of which it had reported otherwise: attempts may be counted
-    /// anew, and numbers of streams be used again. Returns these streams.
+    /// Forgets what a crash may lose. After the loss of changes that were reported, attempts may be
+    /// counted anew, and numbers of streams be used again; returns these streams.
     pub(super) fn crash(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
         self.outcomes.crash(disk);
         self.once.crash();

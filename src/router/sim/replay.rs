@@ -1,4 +1,4 @@
-//! Replay: after a SYNC, everything that was missed comes again, before what is new in its stream.
+//! Replay: after a SYNC, missed messages come again, before new ones of their stream.
 
 use super::promises::{Key, Stream};
 use crate::{
@@ -18,20 +18,21 @@ struct Past {
     expires: Moment,
 }
 
-/// What is said in a stream, by its number.
+/// The messages of a stream, by number.
 type Numbers = BTreeMap<u64, Past>;
 
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     past: BTreeMap<Stream, Numbers>,
-    /// What a connection is to get again.
+    /// Messages that a connection is to get again.
     due: BTreeMap<(ClientId, Stream), Numbers>,
-    /// Deliveries that do not come again: dead letters, and what was never written to its recipient.
+    /// Deliveries that do not come again: dead letters, and what was never written to its
+    /// recipient.
     dead: BTreeSet<Key>,
 }
 
 impl Replay {
-    /// A SYNC promises everything that its client says it missed.
+    /// Takes note of a SYNC, which promises all messages that its client missed.
     pub(super) fn synced(&mut self, client: ClientId, name: &str, sync: &str, now: Moment) {
         let sync: Value = serde_json::from_str(sync).unwrap_or_default();
         for row in sync["streams"].as_array().into_iter().flatten() {
@@ -55,7 +56,7 @@ impl Replay {
         past.expires > now && !self.dead.contains(&past.key)
     }
 
-    /// A DELIVER: returns whether it was due again. Nothing that is due comes after it.
+    /// Checks that a DELIVER overtakes no message that is due; returns whether it was due itself.
     pub(super) fn delivered(
         &mut self,
         client: ClientId,
@@ -76,7 +77,7 @@ impl Replay {
         Ok(is_due)
     }
 
-    /// A delivery ends: it may have been due, and is not any more.
+    /// Takes note of a delivery that ends: it is not due any more.
     pub(super) fn ends(&mut self, key: &Key, is_dead: bool) {
         self.due.values_mut().for_each(|due| due.retain(|_, past| past.key != *key));
         if is_dead {
@@ -88,13 +89,13 @@ impl Replay {
         self.due.retain(|(other, _), _| *other != client);
     }
 
-    /// A crash loses what was at hand.
+    /// Forgets everything: a crash loses the replay buffers.
     pub(super) fn crash(&mut self) {
         self.past.clear();
         self.due.clear();
     }
 
-    /// Every SYNC was right.
+    /// Checks that no message is due.
     pub(super) fn nothing_is_due(&self, now: Moment) -> Checked {
         let mut due = self.due.values().flatten();
         match due.find(|(_, past)| self.is_wanted(past, now)) {

@@ -1,7 +1,7 @@
 //! The seeds of worlds, the threads that run them, and the way to run one of them again.
 //!
-//! `RELAY_SEEDS` and `RELAY_STEPS` set the number of worlds and of each world's steps; `RELAY_SEED` runs one alone
-//! and shows its trace.
+//! `RELAY_SEEDS` and `RELAY_STEPS` set the number of worlds and of each world's steps; `RELAY_SEED`
+//! runs one alone and shows its trace.
 
 use crate::router::testbed::Checked;
 use std::{

@@ -49,7 +49,8 @@ impl World {
         }
     }
 
-    /// Changes the disk's health. In some worlds, which do not crash afterwards, a disk that failed begins anew.
+    /// Changes the disk's health. In some worlds, which do not crash afterwards, a disk that failed
+    /// begins anew.
     fn change_disk(&mut self) -> Checked {
         let may_lose = self.seed.is_multiple_of(4) && self.disk.fails();
         let is_anew = may_lose && self.one_in(4);
@@ -205,7 +206,8 @@ impl World {
         self.drive(index, session::Input::Acknowledge(id.to_string()))
     }
 
-    /// Has a client without a library ask for a name, which another may have, with a token or without.
+    /// Has a client without a library ask for a name, which another may have, with a token or
+    /// without.
     fn intrude(&mut self) -> Checked {
         let name = NAMES[self.below(NAMES.len())];
         let token = self.one_in(2).then_some("stolen");

@@ -1,9 +1,10 @@
-//! The seeded world: six applications on the client library around a router that crashes, with a disk that is
-//! slow, fills up, fails and begins anew.
+//! The seeded world: six applications on the client library around a router that crashes, with a
+//! disk that is slow, fills up, fails and begins anew.
 //!
-//! Bytes travel in both directions at their own pace, connections are cut, and clients break the protocol. The
-//! judges know nothing of the router's tables, only what was promised: see `promises`. A world ends by
-//! winding down: the disk works, every application is connected and acknowledges, and nothing may be left.
+//! Bytes travel in both directions at their own pace, connections are cut, and clients break the
+//! protocol. The judges know nothing of the router's tables, only what was promised: see
+//! `promises`. A world ends by winding down: the disk works, every application is connected and
+//! acknowledges, and nothing may be left.
 
 use super::{
     Canary, NAMES,
@@ -35,7 +36,7 @@ use std::{
     rc::Rc,
 };
 
-/// A connection, beside what the testbed knows of it.
+/// A connection's client side.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     /// The application that has it; intruders, and connections that were abandoned, have none.
@@ -167,7 +168,8 @@ impl World {
         let Some(id) = self.some_connection().filter(|id| !self.is_gated(*id)) else {
             return Ok(());
         };
-        // The router reads them in one go: a gate that one of them shuts is too late for the others.
+        // The router reads them in one go: a gate that one of them shuts is too late for the
+        // others.
         for _ in 0..=self.below(4) {
             self.carry_in(id)?;
         }
@@ -546,7 +548,7 @@ impl World {
     }
 }
 
-/// A router that panics has a trace, too.
+/// Shows the trace of a router that panics.
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {

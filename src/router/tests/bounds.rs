@@ -1,4 +1,4 @@
-//! Bounds, and what happens at each.
+//! Bounds and their outcomes: queues, memory, unread answers, deferred frames.
 
 use super::script::{check, run};
 use expect_test::expect;

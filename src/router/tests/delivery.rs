@@ -1,4 +1,4 @@
-//! At least once: taken, delivered, acknowledged, given back, given up.
+//! At-least-once deliveries: acceptance, acknowledgement, return, failure, dedup.
 
 use super::script::{check, run};
 use expect_test::expect;

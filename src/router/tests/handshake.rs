@@ -1,4 +1,4 @@
-//! Who gets a session, keeps it, and loses it.
+//! Handshakes, names in use, heartbeats, and the end of connections and of the daemon.
 
 use super::script::check;
 use expect_test::expect;

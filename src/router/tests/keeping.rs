@@ -1,4 +1,4 @@
-//! What is kept, and what waits for that.
+//! Changes for the store, and outputs that wait until they are persisted.
 
 use super::script::{check, run};
 use crate::router::ledger::REPEATING_MAX;

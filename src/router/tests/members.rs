@@ -1,13 +1,12 @@
-//! Members of the wrong kind: each is refused in a sentence that names it, and that holds no word of this
-//! program's own types.
+//! Members of the wrong kind: the error names the member and none of this program's types.
 
 use super::script::run;
 use serde_json::{Value, json};
 
-/// What stands in a frame: an example of it, where its members begin, and what they are.
+/// A frame with the kinds of its members.
 struct Shape {
     example: Value,
-    /// The pointer to what holds them.
+    /// The JSON pointer to the object with the members.
     at: &'static str,
     members: &'static [(&'static str, Kind)],
 }
@@ -23,7 +22,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// What a sentence says that it has to be.
+    /// The kind in the words of an error.
     const fn in_words(self) -> &'static str {
         match self {
             Self::Text => "a string",
@@ -35,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is judged to be one of these.
+    /// Whether a value is of this kind.
     fn takes(self, value: &Value) -> bool {
         match self {
             Self::Text => value.is_string(),
@@ -116,7 +115,7 @@ const RESUME_LIST: &[(&str, Kind)] = &[
 
 const PAGE: &[(&str, Kind)] = &[("cursor", Text), ("limit", Whole)];
 
-/// Each request of `@relay` that takes something.
+/// The requests to `@relay` that take data.
 const REQUESTS: &[(&str, &[(&str, Kind)])] = &[
     ("agents", PAGE),
     ("dead-letters", PAGE),
@@ -135,7 +134,7 @@ fn envelope(kind: &str, payload: Value) -> Value {
     json!({"v": 1, "type": kind, "id": "i", "ts": 1, "payload": payload})
 }
 
-/// What an agent says that has joined.
+/// The frames of an agent that has joined.
 fn shapes() -> Vec<Shape> {
     let of = |kind: &str, payload: Value, members| Shape {
         example: envelope(kind, payload),
@@ -159,7 +158,7 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
-/// What an operator asks for.
+/// The requests of an operator.
 fn requests() -> Vec<Shape> {
     let request = |body: &str, data: Value| {
         let mut request = envelope("SEND", json!({"kind": "request", "body": body, "data": data}));
@@ -206,7 +205,7 @@ fn with(shape: &Shape, member: &str, value: &Value) -> Value {
     frame
 }
 
-/// What is said to each of these frames.
+/// Returns the answers to each of these frames.
 fn answers(script: &str, who: &str, frames: &[Value]) -> Vec<String> {
     let lines: Vec<_> = frames.iter().map(|frame| format!("{who} raw {frame}\n")).collect();
     let transcript = run(&(script.to_owned() + &lines.concat()));
@@ -223,7 +222,7 @@ fn answers(script: &str, who: &str, frames: &[Value]) -> Vec<String> {
     said
 }
 
-/// Rust's types, and places that mean nothing to who wrote the frame.
+/// Checks that an error names neither Rust's types nor places in the JSON text.
 #[track_caller]
 fn check_words(said: &str) {
     for ours in ["struct ", "enum ", "u64", "usize", "u32", "i64", "untagged", "variant", "field"] {
@@ -232,7 +231,7 @@ fn check_words(said: &str) {
     assert!(!said.contains(" at line ") && !said.contains("column"), "{said}");
 }
 
-/// Has each member say what it is not.
+/// Checks the error for each member with each value of another kind.
 fn check_all(script: &str, who: &str, shapes: &[Shape]) {
     for shape in shapes {
         for (member, kind) in shape.members {

@@ -1,4 +1,4 @@
-//! Policy in force: keys of names, rules, how often, and a file that is read again.
+//! Policy in force: keys of names, rules, rate limits, and the file that is read again.
 
 use super::script::check;
 use expect_test::expect;

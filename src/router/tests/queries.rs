@@ -1,4 +1,4 @@
-//! What `@relay` tells of messages, and dead letters that come back.
+//! Requests to `@relay` about messages, and the redelivery of dead letters.
 
 use super::script::{check, run};
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! The daemon as an agent.
+//! Requests to `@relay` about the daemon itself, and taps.
 
 use super::script::check;
 use expect_test::expect;

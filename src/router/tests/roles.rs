@@ -1,4 +1,4 @@
-//! Companions, operators and guests: who they prove to be, and what they may.
+//! Companions, operators and guests: their proofs and permissions.
 
 use super::script::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! For whom a SEND is, in which order it arrives, and why it doesn't.
+//! Routing of SENDs: recipients, order, and refusals.
 
 use super::script::check;
 use expect_test::expect;

@@ -1,6 +1,8 @@
-//! Transcripts: one text in which unindented lines are inputs of the router and indented ones its outputs.
+//! Transcripts: one text in which unindented lines are inputs of the router and indented ones its
+//! outputs.
 //!
-//! `UPDATE_EXPECT=1` writes the outputs. In inputs, NAME is a connection, made where it `connects` or `joins`:
+//! `UPDATE_EXPECT=1` writes the outputs. In inputs, NAME is a connection, made where it `connects`
+//! or `joins`:
 //!
 //! ```text
 //! limits NAME=NUMBER …              for the router that begins here, or after the next crash
@@ -11,7 +13,7 @@
 //! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
 //! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
 //! ann raw BYTES                     a frame as it stands
-//! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, all parts but the text optional
+//! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, only the text is needed
 //! ann>> bob: text                   at least once
 //! ann again                         her last SEND once more
 //! ann acks d1 | nacks d1 [50]       about a DELIVER as the transcript names it
@@ -22,20 +24,21 @@
 //! wait 300                          milliseconds go by, with a tick at every deadline
 //! sleep 20000                       the daemon itself sleeps, then ticks
 //! outside 1000 | stop upgrade
-//! disk holds | keeps | fails        the store keeps nothing for now | all | no message of those so far
+//! disk holds | keeps | fails        the store keeps nothing for now | all | all but messages
 //! disk keeps 1 | fails 1            only the first change, and goes on holding the rest
 //! disk finds | errs                 answers queries by what is kept so far | with an error
-//! policy PART; PART …               in force from now on: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
+//! policy PART; PART …               parts: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
 //! op reread [WHY]                   the policy file was read again for her, or cannot be
 //! disk loses                        the store has nothing any more of what was kept
 //! disk shows                        from here on, changes stand in the transcript
 //! log shows                         lines for the log, too
-//! crash [DAYS]                      the daemon ends; another begins with what was kept, the wall clock set ahead
+//! crash [DAYS]                      another daemon begins with what was kept, days later
 //! ```
 //!
-//! Ids of the router's making are `d1`, `d2` … in a transcript, in the order of their appearance, and
-//! sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the token of bob's
-//! second WELCOME, `x*700` for so many letters. Rows of messages in answers of `@relay` are shortened.
+//! Ids of the router's making are `d1`, `d2` … in a transcript, in the order of their appearance,
+//! and sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the
+//! token of bob's second WELCOME, `x*700` for so many letters. Rows of messages in answers of
+//! `@relay` are shortened.
 
 use crate::{
     protocol::{
@@ -164,7 +167,7 @@ struct World {
     transcript: String,
 }
 
-/// Who is an operator in a script, and what proves it.
+/// The operator of scripts, and its key.
 const OPERATOR: &str = "op";
 const OPERATOR_KEY: &str = "open";
 
@@ -255,7 +258,7 @@ impl World {
     fn line(&mut self, line: &str) {
         let (subject, rest) = line.split_once(' ').unwrap_or((line, ""));
         match subject {
-            "here:" => rest.split(' ').for_each(|who| self.seat(who)),
+            "here:" => rest.split(' ').for_each(|client| self.join_silently(client)),
             "wait" => self.wait(rest.parse().unwrap()),
             "sleep" => {
                 self.bed.advance(rest.parse().unwrap());
@@ -269,7 +272,7 @@ impl World {
             "outside" => self.handle(Input::Outside(rest.parse().unwrap())),
             "stop" => self.handle(Input::Stop(if rest == "upgrade" { "upgrade" } else { "stop" })),
             _ => match subject.strip_suffix(">>").or_else(|| subject.strip_suffix('>')) {
-                Some(who) => self.send(who, rest, subject.ends_with(">>")),
+                Some(client) => self.send(client, rest, subject.ends_with(">>")),
                 None => self.act(subject, rest),
             },
         }
@@ -282,15 +285,15 @@ impl World {
         }
     }
 
-    fn act(&mut self, who: &str, line: &str) {
+    fn act(&mut self, client: &str, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
-            "connects" => self.connect(who),
+            "connects" => self.connect(client),
             "joins" => {
-                self.connect(who);
-                let mut hello = hello_of(who);
+                self.connect(client);
+                let mut hello = hello_of(client);
                 merge(&mut hello, rest);
-                self.say(who, Kind::Hello, "h", "", &hello.to_string());
+                self.say(client, Kind::Hello, "h", "", &hello.to_string());
             }
             "says" => {
                 let brace = rest.find(" {").expect("a payload");
@@ -298,7 +301,7 @@ impl World {
                 let (kind, header) =
                     head.trim().split_once(' ').unwrap_or_else(|| (head.trim(), ""));
                 let kind = Kind::parse(kind).expect("a type");
-                self.say(who, kind, "x", header, payload);
+                self.say(client, kind, "x", header, payload);
             }
             "asks" => {
                 let (body, data) = rest.split_once(' ').unwrap_or((rest, "{}"));
@@ -307,81 +310,81 @@ impl World {
                     data = data.replace(&format!("\"{short}\""), &format!("\"{id}\""));
                 }
                 let payload = format!(r#"{{"kind":"request","body":"{body}","data":{data}}}"#);
-                self.say(who, Kind::Send, "q", "to=@relay", &payload);
+                self.say(client, Kind::Send, "q", "to=@relay", &payload);
             }
-            "raw" => self.frame(who, rest.as_bytes().to_vec()),
+            "raw" => self.frame(client, rest.as_bytes().to_vec()),
             "again" => {
-                let last = self.clients[who].last.clone();
-                self.frame(who, last);
+                let last = self.clients[client].last.clone();
+                self.frame(client, last);
             }
             "acks" => {
                 let (id, more) = rest.split_once(' ').unwrap_or((rest, ""));
                 let mut ack = json!({"ack_id": self.real_id(id)});
                 merge(&mut ack, more);
-                self.say(who, Kind::Ack, "a", "", &ack.to_string());
+                self.say(client, Kind::Ack, "a", "", &ack.to_string());
             }
-            "nacks" => self.give_back(who, rest),
-            "stalls" => self.clients.get_mut(who).unwrap().stalls = true,
+            "nacks" => self.nack(client, rest),
+            "stalls" => self.clients.get_mut(client).unwrap().stalls = true,
             "reads" => {
-                let actor = self.clients.get_mut(who).unwrap();
+                let actor = self.clients.get_mut(client).unwrap();
                 actor.stalls = false;
                 let id = actor.id;
                 self.write(id);
             }
             "takes" => {
-                let (id, bytes) = (self.clients[who].id, rest.parse().unwrap());
+                let (id, bytes) = (self.clients[client].id, rest.parse().unwrap());
                 self.bed.write(id, bytes);
                 self.handle(Input::Written(id, bytes));
             }
             "reread" => {
                 let read = if rest.is_empty() { Ok(()) } else { Err(rest.to_owned()) };
-                let id = self.clients[who].id;
+                let id = self.clients[client].id;
                 self.handle(Input::Reloaded(id, read));
             }
             "goes" => {
-                let id = self.clients[who].id;
+                let id = self.clients[client].id;
                 self.handle(Input::Disconnected(id));
             }
             "breaks" => {
-                let id = self.clients[who].id;
+                let id = self.clients[client].id;
                 let code = ErrorCode::parse(rest).expect("a code");
                 self.handle(Input::Violated(id, Violation::new(code, "broken")));
             }
-            _ => panic!("no such line: {who} {line}"),
+            _ => panic!("no such line: {client} {line}"),
         }
     }
 
-    fn give_back(&mut self, who: &str, rest: &str) {
+    fn nack(&mut self, client: &str, rest: &str) {
         let (id, ms) = rest.split_once(' ').unwrap_or((rest, ""));
         let mut nack = json!({"ack_id": self.real_id(id), "code": "X", "message": "no"});
         if let Ok(ms) = ms.parse::<u64>() {
             nack["retry_after_ms"] = json!(ms);
         }
-        self.say(who, Kind::Nack, "n", "", &nack.to_string());
+        self.say(client, Kind::Nack, "n", "", &nack.to_string());
     }
 
-    /// Joins in the usual way, for a transcript that is about what follows.
-    fn seat(&mut self, who: &str) {
+    /// Joins without a line in the transcript.
+    fn join_silently(&mut self, client: &str) {
         let before = self.transcript.len();
-        self.act(who, "joins");
+        self.act(client, "joins");
         let said = self.transcript.split_off(before);
-        let welcome = match who {
-            OPERATOR => format!("{who} < WELCOME {{\"agent\":\"@operator\""),
-            _ => format!("{who} < WELCOME {{\"agent\":\"{}\"}}", capitalized(who)),
+        let welcome = match client {
+            OPERATOR => format!("{client} < WELCOME {{\"agent\":\"@operator\""),
+            _ => format!("{client} < WELCOME {{\"agent\":\"{}\"}}", capitalized(client)),
         };
         assert!(said.trim().starts_with(&welcome), "{said}");
     }
 
-    fn connect(&mut self, who: &str) {
+    fn connect(&mut self, client: &str) {
         let id = self.bed.new_end();
-        let sends = self.clients.get(who).map_or(0, |actor| actor.sends);
+        let sends = self.clients.get(client).map_or(0, |actor| actor.sends);
         let actor = Actor { id, stalls: false, sends, last: Vec::new() };
-        self.clients.insert(who.to_owned(), actor);
-        self.names.insert(id, who.to_owned());
+        self.clients.insert(client.to_owned(), actor);
+        self.names.insert(id, client.to_owned());
         self.handle(Input::Connected(id));
     }
 
-    fn send(&mut self, who: &str, line: &str, requires_ack: bool) {
+    fn send(&mut self, client: &str, line: &str, requires_ack: bool) {
         let (head, text) = line.split_once(": ").unwrap_or((line, ""));
         let (mut to, mut topic, mut ttl) = (None, None, None);
         for word in head.split(' ').filter(|word| !word.is_empty()) {
@@ -391,9 +394,9 @@ impl World {
                 _ => to = Some(word),
             }
         }
-        let actor = self.clients.get_mut(who).unwrap();
+        let actor = self.clients.get_mut(client).unwrap();
         actor.sends += 1;
-        let id = format!("{}{}", &who[..1], actor.sends);
+        let id = format!("{}{}", &client[..1], actor.sends);
         let mut meta = json!({});
         if requires_ack {
             meta["requires_ack"] = json!(true);
@@ -409,10 +412,10 @@ impl World {
         let mut bytes = Vec::new();
         Header { to, topic, ..Header::new(Kind::Send, &id, 1) }.append_raw(&mut bytes, &members);
         actor.last = bytes[4..].to_vec();
-        self.frame(who, bytes[4..].to_vec());
+        self.frame(client, bytes[4..].to_vec());
     }
 
-    fn say(&mut self, who: &str, kind: Kind, id: &str, header: &str, payload: &str) {
+    fn say(&mut self, client: &str, kind: Kind, id: &str, header: &str, payload: &str) {
         let mut payload = payload.to_owned();
         for (name, token) in &self.tokens {
             payload = payload.replace(&format!("\"{name}\""), &format!("\"{token}\""));
@@ -434,11 +437,11 @@ impl World {
         }
         let mut bytes = Vec::new();
         header.append_raw(&mut bytes, &members);
-        self.frame(who, bytes[4..].to_vec());
+        self.frame(client, bytes[4..].to_vec());
     }
 
-    fn frame(&mut self, who: &str, json: Vec<u8>) {
-        let id = self.clients[who].id;
+    fn frame(&mut self, client: &str, json: Vec<u8>) {
+        let id = self.clients[client].id;
         self.handle(Input::Frame(id, &json));
     }
 
@@ -492,7 +495,7 @@ impl World {
         self.handle(report);
     }
 
-    /// What the store does, and when.
+    /// Runs a `disk` line.
     fn disk(&mut self, verb: &str) {
         let (verb, first) = verb.split_once(' ').unwrap_or((verb, ""));
         match verb {
@@ -521,7 +524,7 @@ impl World {
         }
     }
 
-    /// Nobody is connected any more, and what was not kept is lost.
+    /// Begins another daemon with what the store kept.
     fn crash(&mut self, days: &str) {
         let days = days.parse().unwrap_or(0);
         self.clients.clear();
@@ -549,9 +552,9 @@ impl World {
     fn show(&mut self, event: &Event) {
         let text = match event {
             Event::Frame(id, frame) => {
-                let who = self.names[id].clone();
-                let text = self.frame_text(&who, frame);
-                format!("{who} < {text}")
+                let client = self.names[id].clone();
+                let text = self.frame_text(&client, frame);
+                format!("{client} < {text}")
             }
             Event::Other(output) => match self.output_text(output) {
                 Some(text) => text,
@@ -581,10 +584,10 @@ impl World {
         Some(text)
     }
 
-    /// A frame on one line: type, what it says about itself, payload.
-    fn frame_text(&mut self, who: &str, frame: &[u8]) -> String {
+    /// A frame on one line: type, delivery, payload.
+    fn frame_text(&mut self, client: &str, frame: &[u8]) -> String {
         let envelope = Envelope::read(&frame[PREFIX..]).expect("an envelope");
-        let payload = self.payload_text(who, &envelope);
+        let payload = self.payload_text(client, &envelope);
         if envelope.kind != Kind::Deliver {
             let from = envelope.from.map(|from| format!(" from {from}")).unwrap_or_default();
             return format!("{}{from} {payload}", envelope.kind.as_str());
@@ -605,14 +608,14 @@ impl World {
         text
     }
 
-    fn payload_text(&mut self, who: &str, envelope: &Envelope<'_>) -> String {
+    fn payload_text(&mut self, client: &str, envelope: &Envelope<'_>) -> String {
         let mut payload: Value = serde_json::from_str(envelope.payload).unwrap();
         if let Some(object) = payload.as_object_mut() {
             for key in ["nonce", "server"] {
                 object.remove(key);
             }
             if let Some(Value::String(token)) = object.remove("resume_token") {
-                let mut free = (1..).map(|number| format!("{who}:{number}"));
+                let mut free = (1..).map(|number| format!("{client}:{number}"));
                 let name = free.find(|name| !self.tokens.contains_key(name)).unwrap();
                 self.tokens.insert(name, token);
             }
@@ -682,15 +685,15 @@ fn policy(parts: &str) -> Policy {
     policy
 }
 
-fn hello_of(who: &str) -> Value {
-    match who {
+fn hello_of(client: &str) -> Value {
+    match client {
         OPERATOR => json!({"mode": "operator", "auth": {"key": OPERATOR_KEY}}),
-        _ => json!({"agent": capitalized(who)}),
+        _ => json!({"agent": capitalized(client)}),
     }
 }
 
-fn capitalized(who: &str) -> String {
-    let plain = who.trim_end_matches(|last: char| last.is_ascii_digit());
+fn capitalized(client: &str) -> String {
+    let plain = client.trim_end_matches(|last: char| last.is_ascii_digit());
     format!("{}{}", plain[..1].to_uppercase(), &plain[1..])
 }
 

@@ -1,4 +1,4 @@
-//! What outlives a connection: tokens, takeover, subscriptions, mail, and what comes again.
+//! Sessions over several connections: tokens, takeover, subscriptions, mail, and replay.
 
 use super::script::{check, run};
 use expect_test::expect;

@@ -1,10 +1,10 @@
-//! Streams and subscriptions in great numbers, and streams that are closed for others.
+//! Streams and subscriptions in great numbers, and streams that are closed to make room.
 
 use super::script::{check, run};
 use crate::router::slots;
 use expect_test::expect;
 
-/// How often keys are compared while the last of these lines is acted on.
+/// Counts key comparisons while the last of these lines is handled.
 fn steps(lines: &[String]) -> u64 {
     let all = |lines: &[String]| {
         let before = slots::compared();
