@@ -1,5 +1,5 @@
-//! Whatever stands in the rows of a store, it is opened or set aside, and what is in it then is whole: a
-//! daemon starts on it, answers, and finds nothing to complain of the next time.
+//! A store with arbitrary values in its rows is opened or set aside, and consistent afterwards: a
+//! router starts with it, queries are answered, and the next start has no remarks.
 
 use agent_relay::{
     protocol::{Moment, Now, payload::Durability},
@@ -19,21 +19,21 @@ use std::{
 /// Values of one input; more only take longer.
 const VALUES_MAX: usize = 32;
 
-/// Jobs that a store is given at once.
+/// Jobs that a store is given at a time.
 const JOBS_MAX: usize = 4;
 
 const UNIX_MS: u64 = 1 << 40;
 
-/// Every input is a list of values, each with its table and column.
+/// Runs an input: a list of values, each with its table and column.
 pub(crate) fn run(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.0.join("relay.db");
     fs::write(&path, template()).expect("a temporary file");
     damage(&path, bytes);
     if let Ok(opened) = open(&path) {
-        go_on(opened);
-        let again = open(&path).expect("what was opened once is opened again");
-        assert!(again.remarks.is_empty(), "{:?}", again.remarks);
+        run_router(opened);
+        let reopened = open(&path).expect("a store that was opened before");
+        assert!(reopened.remarks.is_empty(), "{:?}", reopened.remarks);
     }
 }
 
@@ -50,8 +50,8 @@ fn open(path: &Path) -> Result<Opened, String> {
     opened.map_err(|error| error.to_string()).inspect_err(|why| assert!(why.len() > 8, "{why}"))
 }
 
-/// A daemon on it: its router starts and stops, and its store is asked for all that there is.
-fn go_on(opened: Opened) {
+/// Starts and stops a router with the store, and runs all kinds of queries.
+fn run_router(opened: Opened) {
     let now = Now { monotonic: opened.image.clock.moment_at(UNIX_MS), unix_ms: UNIX_MS };
     let mut router = Router::new(Limits::default(), [7; 32]);
     let mut changes = Changes::default();
@@ -70,7 +70,7 @@ fn go_on(opened: Opened) {
     store.run(&waiting, |_| {});
 }
 
-/// What a router has kept, and where.
+/// The changes that a router has made, and its store.
 #[derive(Default)]
 struct Changes {
     said: Vec<Change>,
@@ -100,7 +100,7 @@ impl Changes {
     }
 }
 
-/// A store with something of everything in it.
+/// A store with rows in all tables.
 fn template() -> &'static [u8] {
     static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -119,18 +119,18 @@ fn template() -> &'static [u8] {
                 changes.handle(&mut router, now, Input::Kept(said));
             }
         }
-        // Ann is away when the time of her question is over.
+        // Ann is away when her question times out.
         changes.handle(&mut router, now, Input::Disconnected(ClientId(2)));
         let now = Now { monotonic: Moment(100), unix_ms: UNIX_MS + 99 };
         changes.handle(&mut router, now, Input::Tick);
         let is_answer = |change: &Change| matches!(change, Change::Notice(_));
-        assert!(changes.said.iter().any(is_answer), "something waits for Ann");
+        assert!(changes.said.iter().any(is_answer), "an answer waits for Ann");
         let (jobs, waiting) = bounded(JOBS_MAX);
         let store = changes.store.take().expect("it was restored");
         jobs.send(Job::Write { changes: changes.said, clock: Clock(now) }).expect("it waits here");
         drop(jobs);
         store.run(&waiting, |_| {});
-        // What is asked by a delivery that is over.
+        // A question whose delivery is over.
         let question = "INSERT INTO question VALUES (zeroblob(16), 2, 1, 'q', 'c', 1000, 1000)";
         let connection = Connection::open(&path).expect("the store's file");
         connection.execute_batch(question).expect("a row");
@@ -152,22 +152,22 @@ const ANN: &[&str] = &[
     r#"{"v":1,"type":"SEND","id":"n","ts":1,"topic":"news.today","payload":{"body":"news"},"payload_meta":{"requires_ack":true}}"#,
 ];
 
-/// Writes the input's values into all rows, or into new ones.
+/// Writes the values of an input into all rows, or into new ones.
 fn damage(path: &Path, mut bytes: &[u8]) {
     let connection = Connection::open(path).expect("SQLite's own file");
-    connection.execute_batch("PRAGMA synchronous = OFF").expect("it is ours alone");
+    connection.execute_batch("PRAGMA synchronous = OFF").expect("no other process uses the file");
     let columns = columns(&connection);
     for _ in 0..VALUES_MAX {
         let Some(([at, kind], rest)) = bytes.split_first_chunk() else { return };
         let (table, column) = &columns[usize::from(*at) % columns.len()];
         let (value, rest) = value(*kind, rest);
         bytes = rest;
-        // The value of another row, so that two are the same, or the input's own.
+        // A copy of a row, so that two are equal, or the value of the input.
         let sql = match kind >> 6 {
             0 => format!("INSERT OR IGNORE INTO {table} SELECT * FROM {table} WHERE ?1 NOT NULL"),
             _ => format!("UPDATE OR IGNORE {table} SET {column} = ?1"),
         };
-        // What the schema doesn't allow isn't in a store either.
+        // Values that the schema does not allow are not in any store.
         connection.execute(&sql, params_from_iter([value])).ok();
     }
 }
@@ -191,7 +191,7 @@ fn value(kind: u8, bytes: &[u8]) -> (Value, &[u8]) {
     (value, rest)
 }
 
-/// All columns of all tables of ours.
+/// The columns of all tables but the full-text index.
 fn columns(connection: &Connection) -> Vec<(String, String)> {
     let sql = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
                WHERE m.type = 'table' AND m.name NOT LIKE 'words%' ORDER BY m.name, c.cid";

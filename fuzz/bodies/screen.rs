@@ -1,4 +1,5 @@
-//! Whatever a child prints, and however it is cut: no panic, everything bounded, the same messages.
+//! Any output of a program, in any pieces, causes no panic, takes bounded memory, and gives the
+//! same messages.
 
 use agent_relay::bridge::{
     OutgoingMessage,
@@ -11,18 +12,20 @@ use agent_relay::protocol::{
     topic,
 };
 
-/// Rows and columns that a screen may have.
+/// The largest size of a screen.
 const ROWS_MAX: usize = 250;
 const COLUMNS_MAX: usize = 600;
 
-/// What a terminal's answers may have together while nobody takes them, and a message's body.
+/// Bytes of answers that are kept until they are taken.
 const ANSWER_BYTES_MAX: usize = 1024;
+
+/// Bytes of a message's body, at most.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// Pieces that a running program's bytes are cut into.
-const LOOKS_MAX: usize = 64;
+/// Pieces into which the output of a running program is cut, at most.
+const PIECES_MAX: usize = 64;
 
-/// The first bytes are the size and the cuts, the rest is printed.
+/// Runs an input: the first bytes are the size and the cuts, and the rest is printed.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[columns, rows, cuts, inline], printed)) = bytes.split_first_chunk() else { return };
     let (columns, rows) = (usize::from(columns), usize::from(rows % 64));
@@ -39,7 +42,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// The same recording, fed in small pieces.
+/// Extracts the messages of a recording that comes in small pieces.
 fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<OutgoingMessage> {
     let (mut extractor, mut found) = (ScreenExtractor::offline(columns, rows), Vec::new());
     for piece in printed.chunks(1 + usize::from(cuts % 32)) {
@@ -50,15 +53,15 @@ fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<Outgo
     messages(found)
 }
 
-/// As it runs: with time, other sizes, ends of turns, and what was injected.
+/// Extracts from a program that runs, with time, resizes, ends of turns, and injected frames.
 fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
     let (mut extractor, mut found) = (ScreenExtractor::live(columns, rows), Vec::new());
     if inline {
         extractor.allow_inline();
     }
     let mut now = Moment(0);
-    // Looking at a screen and changing its size take long: few of each are enough.
-    let piece_bytes = 1 + usize::from(cuts) + printed.len() / LOOKS_MAX;
+    // Sampling and resizing a screen are slow, so there are few of each.
+    let piece_bytes = 1 + usize::from(cuts) + printed.len() / PIECES_MAX;
     for (number, piece) in (0_u64..).zip(printed.chunks(piece_bytes)) {
         now = now.plus(u64::from(piece[0]) * 7);
         match (number + u64::from(cuts)) % 8 {
@@ -74,20 +77,20 @@ fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
         extractor.feed(now, piece, &mut found);
         check_screen(extractor.screen_mut());
     }
-    // A deadline that is met is followed by a later one or by none.
+    // After a deadline that is met comes a later one, or none.
     let mut ticks = 0;
     while let Some(deadline) = extractor.deadline() {
         now = now.max(deadline);
         extractor.tick(now, &mut found);
         ticks += 1;
-        assert!(ticks < 300, "it never comes to rest");
+        assert!(ticks < 300, "the deadline does not advance");
     }
     extractor.finish(now, &mut found);
     messages(found).iter().for_each(check);
 }
 
 fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
-    let found = found.into_iter().filter_map(|one| match one {
+    let found = found.into_iter().filter_map(|result| match result {
         Extracted::Message(message) => Some(message),
         Extracted::Problem(problem) => {
             assert!(!problem.sentence.is_empty());
@@ -97,7 +100,7 @@ fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
     found.collect()
 }
 
-/// What is extracted can be sent.
+/// Checks that a message can be sent.
 fn check(message: &OutgoingMessage) {
     if message.to != EVERYONE {
         drop(Name::parse(&message.to).expect("a name"));
@@ -110,7 +113,7 @@ fn check(message: &OutgoingMessage) {
     }
 }
 
-/// The screen is as large as it may be, and its answers hold nothing but digits.
+/// Checks the limits of a screen, and that its answers hold nothing but digits.
 fn check_screen(screen: &mut Screen) {
     let (columns, rows) = screen.size();
     assert!((2..=COLUMNS_MAX).contains(&columns) && (1..=ROWS_MAX).contains(&rows));

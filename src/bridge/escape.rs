@@ -1,15 +1,15 @@
 //! A tokenizer that tells a terminal's escape sequences from text, byte by byte.
 //!
 //! Everything in the bridge that looks at raw bytes uses it: [`super::keys`] for what a terminal
-//! sends, `screen/parser_input.rs` and [`super::screen::tail`] for what a program prints. It keeps its state
-//! between bytes, so tokens do not depend on how the bytes were cut into pieces, and it keeps no more
-//! than [`PARAMETER_BYTES_MAX`] bytes of a sequence.
+//! sends, `screen/parser_input.rs` and [`super::screen::tail`] for what a program prints. It keeps
+//! its state between bytes, so tokens do not depend on how the bytes were cut into pieces, and it
+//! keeps no more than [`PARAMETER_BYTES_MAX`] bytes of a sequence.
 //!
 //! Keyboards and programs send the same kinds of sequences (ECMA-48), and differ ([`Sender`]) in:
 //!
 //! | bytes | from a keyboard | from a program |
 //! |---|---|---|
-//! | `ESC` + any byte but `[ ] P X ^ _` | that key with Alt | a sequence, perhaps with intermediates |
+//! | `ESC` + any byte but `[]PX^_` | that key with Alt | a sequence, perhaps with intermediates |
 //! | `ESC O` | SS3: one byte follows | a whole sequence |
 //! | a control in a sequence | a key: the sequence was none | acts at once; the sequence goes on |
 //! | CAN, SUB in a sequence | a key, as above | cancels the sequence |
@@ -18,8 +18,8 @@
 //! `keys/decoder.rs` asks for its state and resets it.
 //!
 //! `vte`, the parser under the screen's grid, cannot be used: it does not say whether a sequence is
-//! unfinished, reports nothing of APC, PM and SOS strings, knows no SS3, and keeps a whole OSC string
-//! in memory, which `screen/parser_input.rs` has to prevent.
+//! unfinished, reports nothing of APC, PM and SOS strings, knows no SS3, and keeps a whole OSC
+//! string in memory, which `screen/parser_input.rs` has to prevent.
 
 pub(super) const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
@@ -81,7 +81,7 @@ pub(super) enum Token<'a> {
     Csi { parameters: &'a [u8], last: u8 },
     /// `ESC O` and this byte.
     Ss3(u8),
-    /// A string up to its end, which is `ESC \` or BEL. Nobody needs its content.
+    /// A string up to its end, which is `ESC \` or BEL. Its content is not kept.
     String(StringKind),
     /// The raw bytes that [`Tokenizer::expect_raw`] announced.
     Raw,
@@ -89,7 +89,7 @@ pub(super) enum Token<'a> {
     Aborted(u8),
 }
 
-/// What the next byte belongs to.
+/// The kind of sequence that the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// Text: no sequence is unfinished.
@@ -107,7 +107,7 @@ pub(super) enum State {
     String(StringKind),
     /// `ESC` was the last byte of a string: a `\` ends it.
     StringEscape(StringKind),
-    /// So many raw bytes.
+    /// This many raw bytes.
     Raw(u8),
 }
 
@@ -126,7 +126,7 @@ impl Tokenizer {
         Self { sender, ..Self::default() }
     }
 
-    /// What the next byte belongs to.
+    /// The kind of sequence that the next byte belongs to.
     pub(super) fn state(&self) -> State {
         self.state
     }

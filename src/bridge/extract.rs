@@ -177,9 +177,9 @@ impl ScreenExtractor {
         deadline.filter(|_| self.reader.is_live())
     }
 
-    /// Remembers that `body` is typed into the agent as it is, in a frame with these six digits: the
-    /// screen's echo of it is no message. Only for screens that are not the source of messages; for
-    /// those that are, marks are escaped.
+    /// Remembers that `body` is typed into the agent as it is, in a frame with these six digits:
+    /// the screen's echo of it is no message. Only for screens that are not the source of messages;
+    /// for those that are, marks are escaped.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.frames.remember(hex, body);
     }

@@ -1,8 +1,8 @@
-//! What a person types, as far as it matters to whoever types into the same program.
+//! The keys that a person presses in a terminal into which messages are typed as well.
 //!
 //! A decoder turns bytes into keys by what they may do to a line. From these, [`InputLine`] tells
-//! whether a line has been begun and not submitted, and [`KeystrokeFilter`] leaves out what a second
-//! terminal answers to questions that the program asked the first.
+//! whether a line has been begun and not submitted, and [`KeystrokeFilter`] leaves out what a
+//! second terminal answers to questions that the program asked the first.
 
 mod decoder;
 mod encoded;

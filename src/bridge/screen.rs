@@ -1,9 +1,9 @@
 //! A terminal's grid without a terminal: the screen that a program's output paints.
 //!
-//! [`Screen`] feeds bytes, in pieces of any size, through alacritty's parser to its grid, and tells a
-//! [`ScreenObserver`] which rows leave the top and what interrupts the text. No row is reported twice.
-//! Everything that a program can make grow has a bound: size, history, strings, combining characters,
-//! answers.
+//! [`Screen`] feeds bytes, in pieces of any size, through alacritty's parser to its grid, and tells
+//! a [`ScreenObserver`] which rows leave the top and what interrupts the text. No row is reported
+//! twice. Everything that a program can make grow has a bound: size, history, strings, combining
+//! characters, answers.
 
 mod cleanup;
 mod observer;

@@ -1,17 +1,18 @@
-//! Scripts: what happens to a bridge as lines of text, and what it does about it as others.
+//! Scripts for tests: a bridge's inputs as lines of text, and its outputs as others.
 
 use super::{obstacle::Obstacle, recipe::Reads, *};
 use crate::protocol::{code::NackCode, deliver::Proof};
 use std::fmt::Write as _;
 
-/// How often all is known of a transcript.
+/// Time between two complete searches for transcripts.
 const SEARCH_MS: u64 = 250;
 
-/// Plays a script and says what came of it.
+/// Plays a script on a bridge, and returns its outputs.
 ///
-/// A line is a time in milliseconds, a verb and what it needs, with `\e`, `\r`, `\n` and `\s` (a
-/// blank) for those keys: `prints`, `keys`, `message FROM [ID [SESSION [ATTEMPT]]]: BODY`, `resize
-/// COLUMNSxROWS`, `accepted N`, `undelivered N CODE WHY`, `foreground self|shell|relay|suspended|NAME`,
+/// A line is a time in milliseconds, a verb and its arguments, with `\e`, `\r`, `\n` and `\s` (a
+/// blank) for those characters: `prints`, `keys`, `message FROM [ID [SESSION [ATTEMPT]]]: BODY`,
+/// `resize COLUMNSxROWS`, `accepted N`, `undelivered N CODE WHY`, `foreground
+/// self|shell|relay|suspended|NAME`,
 /// `stalls` (the terminal takes nothing), `takes` (it takes everything again), `holds`, `releases`,
 /// `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on reports are shown),
 /// `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
@@ -19,28 +20,29 @@ pub(super) fn play(command: &str, script: &str) -> String {
     play_with(&settings(command), script)
 }
 
-/// The same with something to be told first.
+/// Plays a script on a bridge with a brief, which is typed first.
 pub(super) fn play_briefed(command: &str, script: &str) -> String {
     let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
     play_with(&Settings { brief, ..settings(command) }, script)
 }
 
-/// The same for a program that writes a transcript, of which all is known every 250 ms.
+/// Plays a script on a bridge whose program writes a transcript. A search for it is complete every
+/// 250 ms.
 pub(super) fn play_transcribed(command: &str, script: &str) -> String {
     play_with(&Settings { transcript: true, ..settings(command) }, script)
 }
 
 fn play_with(settings: &Settings, script: &str) -> String {
-    let mut stage = Stage::new(settings);
+    let mut player = Player::new(settings);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (time, rest) = line.split_once(' ').expect("a time and a verb");
-        stage.pass(Moment(time.parse().expect("a time")));
-        stage.act(rest);
+        player.advance(Moment(time.parse().expect("a time")));
+        player.run(rest);
     }
-    stage.transcript
+    player.outputs
 }
 
-/// For a command in a person's terminal.
+/// The settings of a bridge to a command in a person's terminal.
 pub(super) fn settings(command: &str) -> Settings {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
     let recipe = recipe::Book::default().choose(&command, "linux", None);
@@ -57,7 +59,7 @@ pub(super) fn settings(command: &str) -> Settings {
     }
 }
 
-/// The program that such a recipe is for.
+/// The reader that a program with this recipe is.
 pub(super) fn reader(recipe: &Recipe) -> Reader {
     match recipe.reads {
         Reads::Shell => Reader::Shell,
@@ -66,37 +68,48 @@ pub(super) fn reader(recipe: &Recipe) -> Reader {
     }
 }
 
-struct Stage {
+/// The player of a script.
+struct Player {
     bridge: Bridge,
     now: Moment,
-    /// The program that reads while the command has the foreground.
-    own: Reader,
+    /// The reader while the command has the foreground.
+    command_reader: Reader,
+    /// The bytes that a stalled terminal has not taken.
     stalled: Option<usize>,
-    reports: bool,
-    searches: Option<Moment>,
+    /// Reports are shown.
+    shows_reports: bool,
+    /// The time of the next search for transcripts.
+    next_search: Option<Moment>,
+    /// No other agent is in the directory.
     is_alone: bool,
-    transcript: String,
+    outputs: String,
 }
 
-impl Stage {
+impl Player {
     fn new(settings: &Settings) -> Self {
         let mut bridge = Bridge::new(settings);
-        let own = reader(&settings.recipe);
-        bridge.injector.assume_reader(own.clone());
-        let transcript = String::new();
+        let command_reader = reader(&settings.recipe);
+        bridge.injector.assume_reader(command_reader.clone());
         let now = Moment(0);
-        let searches = settings.transcript.then_some(now);
-        let (stalled, is_alone) = (None, true);
-        Self { bridge, now, own, stalled, reports: false, searches, is_alone, transcript }
+        Self {
+            bridge,
+            now,
+            command_reader,
+            stalled: None,
+            shows_reports: false,
+            next_search: settings.transcript.then_some(now),
+            is_alone: true,
+            outputs: String::new(),
+        }
     }
 
-    /// Lets time pass, with all ticks on the way.
-    fn pass(&mut self, until: Moment) {
-        while let Some(at) = self.searches.filter(|&at| at <= until) {
+    /// Advances the time, with all ticks and searches on the way.
+    fn advance(&mut self, until: Moment) {
+        while let Some(at) = self.next_search.filter(|&at| at <= until) {
             self.tick(at);
             self.now = at;
             self.input(Input::Searched { at, is_alone: self.is_alone });
-            self.searches = Some(at.plus(SEARCH_MS));
+            self.next_search = Some(at.plus(SEARCH_MS));
         }
         self.tick(until);
         self.now = until;
@@ -108,11 +121,12 @@ impl Stage {
             self.now = self.now.max(due);
             self.input(Input::Tick);
             ticks += 1;
-            assert!(ticks < 10_000, "the deadline {due:?} does not move at {:?}", self.now);
+            assert!(ticks < 10_000, "the deadline {due:?} does not advance at {:?}", self.now);
         }
     }
 
-    fn act(&mut self, line: &str) {
+    /// Runs a line without its time.
+    fn run(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.replace("\\e", "\x1b").replace("\\r", "\r").replace("\\n", "\n");
         let rest = rest
@@ -140,7 +154,7 @@ impl Stage {
             "foreground" => {
                 let barred = |why, name: &str| Reader::Barred(why, Some(name.to_owned()));
                 self.input(Input::Reads(match rest.as_str() {
-                    "self" => self.own.clone(),
+                    "self" => self.command_reader.clone(),
                     "shell" => barred(Obstacle::Shell, "bash"),
                     "relay" => barred(Obstacle::Nested, "agent-relay"),
                     "suspended" => barred(Obstacle::Suspended, "claude"),
@@ -163,7 +177,7 @@ impl Stage {
                 };
                 self.input(Input::Recorded(TranscriptId(file.parse().unwrap()), record));
             }
-            "reports" => self.reports = true,
+            "reports" => self.shows_reports = true,
             "accompanied" => self.is_alone = false,
             "settles" => self.bridge.injector.assume_started(),
             "holds" => self.input(Input::Held(true)),
@@ -186,13 +200,13 @@ impl Stage {
     fn input(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
         self.bridge.handle(self.now, input, &mut out);
-        let mut taken = 0;
+        let mut written = 0;
         for output in out {
             match output {
                 Output::Write(bytes) => {
                     match &mut self.stalled {
                         Some(stalled) => *stalled += bytes.len(),
-                        None => taken += bytes.len(),
+                        None => written += bytes.len(),
                     }
                     let text = String::from_utf8_lossy(&bytes).replace('\x1b', "\\e");
                     self.note(&format!("types {}", text.replace('\r', "\\r").replace('\n', "\\n")));
@@ -202,7 +216,7 @@ impl Stage {
                 }
                 Output::Acknowledge(id) => self.note(&format!("acknowledges {id}")),
                 Output::Report(id, progress) => {
-                    if self.reports {
+                    if self.shows_reports {
                         self.note(&format!("reports {id} {progress:?}"));
                     }
                 }
@@ -210,20 +224,20 @@ impl Stage {
                 Output::Log(line) => self.note(&format!("logs {line}")),
             }
         }
-        if taken > 0 {
-            self.input(Input::Written(taken));
+        if written > 0 {
+            self.input(Input::Written(written));
         }
     }
 
-    fn note(&mut self, what: &str) {
-        writeln!(self.transcript, "{} {what}", self.now.0).expect("a String takes everything");
+    fn note(&mut self, output: &str) {
+        writeln!(self.outputs, "{} {output}", self.now.0).expect("writing to a String cannot fail");
     }
 }
 
 fn message(line: &str) -> IncomingMessage {
     let (head, body) = line.split_once(": ").expect("a sender and a body");
     let mut words = head.split(' ');
-    let mut word = |otherwise: &str| words.next().unwrap_or(otherwise).to_owned();
+    let mut word = |default: &str| words.next().unwrap_or(default).to_owned();
     IncomingMessage {
         from: word(""),
         id: word("11111111-2222"),

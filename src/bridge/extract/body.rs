@@ -31,8 +31,8 @@ pub(super) fn before_close(text: &str) -> &str {
     text.strip_suffix(">>>").unwrap_or(text)
 }
 
-/// Returns a body without indentation, hanging indentation (`hang` columns), and the line breaks that
-/// a CLI made to fit into `columns`; `None` for a text that is not on a screen.
+/// Returns a body without indentation, hanging indentation (`hang` columns), and the line breaks
+/// that a CLI made to fit into `columns`; `None` for a text that is not on a screen.
 pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<usize>) -> String {
     let rows: Vec<IndentedText<'_>> =
         lines.iter().map(|line| IndentedText::of(line, hang)).collect();

@@ -1,4 +1,4 @@
-//! What the line scanner finds, with the rows where it stands.
+//! The line scanner's findings, with the rows where they stand.
 
 use super::extracted::{Extracted, Fault, Problem};
 use super::logical_line::LogicalLine;

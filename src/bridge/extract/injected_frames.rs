@@ -73,8 +73,8 @@ impl InjectedFrames {
         self.escaped.push_back(hex.to_owned());
     }
 
-    /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A fence that is
-    /// open there was typed, and ends with the frame.
+    /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A fence that
+    /// is open there was typed, and ends with the frame.
     pub(super) fn ends_escaped_frame(&self, line: &str) -> bool {
         let Some((_, after)) = line.split_once("[/relay ") else { return false };
         let shown = after.split(']').next().unwrap_or_default().trim_end();

@@ -1,7 +1,7 @@
 //! A scanner of lines, which finds messages, blocks, fences and frames in them.
 //!
-//! It knows nothing of screens, and reads a terminal's lines and a transcript's alike. It is a value
-//! that can be cloned, so that rows that may still change are read by a clone.
+//! It knows nothing of screens, and reads a terminal's lines and a transcript's alike. It is a
+//! value that can be cloned, so that rows that may still change are read by a clone.
 
 use super::block;
 use super::body::{before_close, closes};
@@ -31,7 +31,7 @@ pub(super) struct LineScanner {
 
 #[derive(Debug, Clone, Default)]
 enum State {
-    /// Nothing is open.
+    /// Outside of messages, blocks and fences.
     #[default]
     Text,
     /// A fence, and the first line in it that would begin a message elsewhere.
@@ -89,8 +89,8 @@ impl LineScanner {
         }
     }
 
-    /// Reads a line of a frame that the agent quotes: text of what is open, if anything is. Otherwise
-    /// a message in it is reported as a problem.
+    /// Reads a line of a frame that the agent quotes: text of what is open, if anything is.
+    /// Otherwise a message in it is reported as a problem.
     fn read_quoted(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if !matches!(self.state, State::Text) {
             return self.push(line);

@@ -91,8 +91,8 @@ pub(super) struct LineStart<'a> {
 }
 
 impl<'a> LineStart<'a> {
-    /// Splits off at most three blanks, or one bullet in column 0 and the blanks after it. `None` for
-    /// a line that is indented further.
+    /// Splits off at most three blanks, or one bullet in column 0 and the blanks after it. `None`
+    /// for a line that is indented further.
     pub(super) fn of(text: &'a str) -> Option<Self> {
         let rest = text.trim_start_matches(' ');
         let blanks = text.len() - rest.len();
@@ -113,8 +113,8 @@ impl<'a> LineStart<'a> {
     }
 }
 
-/// Whether a line that begins with this row can matter outside of messages, blocks and fences: it has
-/// to begin one, or a frame. A cheap check for the sake of floods.
+/// Whether a line that begins with this row can matter outside of messages, blocks and fences: it
+/// has to begin one, or a frame. A cheap check for the sake of floods.
 pub(super) fn may_matter(text: &str) -> bool {
     let rest = text.trim_start_matches([' ', '\t']);
     if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {

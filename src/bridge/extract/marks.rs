@@ -1,9 +1,9 @@
 //! Marks of messages in text that is typed into a program whose screen is read: a backslash inside
 //! each makes it plain text.
 //!
-//! The backslash stands inside and not before the mark. So no row has a whole mark, however a program
-//! wraps the text and whatever part of it the screen shows: a whole mark is the agent's own. In the
-//! arrow it stands before a letter, where programs that draw Markdown keep it.
+//! The backslash stands inside and not before the mark. So no row has a whole mark, however a
+//! program wraps the text and whatever part of it the screen shows: a whole mark is the agent's
+//! own. In the arrow it stands before a letter, where programs that draw Markdown keep it.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -27,8 +27,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Removes the backslashes before the agent's marks and, from a screen, one inside each mark that was
-/// typed.
+/// Removes the backslashes before the agent's marks and, from a screen, one inside each mark that
+/// was typed.
 pub(super) fn unescape(text: &str, on_screen: bool) -> String {
     let (mut unescaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -63,8 +63,8 @@ fn mark(text: &str) -> Option<Mark> {
     })
 }
 
-/// The byte where a part of a mark ends at the beginning of a text. Characters without width between
-/// are skipped, as programs may leave them out.
+/// The byte where a part of a mark ends at the beginning of a text. Characters without width
+/// between are skipped, as programs may leave them out.
 fn end_of(text: &str, part: &str) -> Option<usize> {
     let mut characters = text.chars();
     for wanted in part.chars() {

@@ -92,7 +92,8 @@ impl OpenMessage {
         self.finish(message, if_extended)
     }
 
-    /// The finding for a block that is closed, whose JSON begins at byte `json_at` of its first line.
+    /// The finding for a block that is closed, whose JSON begins at byte `json_at` of its first
+    /// line.
     pub(super) fn close_block(&self, json_at: usize, rules: &Rules) -> Finding {
         if self.is_too_large() {
             return self.too_large();

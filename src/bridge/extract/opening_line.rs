@@ -38,7 +38,8 @@ pub(super) struct OpeningLine {
     pub(super) column: usize,
     /// The hanging indentation that a bullet makes.
     pub(super) hang: usize,
-    /// The byte in the line where the body begins: after `<<<`, or after the name in the one-line form.
+    /// The byte in the line where the body begins: after `<<<`, or after the name in the one-line
+    /// form.
     pub(super) body_at: usize,
     /// In the one-line form the whole message is this line.
     pub(super) is_inline: bool,

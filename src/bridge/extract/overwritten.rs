@@ -17,15 +17,15 @@ type Beginning = (String, String);
 /// The overwritten messages of a turn.
 #[derive(Debug, Default)]
 pub(super) struct OverwrittenMessages {
-    /// Those that were not read so far, with the problems to report.
+    /// Messages that were not read so far, with the problems to report.
     pending: VecDeque<(Beginning, Extracted)>,
     /// Messages that were read or reported lately.
     read: VecDeque<Beginning>,
 }
 
 impl OverwrittenMessages {
-    /// Passes a finding on, unless it is an overwritten message, which is remembered. A message that
-    /// was read, or whose own fault is reported, no longer counts as overwritten.
+    /// Passes a finding on, unless it is an overwritten message, which is remembered. A message
+    /// that was read, or whose own fault is reported, no longer counts as overwritten.
     pub(super) fn filter(&mut self, finding: Finding) -> Option<Finding> {
         if finding.is_overwritten() {
             self.add(finding);

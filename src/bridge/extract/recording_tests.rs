@@ -1,9 +1,9 @@
 //! Tests of extraction from recordings and from generated output: cuts and pauses change nothing.
 //!
 //! `NAME-COLUMNSxROWS.bytes` is a program's output, and `.expect` what is extracted from it. In
-//! tests/data/terminal are programs that paint as the CLIs of agents do. In tests/data/recordings are the
-//! CLIs themselves, which answer a message, print a file that holds one, send two, and end with one
-//! in the composer.
+//! tests/data/terminal are programs that paint as the CLIs of agents do. In tests/data/recordings
+//! are the CLIs themselves, which answer a message, print a file that holds one, send two, and end
+//! with one in the composer.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ use crate::bridge::screen::Row;
 /// Programs that paint as the CLIs do.
 ///
 /// `conpty` is made by hand, as Windows' pseudo console repaints the output of programs: it positions
-/// the cursor, skips blanks, paints everything again after a resize, and marks rows as wrapped or (in
-/// the second message of Dora, which loses a word) does not. `wine-shell` is cmd.exe in Wine's pseudo
-/// console.
+/// the cursor, skips blanks, paints everything again after a resize, and marks rows as wrapped or
+/// (in the second message of Dora, which loses a word) does not. `wine-shell` is cmd.exe in Wine's
+/// pseudo console.
 const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",
     "conpty-80x24",

@@ -1,7 +1,8 @@
 //! Rejoins long lines that a CLI wrapped to fit its screen.
 //!
-//! Row B continues row A if B's first word would not have fitted into A. The other rules keep lists,
-//! quotes, tables and code apart; with each of them, more of the test bodies come back exactly.
+//! Row B continues row A if B's first word would not have fitted into A. The other rules keep
+//! lists, quotes, tables and code apart; with each of them, more of the test bodies come back
+//! exactly.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -38,8 +39,8 @@ pub(super) struct JoinedLine {
     pub(super) text: String,
 }
 
-/// The lines that were wrapped into these rows; `widest` is the width of the widest row of the whole
-/// message.
+/// The lines that were wrapped into these rows; `widest` is the width of the widest row of the
+/// whole message.
 pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> Vec<JoinedLine> {
     let limit = if widest + FULL_ROW_MARGIN >= columns { widest } else { columns };
     let mut lines: Vec<JoinedLine> = Vec::new();

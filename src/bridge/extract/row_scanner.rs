@@ -1,7 +1,7 @@
 //! A scanner of a screen's rows: rows become logical lines, which a [`LineScanner`] reads.
 //!
-//! It is a value: final rows go into the scanner itself, and rows that are still visible into a clone
-//! of it, at each sample.
+//! It is a value: final rows go into the scanner itself, and rows that are still visible into a
+//! clone of it, at each sample.
 
 use super::finding::Finding;
 use super::line_scanner::LineScanner;
@@ -28,8 +28,8 @@ pub(super) struct RowScanner {
 }
 
 /// The visible rows at the end of a turn that left something open. The turn's last row is the one
-/// before the first that has changed: a CLI writes the next turn over its composer, which looks like
-/// the agent's text.
+/// before the first that has changed: a CLI writes the next turn over its composer, which looks
+/// like the agent's text.
 #[derive(Debug, Clone)]
 struct EndedTurn {
     /// The row where the open message began.

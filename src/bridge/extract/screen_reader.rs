@@ -1,7 +1,7 @@
 //! The reader of a screen's rows: it finds messages in them, and tells new ones from repaints.
 //!
-//! Rows that scrolled off are final and read once, in order. Visible rows are read by a clone of the
-//! scanner at each sample, and a message in them counts once they are stable.
+//! Rows that scrolled off are final and read once, in order. Visible rows are read by a clone of
+//! the scanner at each sample, and a message in them counts once they are stable.
 
 use super::extracted::Extracted;
 use super::finding::{Finding, IfExtended};
@@ -37,7 +37,8 @@ pub(super) struct ScreenReader {
     seen: SeenLog,
     overwritten: OverwrittenMessages,
     repaint: RepaintTracker,
-    /// Messages that were extracted from rows of the primary screen before they scrolled off, in order.
+    /// Messages that were extracted from rows of the primary screen before they scrolled off, in
+    /// order.
     shown: Vec<Fingerprint>,
     /// Messages that scrolled off the alternate screen since its last repaint.
     snapshot: Vec<Fingerprint>,
@@ -203,8 +204,8 @@ impl ScreenReader {
         self.repaint = self.repaint.begin_again(&self.seen, is_resize);
     }
 
-    /// Notes that the terminal has another size, and has scrolled off the rows that do not fit. These
-    /// were read as rows of the old size, and the program may show all of them again.
+    /// Notes that the terminal has another size, and has scrolled off the rows that do not fit.
+    /// These were read as rows of the old size, and the program may show all of them again.
     pub(super) fn resized(&mut self, columns: usize) {
         self.rules.columns = Some(columns);
         self.drop_open();
@@ -345,8 +346,8 @@ impl ScreenReader {
         }
     }
 
-    /// Whether all rows of a finding are stable, and no text can come after it that changes it. `top`
-    /// is the number of the first visible row.
+    /// Whether all rows of a finding are stable, and no text can come after it that changes it.
+    /// `top` is the number of the first visible row.
     fn is_final(&self, finding: &Finding, top: u64, mode: ReadMode) -> bool {
         if mode.ends_turn {
             return true;

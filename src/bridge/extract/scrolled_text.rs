@@ -1,8 +1,8 @@
 //! One text out of successive snapshots of an alternate screen, in which it scrolls.
 //!
 //! A text that is longer than the screen moves up in it from snapshot to snapshot, and nothing else
-//! shows its upper part. Only programs with synchronized updates are read so; half a repaint would be
-//! taken for text.
+//! shows its upper part. Only programs with synchronized updates are read so; half a repaint would
+//! be taken for text.
 
 use crate::bridge::screen::Row;
 
@@ -12,8 +12,8 @@ const SHARED_MIN: usize = 2;
 /// Shared rows with text that need no other evidence.
 const SHARED_SURE: usize = 6;
 
-/// The divisor of the part of a snapshot at the top that may hide the text (a headline, or the prompt
-/// that is being answered), and at the bottom (a composer).
+/// The divisor of the part of a snapshot at the top that may hide the text (a headline, or the
+/// prompt that is being answered), and at the bottom (a composer).
 const EDGE_DIVISOR: usize = 4;
 
 /// Screens of text above the snapshot that are kept, as it may scroll back.
@@ -38,20 +38,20 @@ pub(super) struct ScrolledText {
 /// The relation of a snapshot to the text before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scroll {
-    /// It shows another text.
+    /// The snapshot shows another text.
     NewText,
-    /// It begins this many rows further down, or up if negative.
+    /// The snapshot begins this many rows further down, or up if negative.
     By(isize),
 }
 
 /// Rows that a snapshot and the text have in common.
 #[derive(Clone, Copy, Default)]
 struct Overlap {
-    /// Its first row in the text.
+    /// The first common row in the text.
     text: usize,
-    /// Its first row in the snapshot.
+    /// The first common row in the snapshot.
     snapshot: usize,
-    /// Its number of rows with text.
+    /// The number of common rows with text.
     rows: usize,
 }
 

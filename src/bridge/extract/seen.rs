@@ -1,7 +1,7 @@
 //! The messages extracted so far, and whether a message after a repaint is one of them.
 //!
-//! A message is known again by its place among the others and not by its text alone: an agent may say
-//! the same twice.
+//! A message is known again by its place among the others and not by its text alone: an agent may
+//! say the same twice.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,12 +18,12 @@ const SIMILAR_MAX: usize = 256;
 /// Letters at the beginning or the end of a body that tell it from others.
 const EDGE_LETTERS: usize = 16;
 
-/// Symbols that do so in a body without letters. There are few: programs and terminals disagree about
-/// the width of joined emoji, so programs may paint over the symbols after them.
+/// Symbols that do so in a body without letters. There are few: programs and terminals disagree
+/// about the width of joined emoji, so programs may paint over the symbols after them.
 const EDGE_SYMBOLS: usize = 2;
 
-/// Hashes of the parts of a message or problem that are the same however often it is painted: not its
-/// line breaks, the marks before its lines, or the length of its rules.
+/// Hashes of the parts of a message or problem that are the same however often it is painted: not
+/// its line breaks, the marks before its lines, or the length of its rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     whole: u64,
@@ -120,30 +120,30 @@ impl SeenLog {
 
 /// The position of a repaint within the messages that were extracted before it.
 ///
-/// A repaint shows messages in their order. Some may be missing, and one that could not be read before
-/// may stand between them, without making the others new.
+/// A repaint shows messages in their order. Some may be missing, and one that could not be read
+/// before may stand between them, without making the others new.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RepaintTracker {
     /// Messages that were extracted before the repaint; 0 without a repaint.
     end: usize,
-    /// Numbers that the next message may have, once one was recognised; several while equal messages
-    /// leave it open.
+    /// Numbers that the next message may have, once one was recognised; several while equal
+    /// messages leave it open.
     next: Vec<usize>,
     /// Messages that were recognised.
     recognised: usize,
-    /// After a resize, messages may be shown repeatedly: by the terminal, which wraps its rows anew,
-    /// and by the program.
+    /// After a resize, messages may be shown repeatedly: by the terminal, which wraps its rows
+    /// anew, and by the program.
     after_resize: bool,
 }
 
 /// The result of comparing a message with those extracted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was extracted before.
+    /// The message was extracted before.
     Seen,
-    /// It is new, and stands after those extracted before.
+    /// The message is new, and stands after those extracted before.
     New,
-    /// It is new, and stands before the message with this number.
+    /// The message is new, and stands before the one with this number.
     NewBefore(usize),
 }
 

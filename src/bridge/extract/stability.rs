@@ -3,8 +3,8 @@
 use crate::bridge::screen::{Row, Screen, VisibleRows};
 use crate::protocol::Moment;
 
-/// Time for which a row has to stay unchanged before it is read. With all other delays, recipients get
-/// a message within 300 ms.
+/// Time for which a row has to stay unchanged before it is read. With all other delays, recipients
+/// get a message within 300 ms.
 pub(super) const STABLE_MS: u64 = 250;
 
 /// Rows with other text that make a repaint. Fewer may be a blinking mark, or a tool's state.
@@ -40,8 +40,9 @@ impl RowStability {
         self.is_repainting = true;
     }
 
-    /// Whether the upper half of the rows, of which `scrolling` are about to scroll off, has other text
-    /// than before. New text appears further below, so the program shows another part of its text.
+    /// Whether the upper half of the rows, of which `scrolling` are about to scroll off, has other
+    /// text than before. New text appears further below, so the program shows another part of its
+    /// text.
     pub(super) fn is_repainted(&mut self, visible: VisibleRows<'_>, scrolling: usize) -> bool {
         if self.is_repainting || self.scrolled_off > 0 {
             return false;

@@ -42,8 +42,9 @@ impl Target {
 /// name in the frame.
 const PERSONS: [&str; 2] = ["operator", "user"];
 
-/// The name of a person's command line, as it stands in the header of a frame: with a backslash where
-/// the program would attach the file that an `@` names. The sender sees to it that it is only answered.
+/// The name of a person's command line, as it stands in the header of a frame: with a backslash
+/// where the program would attach the file that an `@` names. The sender sees to it that it is only
+/// answered.
 fn command_line(text: &str) -> Option<String> {
     let text = text.strip_prefix('\\').unwrap_or(text);
     let word = text.strip_prefix('@').unwrap_or(text);

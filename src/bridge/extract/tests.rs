@@ -360,7 +360,8 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
     let message = |n: usize| format!("->relay:Bob <<<\n{}{n}>>>\n", "line\n".repeat(8));
     let mut live = Live::new();
     live.write(&(message(1) + &message(2))).write("> ").wait(400);
-    // Rows scroll off as the terminal wraps them anew; the program repaints what it takes for visible.
+    // Rows scroll off as the terminal wraps them anew; the program repaints what it takes for
+    // visible.
     for rows in [12, 24, 8, 20] {
         live.resize(40, rows).wait(50);
         live.write(&format!("\x1b[{}A\r\x1b[J", rows - 1)).write(&(message(1) + &message(2)));
@@ -371,8 +372,8 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
     assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
 }
 
-/// The program repaints all visible rows from the top when the size changes, and then prints more. Its
-/// rule is as wide as the screen.
+/// The program repaints all visible rows from the top when the size changes, and then prints more.
+/// Its rule is as wide as the screen.
 #[test]
 fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
     let messages: String =
@@ -696,8 +697,8 @@ fn full_screen_snapshot_adds_messages_after_its_overlap() {
     "#]]);
 }
 
-/// A full-screen program with synchronized updates, which shows a headline, the end of its text, and a
-/// composer.
+/// A full-screen program with synchronized updates, which shows a headline, the end of its text,
+/// and a composer.
 struct Pager {
     live: Live,
     text: Vec<String>,
@@ -1402,7 +1403,7 @@ fn opening_line_ends_an_open_block() {
 // ---- The one-line form
 
 #[test]
-fn one_line_form_is_reported_unless_allowed() {
+fn inline_form_is_reported_unless_allowed() {
     let text =
         "->relay:Bob hello there\n->relay:Bob [thread:t] hi\n->relay:b!b hello\n->relay:Bob\n";
     check(

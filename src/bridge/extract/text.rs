@@ -23,8 +23,8 @@ impl TextExtractor {
         Self { rules, frames: InjectedFrames::default() }
     }
 
-    /// Remembers that `body` is typed into the agent, in a frame with these six digits. In a text that
-    /// quotes the whole frame, it is not the agent's own.
+    /// Remembers that `body` is typed into the agent, in a frame with these six digits. In a text
+    /// that quotes the whole frame, it is not the agent's own.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.frames.remember(hex, body);
     }

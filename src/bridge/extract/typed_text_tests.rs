@@ -1,5 +1,5 @@
-//! Property test: text that was typed is not extracted, whatever part of it a screen shows in whatever
-//! form, and the agent can send the same text.
+//! Property test: text that was typed is not extracted, whatever part of it a screen shows in
+//! whatever form, and the agent can send the same text.
 
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;

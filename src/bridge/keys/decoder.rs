@@ -8,8 +8,8 @@ use crate::protocol::Moment;
 /// An `ESC` that nothing follows within this time is the Escape key.
 pub(super) const ESCAPE_MS: u64 = 50;
 
-/// The beginning of a longer sequence is a key pressed with Alt, unless the rest follows within this
-/// time.
+/// The beginning of a longer sequence is a key pressed with Alt, unless the rest follows within
+/// this time.
 pub(super) const SEQUENCE_MS: u64 = 250;
 
 /// Bytes that follow `CSI M`: the button, column and row of an old mouse report.

@@ -21,8 +21,8 @@ impl CsiKey {
     const ESCAPE: u32 = 27;
     const LETTER_J: u32 = b'j' as u32;
 
-    /// Parses the parameters and the last byte of a control sequence; `None` for the release of a key
-    /// and for other sequences.
+    /// Parses the parameters and the last byte of a control sequence; `None` for the release of a
+    /// key and for other sequences.
     #[must_use]
     pub fn parse(parameters: &[u8], last: u8) -> Option<Self> {
         let mut fields = str::from_utf8(parameters).ok()?.split(';');
@@ -73,8 +73,8 @@ pub(super) fn is_release(parameters: &[u8]) -> bool {
 
 /// A key as Windows consoles encode it in the win32-input-mode (`CSI ? 9001 h`).
 ///
-/// The sequence is `CSI Vk ; Sc ; Uc ; Kd ; Cs ; Rc _`: the virtual key, its scan code, its character
-/// as a UTF-16 unit, whether it went down, the modifiers, and how often it repeats.
+/// The sequence is `CSI Vk ; Sc ; Uc ; Kd ; Cs ; Rc _`: the virtual key, its scan code, its
+/// character as a UTF-16 unit, whether it went down, the modifiers, and how often it repeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Win32Key {
     virtual_key: u32,

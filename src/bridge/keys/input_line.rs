@@ -1,7 +1,7 @@
 //! The line that a person is typing: whether it was begun and not submitted.
 //!
-//! Keys alone do not tell (an arrow may bring back a line from the history, a backspace may empty the
-//! line), and neither does the screen (a password is not echoed). So both count.
+//! Keys alone do not tell (an arrow may bring back a line from the history, a backspace may empty
+//! the line), and neither does the screen (a password is not echoed). So both count.
 
 use super::decoder::KeyDecoder;
 use super::key::Key;
@@ -31,7 +31,7 @@ struct UnfinishedKey {
     before: String,
 }
 
-/// What was among the bytes of a call of [`InputLine::press`].
+/// The kinds of keys among the bytes of a call of [`InputLine::press`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressed {
     /// A key, and not only answers and reports of the terminal.
@@ -49,13 +49,13 @@ struct Draft {
     before_last_text: String,
     /// The screen has not shown that text yet.
     awaits_echo: bool,
-    /// It has a line break, so the text before the cursor is not all of it.
+    /// A line break is in it, so the text before the cursor is not all of it.
     is_multiline: bool,
 }
 
 impl InputLine {
-    /// Takes bytes from the person's terminal. A line feed is a line break where `line_feed_breaks`,
-    /// and otherwise an Enter.
+    /// Takes bytes from the person's terminal. A line feed is a line break where
+    /// `line_feed_breaks`, and otherwise an Enter.
     pub fn press(
         &mut self,
         now: Moment,
@@ -89,7 +89,8 @@ impl InputLine {
         pressed
     }
 
-    /// Takes an unfinished sequence whose time is over for a key, and returns when that was pressed.
+    /// Takes an unfinished sequence whose time is over for a key, and returns when that was
+    /// pressed.
     pub fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
         let key = self.decoder.expire(now)?;
         let UnfinishedKey { at, before } = self.unfinished.take()?;
@@ -103,8 +104,8 @@ impl InputLine {
         self.unfinished.is_some() && !self.decoder.ends_in_escape()
     }
 
-    /// Whether a line editor may take text for commands, as vi does after Escape, or for the rest of
-    /// an unfinished key.
+    /// Whether a line editor may take text for commands, as vi does after Escape, or for the rest
+    /// of an unfinished key.
     #[must_use]
     pub fn may_take_text_for_commands(&self) -> bool {
         self.may_be_in_command_mode || self.unfinished.is_some()

@@ -10,8 +10,8 @@ use super::painter::{KeyboardState, REPORT_COLORS, WIN32_INPUT};
 /// All kinds of mouse reports.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
 
-/// Row numbers count from the screen's top again, and not from the upper margin. The cursor moves to
-/// the top, and no terminal can put it back; so the next output goes below all rows.
+/// Row numbers count from the screen's top again, and not from the upper margin. The cursor moves
+/// to the top, and no terminal can put it back; so the next output goes below all rows.
 const ORIGIN_OFF: &str = "\x1b[?6l";
 const BELOW_ALL_ROWS: &str = "\x1b[999B\n";
 

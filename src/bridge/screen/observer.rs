@@ -43,8 +43,8 @@ pub enum Discontinuity {
     AlternateShown,
     /// The primary screen is shown again, as it was left.
     PrimaryShown,
-    /// The alternate screen is painted from its top again, or scrolled back, by a program that uses no
-    /// synchronized updates.
+    /// The alternate screen is painted from its top again, or scrolled back, by a program that uses
+    /// no synchronized updates.
     AlternateRepainted,
     /// The primary screen's first row was erased, as by programs that repaint all rows.
     FirstRowErased,

@@ -15,7 +15,8 @@ use unicode_width::UnicodeWidthChar;
 use super::observer::{Discontinuity, ScreenObserver};
 use super::rows::{Row, VisibleRows, read_row};
 
-/// Rows of history after which it is emptied. They are reported at once, so this only says how often.
+/// Rows of history after which it is emptied. They are reported at once, so this only says how
+/// often.
 const HISTORY_ROWS_KEPT: usize = 64;
 
 /// Capacity of the history in rows: as many as one operation, such as a resize, can scroll off.
@@ -147,8 +148,8 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Reports a discontinuity, but for one within an update of the alternate screen: only the rows at
-    /// its end count.
+    /// Reports a discontinuity, but for one within an update of the alternate screen: only the rows
+    /// at its end count.
     fn discontinuity(&mut self, cause: Discontinuity) {
         if !(self.state.synchronizing && self.term.mode().contains(TermMode::ALT_SCREEN)) {
             self.observer.discontinuity(cause);
@@ -184,9 +185,9 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 }
 
-/// Passes everything that paints on to the grid. Ignored are titles, clipboard, colours, hyperlinks,
-/// keyboard modes, mode reports and pixel sizes: they only take memory, or are answered with text from
-/// the screen.
+/// Passes everything that paints on to the grid. Ignored are titles, clipboard, colours,
+/// hyperlinks, keyboard modes, mode reports and pixel sizes: they only take memory, or are answered
+/// with text from the screen.
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
@@ -257,7 +258,8 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
 
     fn clear_screen(&mut self, mode: ClearMode) {
         match mode {
-            // The grid's own method would push the rows into the history, as if they had scrolled off.
+            // The grid's own method would push the rows into the history, as if they had scrolled
+            // off.
             ClearMode::All => {
                 self.term.grid_mut().reset_region(..);
                 self.discontinuity(Discontinuity::ScreenCleared);
@@ -268,7 +270,8 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
             }
             ClearMode::Above => {
                 let line = self.term.grid().cursor.point.line;
-                // The grid's own method does not erase the first row while the cursor is in the second.
+                // The grid's own method does not erase the first row while the cursor is in the
+                // second.
                 if line > Line(0) {
                     self.term.grid_mut().reset_region(..line);
                 }

@@ -15,8 +15,8 @@ const NUMBER_DIGITS_MAX: usize = 3;
 
 /// A [`Timeout`] that never holds back the bytes of a synchronized update.
 ///
-/// With a timeout, the rows that are seen would depend on how the bytes were cut. Extraction waits for
-/// the end of the update instead.
+/// With a timeout, the rows that are seen would depend on how the bytes were cut. Extraction waits
+/// for the end of the update instead.
 #[derive(Default)]
 pub(super) struct Unbuffered;
 
@@ -32,8 +32,8 @@ impl Timeout for Unbuffered {
 
 /// A buffer for a character that was cut in two.
 ///
-/// The parser has one of its own, which swallows bytes where another character is cut within the next
-/// four bytes.
+/// The parser has one of its own, which swallows bytes where another character is cut within the
+/// next four bytes.
 #[derive(Default)]
 pub(super) struct CharacterBuffer {
     bytes: [u8; 4],

@@ -47,8 +47,8 @@ const MODES: [(TermMode, &str, &str); 12] = [
 ];
 
 impl Screen {
-    /// Returns the bytes that paint this screen on a terminal of another size: all that fits, and in
-    /// any case the cursor's row. If the sizes are the same, later output continues from there.
+    /// Returns the bytes that paint this screen on a terminal of another size: all that fits, and
+    /// in any case the cursor's row. If the sizes are the same, later output continues from there.
     #[must_use]
     pub fn snapshot(&self, columns: usize, rows: usize) -> String {
         let (own_columns, own_rows) = self.size();
@@ -205,7 +205,7 @@ mod tests {
         screen
     }
 
-    /// Everything of a screen that is visible or affects later output.
+    /// The state of a screen that is visible or affects later output.
     fn visible_state(screen: &Screen) -> impl PartialEq + use<> {
         let grid = screen.term.grid();
         let shown = TermMode::SHOW_CURSOR | TermMode::ALT_SCREEN;
@@ -227,7 +227,8 @@ mod tests {
         (cells, grid.cursor.point, template, grid.cursor.charsets, modes, wraps)
     }
 
-    /// Checks that a snapshot of what `bytes` paint, on a terminal that shows `before`, is the same.
+    /// Checks that a snapshot of what `bytes` paint, on a terminal that shows `before`, is the
+    /// same.
     #[track_caller]
     fn check(before: &[u8], bytes: &[u8]) {
         let screen = painted(20, 5, bytes);
@@ -298,8 +299,8 @@ mod tests {
         assert!(screen.snapshot(600, 250).len() < PICTURE_BYTES_MAX + 64 * 1024);
     }
 
-    /// Output of programs, and noise. It has no wide characters, as a grid may keep one half of those
-    /// that are overwritten, and no combining ones, which have a bound of their own.
+    /// Output of programs, and noise. It has no wide characters, as a grid may keep one half of
+    /// those that are overwritten, and no combining ones, which have a bound of their own.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let numbers = prop::collection::vec(0_u16..110, 0..4);
         let ends = prop::sample::select(b"mHABCDJKLMPST@XrfGdhlbsuZ".to_vec());

@@ -1,7 +1,7 @@
 //! The unfinished character or sequence at the end of a program's output.
 //!
-//! A snapshot of the screen that is sent in the middle of the output has to be followed by these bytes
-//! once more; otherwise a terminal would take the rest of the sequence for text.
+//! A snapshot of the screen that is sent in the middle of the output has to be followed by these
+//! bytes once more; otherwise a terminal would take the rest of the sequence for text.
 
 use crate::bridge::escape::{ESC, Tokenizer};
 
