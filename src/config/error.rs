@@ -12,7 +12,7 @@ pub struct ConfigError {
     pub path: PathBuf,
     /// The line at fault, from 1; `None` if the error is not in the file's text.
     pub line: Option<usize>,
-    /// What is wrong, and what to do.
+    /// The reason, with a remedy.
     pub reason: String,
 }
 

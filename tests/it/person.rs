@@ -644,8 +644,8 @@ fn invalid_request_ends_only_its_own_connection() {
     ann.wait_for_row("heard: still here?");
 }
 
-/// A script that becomes another user, requests the state, and prints the answer. It exits with 77 if
-/// it cannot become another user.
+/// A script that becomes another user, requests the state, and prints the answer. It exits with 77
+/// if it cannot become another user.
 const STRANGER: &str = "
 import os, socket, sys
 try:
