@@ -332,7 +332,7 @@ impl Candidate {
     fn is_rival_of(&self, turn: &Turn) -> bool {
         let (Some(mine), Some(enter)) = (&self.turn, &turn.enter) else { return false };
         let has_same_prompt = mine.prompt == turn.prompt;
-        let may_be_submitted = self.is_at_work || mine.prompted_at >= enter.at;
+        let may_follow_enter = self.is_at_work || mine.prompted_at >= enter.at;
         // The Enter submitted this candidate's prompt. The other one is on the screen as well if
         // the agent gave it to another agent, which it started as a tool.
         let explains_enter = self.is_own
@@ -340,7 +340,10 @@ impl Candidate {
                 && !has_same_prompt
                 && mine.prompted_at <= turn.prompted_at);
         let may_give_answer = !mine.answers_otherwise(turn);
-        (may_be_submitted && explains_enter)
-            || ((may_be_submitted || has_same_prompt) && may_give_answer)
+        (may_follow_enter && explains_enter)
+            || ((may_follow_enter || has_same_prompt) && may_give_answer)
     }
 }
+
+#[cfg(test)]
+mod tests;

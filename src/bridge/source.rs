@@ -226,21 +226,21 @@ impl Transcripts {
         if is_first { deferred.all() } else { deferred.own() }
     }
 
-    /// The sentence for an agent whose messages are not read.
+    /// The notice for an agent whose messages are not read.
     fn complaint(&self, program: &str) -> String {
         if self.ownership.is_in_doubt() {
-            return "What you say to others is not sent yet: another agent in this directory was \
-                    asked the same and said the same, so that your transcripts could not be told \
-                    apart. They are by this line; what waited is sent now."
+            return "Your messages to others are not sent yet: another agent in this directory got \
+                    the same prompt and gave the same answer, so your transcript cannot be told \
+                    from that agent's. This line tells them apart: the messages are sent now."
                 .to_owned();
         }
-        let found = match self.ownership.has_own() {
+        let problem = match self.ownership.has_own() {
             true => "is not one that this version of Agent Relay can read",
             false => "was not found",
         };
         format!(
-            "What you say to others is not sent: the transcript that {program} writes {found}. Ask \
-             your user to start you with `agent-relay run --grid`, which reads the screen instead."
+            "Your messages to others are not sent: the transcript that {program} writes {problem}. \
+             Ask your user to start you with `agent-relay run --grid`, which reads the screen instead."
         )
     }
 }

@@ -375,8 +375,8 @@ fn notice_typed_to_the_agent_decides_between_rivals() {
         ",
         expect![[r#"
             20000 types who are you\r
-            35260 logs What you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.
-            35260 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent yet: another agent in this directory was asked the same and said the same, so that your transcripts could not be told apart. They are by this line; what waited is sent now.\n[/relay 789200]\e[201~
+            35260 logs Your messages to others are not sent yet: another agent in this directory got the same prompt and gave the same answer, so your transcript cannot be told from that agent's. This line tells them apart: the messages are sent now.
+            35260 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour messages to others are not sent yet: another agent in this directory got the same prompt and gave the same answer, so your transcript cannot be told from that agent's. This line tells them apart: the messages are sent now.\n[/relay 789200]\e[201~
             35410 types \r
             37000 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
         "#]],
@@ -651,8 +651,8 @@ fn missing_transcript_is_reported_once() {
         90000 ends
         ",
         expect![[r#"
-            15250 logs What you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
-            15250 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nWhat you say to others is not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
+            15250 logs Your messages to others are not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.
+            15250 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour messages to others are not sent: the transcript that generic writes was not found. Ask your user to start you with `agent-relay run --grid`, which reads the screen instead.\n[/relay 789200]\e[201~
             15400 types \r
         "#]],
     );
