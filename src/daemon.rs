@@ -149,7 +149,7 @@ fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
             durability: settings.limits.durability,
             history_ms: settings.history_days.saturating_mul(DAY_MS),
             bytes_max: settings.store_bytes_max,
-            dedup_max: settings.limits.doubles_max,
+            dedup_max: settings.limits.dedup_max,
             dead_letters_max: DEAD_LETTERS_MAX,
         },
         platform::clock::unix_ms(),
@@ -162,7 +162,7 @@ fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
 
 /// Raises the limit of open files to the number of clients allowed.
 fn allow_clients(limits: &Limits) {
-    let wanted = (limits.clients_max + limits.strangers_max) as u64 + FILES_OF_OWN;
+    let wanted = (limits.clients_max + limits.unauthenticated_max) as u64 + FILES_OF_OWN;
     match platform::process::allow_open_files(wanted) {
         Ok(files) if files < wanted => {
             tracing::warn!("the system allows {files} open files; max_clients needs {wanted}");

@@ -45,10 +45,10 @@ fn limits() -> Limits {
         mailbox_days: 1,
         names_max: 7,
         streams_max: 24,
-        strangers_max: 4,
+        unauthenticated_max: 4,
         subscriptions_max: 3,
-        doubles_max: 8,
-        doubles_total_max: 32,
+        dedup_max: 8,
+        dedup_total_max: 32,
         answers_bytes_max: 4096,
         window_bytes: 2048,
         ..Limits::default()

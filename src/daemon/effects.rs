@@ -3,14 +3,15 @@
 use super::{
     client_handle::ClientHandle, policy_thread::PolicyReloader, store_thread::StoreHandle,
 };
-use crate::router::{ClientId, FastMap, Frame, Output};
+use crate::router::{ClientId, Frame, Output};
+use rustc_hash::FxHashMap;
 
 /// The executor of the router's outputs.
 #[derive(Debug)]
 pub(super) struct Effects {
     pub(super) store: StoreHandle,
     pub(super) reloader: PolicyReloader,
-    pub(super) clients: FastMap<ClientId, Box<ClientHandle>>,
+    pub(super) clients: FxHashMap<ClientId, Box<ClientHandle>>,
     /// Clients whose lanes have something to write.
     pub(super) dirty: Vec<ClientId>,
     /// Whether the router has stopped.
@@ -19,7 +20,7 @@ pub(super) struct Effects {
 
 impl Effects {
     pub(super) fn new(store: StoreHandle, reloader: PolicyReloader) -> Self {
-        let (clients, dirty, stopped) = (FastMap::default(), Vec::new(), false);
+        let (clients, dirty, stopped) = (FxHashMap::default(), Vec::new(), false);
         Self { store, reloader, clients, dirty, stopped }
     }
 

@@ -1,11 +1,11 @@
-//! From the first byte to WELCOME: who may speak, and under which name.
+//! The handshake: from a connection's first byte to WELCOME, or to the reason why there is none.
 
 use super::{
-    AgentKey, ClientId, Router, Stopping,
-    alarm::Alarm,
-    client::{Applicant, Client, Contender, Seat, Stage, Window},
-    message::Speaker,
-    unheard::Unheard,
+    Router,
+    connections::{Applicant, Membership},
+    interface::ClientId,
+    keys::AgentKey,
+    sender::SenderAuth,
 };
 use crate::protocol::{
     PROTOCOL,
@@ -14,18 +14,18 @@ use crate::protocol::{
     envelope::{self, Envelope, Kind},
     name::{GUEST, GUEST_DIGITS, Name, OPERATOR},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
-    secret::{Hash, Secret},
+    secret::{Hash, Secret, is_same},
     text::Quoted,
 };
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
-/// Why a token takes nothing up.
-const NOT_GOOD: &str =
+/// The answer to a token that resumes nothing.
+const TOKEN_REJECTED: &str =
     "the token was used before, is out of date, or is another name's; this is a fresh session";
 
-/// What a connection can do that only speaks and hears answers: it has no mailbox, so that nothing that
-/// needs one can be meant for it.
-const SPEAKS_ONLY: Capabilities = Capabilities {
+/// The capabilities of a connection that only sends and gets answers: it has no mailbox, so nothing
+/// that needs one can be for it.
+const SENDS_ONLY: Capabilities = Capabilities {
     ack: false,
     resume: false,
     max_inflight: 0,
@@ -33,42 +33,25 @@ const SPEAKS_ONLY: Capabilities = Capabilities {
     reports: false,
 };
 
-/// Why a connection gets no name.
+/// The reason why a connection gets no name.
 pub(super) type Refusal = (ErrorCode, String);
 
 impl Router {
     pub(super) fn connected(&mut self, id: ClientId) {
-        let since = self.now.monotonic;
-        self.clients.insert(
-            id,
-            Client {
-                stage: Stage::Stranger { since },
-                agent: None,
-                heard: since,
-                pinged: None,
-                alarm: None,
-                window: Window::default(),
-                is_gated: false,
-                unheard: Unheard::default(),
-            },
-        );
-        if self.stopping != Stopping::No {
-            let going = Violation::new(ErrorCode::ShuttingDown, "the daemon is going down");
-            return self.violated(id, going);
+        self.connections.add(&self.ctx, id);
+        if self.lifecycle.is_stopping() {
+            let stopping = Violation::new(ErrorCode::ShuttingDown, "the daemon is going down");
+            return self.violated(id, stopping);
         }
-        self.arm(id);
-        self.strangers.insert(id);
-        if self.strangers.len() > self.limits.strangers_max
-            && let Some(oldest) = self.strangers.first().copied()
-        {
-            let most = self.limits.strangers_max;
+        if let Some(oldest) = self.connections.await_handshake(&mut self.ctx, id) {
+            let most = self.ctx.limits.unauthenticated_max;
             let message = format!("more than {most} connections are without a handshake");
             self.violated(oldest, Violation::new(ErrorCode::TooManyClients, message));
         }
     }
 
-    /// A frame of a connection that is nobody yet.
-    pub(super) fn frame_of_stranger(&mut self, id: ClientId, json: &[u8]) {
+    /// Handles a frame of a connection without a handshake.
+    pub(super) fn first_frame(&mut self, id: ClientId, json: &[u8]) {
         const REQUIRED: &str = "the first frame is HELLO or RESUME";
         match Envelope::read(json) {
             Ok(envelope) => match envelope.kind {
@@ -76,7 +59,7 @@ impl Router {
                     if let Err((code, message)) = self.introduce(id, &envelope) {
                         self.violated(id, envelope.breaks(code, message));
                     }
-                    if let Some(agent) = self.agent_of(id) {
+                    if let Some(agent) = self.connections.agent_of(id) {
                         self.pump(agent);
                     }
                 }
@@ -94,21 +77,17 @@ impl Router {
     }
 
     fn introduce(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Refusal> {
-        match envelope.kind {
-            Kind::Resume => self.resume_first(id, envelope),
-            _ => self.hello(id, envelope),
+        if envelope.kind == Kind::Resume {
+            return self.resume_first(id, envelope);
         }
-    }
-
-    fn hello(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Refusal> {
         let hello: Hello = envelope
             .typed(envelope.payload)
             .map_err(|violation| (violation.code, violation.message))?;
         match hello.mode.as_deref() {
             None => self.hello_of_agent(id, envelope, hello),
-            Some("companion") => self.welcome_companion(id, &hello),
-            Some("guest") => self.welcome_guest(id),
-            Some("operator") => self.welcome_operator(id, hello.auth),
+            Some("companion") => self.hello_of_companion(id, &hello),
+            Some("guest") => self.hello_of_guest(id),
+            Some("operator") => self.hello_of_operator(id, hello.auth),
             Some(mode) => {
                 let message = format!("HELLO: mode {} is not known", Quoted(mode));
                 Err((ErrorCode::Invalid, message))
@@ -123,49 +102,42 @@ impl Router {
         hello: Hello,
     ) -> Result<(), Refusal> {
         let name = name_in(&hello)?;
-        let proof = self.proof_of(&name, hello.auth.as_ref())?;
+        let key = hello.auth.as_ref().and_then(|auth| auth.key.as_deref());
+        let proof = self.enforcement.proof_of(&name, key);
+        let proof = proof.map_err(|why| (ErrorCode::Unauthorized, why))?;
         let companion_key = companion_key_in(&hello);
         let applicant = Applicant { name, capabilities: hello.capabilities, proof, companion_key };
         let name = applicant.name.as_str();
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
-            if let Some(agent) = self.redeem(&Secret::stated(&token), Some(name)) {
+            let token = Secret::stated(&token);
+            if let Some(agent) = self.directory.redeem(&mut self.ctx, &token, Some(name)) {
                 return self.take_over(id, agent, applicant);
             }
-            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, NOT_GOOD));
+            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, TOKEN_REJECTED));
         }
-        let agent = self.roster.find(name);
-        match agent.and_then(|agent| Some((agent, self.roster[agent].client?))) {
-            #[cfg(test)]
-            Some(_) if self.has(super::sim::Canary::TwoOwners) => {
-                self.seat(id, applicant, false)?;
+        let agent = self.directory.find(name);
+        let holder = agent.and_then(|agent| Some((agent, self.directory.client(agent)?)));
+        match self.ctx.planted.holder(holder) {
+            Some((agent, holder)) => {
+                // A dead connection is often found out only by writing to it. One PING is enough.
+                if self.connections.wait_for_name(&self.ctx, id, applicant, agent) {
+                    self.connections.ping(&mut self.ctx, holder);
+                }
+                self.connections.pause_for_name(&mut self.ctx, id);
+                Ok(())
             }
-            Some((agent, older)) => self.contend(id, applicant, agent, older),
-            None => self.seat(id, applicant, false)?,
+            None => self.join(id, applicant, false),
         }
-        Ok(())
     }
 
-    /// What gives a connection this name, unless a token does. Where policy has a key for it, nothing
-    /// else will do.
-    fn proof_of(&self, name: &Name, auth: Option<&Auth>) -> Result<Proof, Refusal> {
-        let Some(hash) = self.policy.key_of(name) else { return Ok(Proof::Claim) };
-        let stated = auth.and_then(|auth| auth.key.as_deref());
-        let message = match stated.map(Secret::stated) {
-            Some(key) if key.has_hash(hash) => return Ok(Proof::Key),
-            Some(_) => format!("policy.toml has another key for {name} than `auth.key` states"),
-            None => format!("policy.toml has a key for {name}: HELLO states it in `auth.key`"),
-        };
-        Err((ErrorCode::Unauthorized, message))
-    }
-
-    /// A session goes on with this connection, whoever has it now.
+    /// Continues a session on this connection, whichever connection has it now.
     pub(super) fn take_over(
         &mut self,
         id: ClientId,
         agent: AgentKey,
         applicant: Applicant,
     ) -> Result<(), Refusal> {
-        if let Some(older) = self.roster[agent].client {
+        if let Some(older) = self.directory[agent].client {
             let why = "another connection took this session up with its token";
             self.violated(older, Violation::new(ErrorCode::SessionReplaced, why));
         }
@@ -173,41 +145,42 @@ impl Router {
             Proof::Claim => Proof::Token,
             proof => proof,
         };
-        self.seat(id, Applicant { proof, ..applicant }, true)
+        self.join(id, Applicant { proof, ..applicant }, true)
     }
 
-    fn welcome_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
+    fn hello_of_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
         let name = loop {
-            let text = format!("{GUEST}{}", self.random_hex(GUEST_DIGITS / 2));
-            if self.roster.find(&text).is_none() {
+            let text = format!("{GUEST}{}", self.ctx.random_hex(GUEST_DIGITS / 2));
+            if self.directory.find(&text).is_none() {
                 break Name::made_by_daemon(&text);
             }
         };
-        let (capabilities, proof) = (SPEAKS_ONLY, Proof::Guest);
-        self.seat(id, Applicant { name, capabilities, proof, companion_key: None }, false)
+        let (capabilities, proof) = (SENDS_ONLY, Proof::Guest);
+        self.join(id, Applicant { name, capabilities, proof, companion_key: None }, false)
     }
 
-    fn welcome_operator(&mut self, id: ClientId, auth: Option<Auth>) -> Result<(), Refusal> {
+    fn hello_of_operator(&mut self, id: ClientId, auth: Option<Auth>) -> Result<(), Refusal> {
         let key = auth.and_then(|auth| auth.key).map(|key| Secret::stated(&key));
-        if !key.zip(self.operator_key).is_some_and(|(key, hash)| key.has_hash(&hash)) {
+        if !self.enforcement.is_operator_key(key) {
             let message =
                 "an operator states in `auth.key` what is in operator.key, in the daemon's home";
             return Err((ErrorCode::Unauthorized, message.to_owned()));
         }
-        // It is known before there are too many to know another: an owner isn't to be shut out.
-        let agent = match self.roster.find(OPERATOR) {
+        // The name is added even if there are too many: the owner must not be shut out.
+        let agent = match self.directory.find(OPERATOR) {
             Some(agent) => agent,
             None => {
                 let agent = self.add_agent(Name::made_by_daemon(OPERATOR));
-                self.keep_agent(agent);
+                self.directory.record_agent(&mut self.ctx, agent);
                 agent
             }
         };
-        self.seat_beside(id, agent, Proof::Operator, None)
+        self.join_beside(id, agent, Proof::Operator, None)
     }
 
-    /// Whether its agent is here is asked of each message: both may be on their way back.
-    fn welcome_companion(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
+    /// Admits a companion. Whether its agent is here is checked for each SEND: both may be
+    /// reconnecting.
+    fn hello_of_companion(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
         let name = name_in(hello)?;
         let refused = |message: String| Err((ErrorCode::Unauthorized, message));
         let Some(key) = companion_key_in(hello) else {
@@ -215,88 +188,74 @@ impl Router {
                 "a companion states in `companion_key` what {name} stated in its HELLO"
             ));
         };
-        let Some(agent) = self.roster.find(name.as_str()) else {
+        let Some(agent) = self.directory.find(name.as_str()) else {
             return refused(format!("no agent {name} was ever here, so it has no companion"));
         };
-        if self.roster[agent].client.is_some() && !self.has_companion(agent, &key) {
+        if self.directory[agent].client.is_some() && !self.has_companion(agent, &key) {
             return refused(format!("{name} stated another key for its companions, or none"));
         }
-        self.seat_beside(id, agent, Proof::Companion, Some(key))
+        self.join_beside(id, agent, Proof::Companion, Some(key))
     }
 
-    /// Somebody has the name: that connection is given a moment to prove closed.
-    fn contend(&mut self, id: ClientId, applicant: Applicant, agent: AgentKey, older: ClientId) {
-        let since = self.now.monotonic;
-        let contender = Contender { since, applicant };
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        client.stage = Stage::Contender(Box::new(contender));
-        let contenders = &mut self.roster[agent].contenders;
-        contenders.push(id);
-        // A dead connection is often found out only by writing to it. Asking once is enough.
-        if contenders.len() == 1 {
-            self.ping(older);
-        }
-        self.gate(id, false);
-        self.arm(id);
+    /// Whether an agent is here that stated this key for its companions.
+    pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
+        let client = self.directory.client(agent);
+        let stated = client.and_then(|client| self.connections.membership(client)?.companion_key);
+        stated.is_some_and(|stated| is_same(&stated, key))
     }
 
-    /// Gives each name that became free to the first who waits for it.
-    pub(super) fn fill_vacated(&mut self) {
-        while let Some(agent) = self.vacated.pop() {
-            let Some(vacant) = self.roster.get_mut(agent) else { continue };
-            // It may be taken again: a session went on with another connection.
-            if vacant.client.is_some()
-                || vacant.contenders.is_empty()
-                || self.stopping != Stopping::No
-            {
+    /// Gives each name that became free to the first client that waits for it.
+    pub(super) fn assign_freed_names(&mut self) {
+        while let Some(agent) = self.directory.next_freed() {
+            // A session may have continued on another connection.
+            let is_free = self.directory.get(agent).is_some_and(|agent| agent.client.is_none());
+            if !is_free || self.lifecycle.is_stopping() {
                 continue;
             }
-            let id = vacant.contenders.remove(0);
-            let Some(client) = self.clients.get_mut(&id) else { continue };
-            let since = self.now.monotonic;
-            let stage = mem::replace(&mut client.stage, Stage::Stranger { since });
-            let Stage::Contender(contender) = stage else {
-                unreachable!("who is no contender any more was struck off");
+            let Some((id, applicant)) = self.connections.next_waiting(&self.ctx, agent) else {
+                continue;
             };
-            if let Err((code, message)) = self.seat(id, contender.applicant, false) {
+            if let Err((code, message)) = self.join(id, applicant, false) {
                 self.violated(id, Violation::new(code, message));
             }
             self.pump(agent);
-            self.hear_on(id);
+            self.handle_deferred(id);
         }
     }
 
-    /// Gives a free name to a connection, with the session that its agent had or a fresh one. Whatever
-    /// waits for the name goes out when it is pumped.
-    fn seat(&mut self, id: ClientId, applicant: Applicant, goes_on: bool) -> Result<(), Refusal> {
+    /// Gives a free name to a connection, with its agent's session if that continues, or a fresh
+    /// one. What waits for the agent goes out when its queue is pumped.
+    fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
         self.check_room_for_member()?;
         let Applicant { name, capabilities, proof, companion_key } = applicant;
-        let agent = match self.roster.find(name.as_str()) {
+        let agent = match self.directory.find(name.as_str()) {
             Some(agent) => agent,
-            None if self.roster.len() >= self.limits.names_max => {
-                return Err(too_many(self.roster.len(), "names are known"));
+            None if self.directory.len() >= self.ctx.limits.names_max => {
+                return Err(too_many(self.directory.len(), "names are known"));
             }
             None => self.add_agent(name.clone()),
         };
-        self.members += 1;
-        self.strangers.remove(&id);
-        self.roster[agent].name = name;
-        self.roster.arrive(agent, id, self.now.unix_ms);
-        if let Some(at) = self.roster[agent].forget_at.take() {
-            self.alarms.remove(at, Alarm::Agent(agent));
-        }
-        self.keep_agent(agent);
+        self.directory.arrive(&mut self.ctx, agent, id, name);
         let (session, token) = match proof {
             Proof::Guest => self.draw_session(),
-            _ => self.renew_session(agent, capabilities, goes_on),
+            _ => {
+                if !resumes {
+                    self.drop_session(agent);
+                }
+                let renewed = self.directory.renew_session(&mut self.ctx, agent, capabilities);
+                if !capabilities.resume {
+                    self.mail.drop_replay(&mut self.ctx, agent);
+                }
+                renewed
+            }
         };
-        let speaker = Speaker { session, proof };
-        self.welcome(id, agent, Seat::new(speaker, capabilities, companion_key), &token);
+        let auth = SenderAuth { session, proof };
+        self.welcome(id, agent, Membership::new(auth, capabilities, companion_key), &token);
         Ok(())
     }
 
-    /// Has a connection speak in the name of an agent that it isn't.
-    fn seat_beside(
+    /// Lets a connection send in the name of an agent that it isn't.
+    fn join_beside(
         &mut self,
         id: ClientId,
         agent: AgentKey,
@@ -304,67 +263,71 @@ impl Router {
         companion_key: Option<Hash>,
     ) -> Result<(), Refusal> {
         self.check_room_for_member()?;
-        self.members += 1;
-        self.strangers.remove(&id);
         let (session, token) = self.draw_session();
-        let speaker = Speaker { session, proof };
-        let seat = Seat::new(speaker, SPEAKS_ONLY, companion_key);
-        self.welcome(id, agent, seat, &token);
+        let auth = SenderAuth { session, proof };
+        self.welcome(id, agent, Membership::new(auth, SENDS_ONLY, companion_key), &token);
         Ok(())
     }
 
     fn check_room_for_member(&self) -> Result<(), Refusal> {
-        if self.members < self.limits.clients_max {
+        let members = self.connections.members();
+        if members < self.ctx.limits.clients_max {
             return Ok(());
         }
-        Err(too_many(self.members, "clients are connected"))
+        Err(too_many(members, "clients are connected"))
     }
 
     fn add_agent(&mut self, name: Name) -> AgentKey {
-        self.ledger.last.agent += 1;
-        self.roster.add(name, self.ledger.last.agent)
+        let (number, is_guest) = (self.ctx.journal.next_agent(), name.is_guests());
+        let agent = self.directory.add(name, number);
+        self.mail.open_mailbox(agent, number, is_guest);
+        agent
     }
 
-    /// What is for nobody to take up: the id and the token of a session that ends with its connection.
+    /// Returns the id and the token of a session that ends with its connection.
     fn draw_session(&mut self) -> (Arc<str>, Secret) {
-        let id = format!("s-{}", self.random_hex(8)).into();
-        (id, Secret::stated(&self.random_hex(32)))
+        let id = format!("s-{}", self.ctx.random_hex(8)).into();
+        (id, Secret::stated(&self.ctx.random_hex(32)))
     }
 
-    fn welcome(&mut self, id: ClientId, agent: AgentKey, seat: Seat, resume_token: &Secret) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let Speaker { session, proof } = &seat.speaker;
-        let (session_id, proof, capabilities) = (session.to_string(), *proof, seat.capabilities);
-        let is_beside = seat.is_beside();
-        client.agent = Some(agent);
-        client.heard = self.now.monotonic;
-        client.stage = Stage::Member(Box::new(seat));
+    fn welcome(
+        &mut self,
+        id: ClientId,
+        agent: AgentKey,
+        membership: Membership,
+        resume_token: &Secret,
+    ) {
+        let limits = &self.ctx.limits;
         let welcome = Welcome {
-            session_id,
+            session_id: membership.auth.session.to_string(),
             resume_token: resume_token.reveal().to_owned(),
-            agent: self.roster[agent].name.to_string(),
-            capabilities,
+            agent: self.directory[agent].name.to_string(),
+            capabilities: membership.capabilities,
             server: Server {
-                max_frame_bytes: self.limits.frame_bytes_max as u64,
-                heartbeat_ms: self.limits.heartbeat_ms,
+                max_frame_bytes: limits.frame_bytes_max as u64,
+                heartbeat_ms: limits.heartbeat_ms,
                 protocol: PROTOCOL.to_owned(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                resume_window_ms: self.limits.resume_window_ms,
-                queue_max_messages: self.limits.queue_messages_max as u64,
+                resume_window_ms: limits.resume_window_ms,
+                queue_max_messages: limits.queue_messages_max as u64,
             },
         };
-        self.answer(id, Kind::Welcome, &welcome);
-        self.await_seat(id);
-        // What waits for an agent is its own: others may join before it does, and with any key.
+        let (proof, is_beside) = (membership.auth.proof, membership.is_beside());
+        self.connections.join(&self.ctx, id, agent, membership);
+        self.connections.answer(&mut self.ctx, id, Kind::Welcome, &welcome);
+        self.await_recorded(id);
+        // Waiting notices are the agent's own: others may join before it does, and with any key.
         if !is_beside {
-            self.hand_answers(id, agent);
+            for notice in self.notices.take(&mut self.ctx, agent) {
+                self.connections.hand_notice(&mut self.ctx, id, notice);
+            }
         }
         self.log(id, &format!("joined ({})", proof.as_str()));
-        self.arm(id);
+        self.connections.set_timer(&mut self.ctx, id);
     }
 }
 
-/// The name that a HELLO asks for.
+/// Returns the name that a HELLO asks for.
 fn name_in(hello: &Hello) -> Result<Name, Refusal> {
     let Some(text) = &hello.agent else {
         return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));

@@ -1,56 +1,36 @@
-//! A fast hash for the machine's own tables.
+//! Hash tables by who chooses their keys.
 //!
-//! Its keys are numbers of the machine's making, and names and topics whose count is bounded; whoever
-//! builds collisions slows down a daemon that is his own.
+//! Ids and numbers are the daemon's own, and get rustc-hash ([`FastMap`](super::FastMap)). Text
+//! that peers choose (names, topics) gets SipHash with a key from the router's seed ([`KeyedMap`]),
+//! so that no peer can build collisions. Both are the same in every run of one seed.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use siphasher::sip::SipHasher13;
+use std::{collections::HashMap, hash::BuildHasher};
 
-/// A table with the fast hash.
-pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
+/// A table whose keys peers choose.
+pub(super) type KeyedMap<K, V> = HashMap<K, V, HashKey>;
 
-/// Multiply and rotate, a word at a time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fast(u64);
+/// The key of a [`KeyedMap`]'s hash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HashKey(u64, u64);
 
-/// An odd number with its bits well spread: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The stream of the seed's generator that hash keys come from: ids come from stream 0.
+const RNG_STREAM: u64 = 1;
 
-impl Fast {
-    const fn add(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(SPREAD);
+impl HashKey {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        let mut rng = ChaCha8Rng::from_seed(seed);
+        rng.set_stream(RNG_STREAM);
+        Self(rng.next_u64(), rng.next_u64())
     }
 }
 
-impl Hasher for Fast {
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
-        if !rest.is_empty() {
-            // In a register: a word put together in memory is read back only once every store before
-            // it is through, and a broadcast's frames are a lot of them.
-            self.add(rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-        }
-    }
+impl BuildHasher for HashKey {
+    type Hasher = SipHasher13;
 
-    fn write_u8(&mut self, byte: u8) {
-        self.add(u64::from(byte));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.add(word);
-    }
-
-    fn write_usize(&mut self, word: usize) {
-        self.add(word as u64);
-    }
-
-    /// The table takes its place from the low bits, which a product mixes least.
-    fn finish(&self) -> u64 {
-        self.0.rotate_left(26)
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0, self.1)
     }
 }

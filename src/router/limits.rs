@@ -1,29 +1,29 @@
-//! The machine's bounds and times, each with a name. Its outcome stands where it is enforced.
+//! The router's bounds and times. What happens at each stands where it is enforced.
 
 use crate::protocol::payload::Durability;
 
-/// Everything that is bounded, and every length of time.
+/// All bounds, and all lengths of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest frame, its length not counted.
+    /// The bytes of the longest frame, without its length.
     pub frame_bytes_max: usize,
-    /// Silence after which a PING goes out; twice as long again, and the connection is dead.
+    /// Silence after which a PING goes out. After twice as long again the connection is dead.
     pub heartbeat_ms: u64,
-    /// How long a connection may take to say HELLO.
+    /// The longest that a connection may take to say HELLO.
     pub handshake_ms: u64,
-    /// How long after a disconnect a token is good.
+    /// The time after a disconnect for which a token is good.
     pub resume_window_ms: u64,
     /// Time to live of a message that states none.
     pub ttl_ms: u64,
-    /// Messages in one agent's queue: waiting, on the way and mailbox.
+    /// Messages in one agent's queue: waiting and in flight, also while it is away.
     pub queue_messages_max: usize,
-    /// Their bytes.
+    /// Bytes of the messages in one agent's queue.
     pub queue_bytes_max: usize,
-    /// Everything that is held, inside the machine and outside.
+    /// All bytes that are held, inside the router and outside.
     pub memory_bytes_max: usize,
-    /// What a message survives that is accepted.
+    /// The failure that an accepted message survives.
     pub durability: Durability,
-    /// Changes that the store may have before it; beyond that, an at-least-once SEND hears BUSY.
+    /// Changes that the store may have before it. Beyond, an at-least-once SEND gets BUSY.
     pub backlog_max: u64,
     /// Connections with a handshake.
     pub clients_max: usize,
@@ -34,25 +34,25 @@ pub struct Limits {
     /// Streams.
     pub streams_max: usize,
     /// Connections without a handshake.
-    pub strangers_max: usize,
+    pub unauthenticated_max: usize,
     /// Subscriptions of a session.
     pub subscriptions_max: usize,
-    /// Delivered messages that a session has at hand to replay them.
+    /// Messages in a session's replay buffer.
     pub replay_messages_max: usize,
-    /// Their bytes.
+    /// Bytes of the messages in a session's replay buffer.
     pub replay_bytes_max: usize,
-    /// SENDs of a name that are remembered to know their doubles.
-    pub doubles_max: usize,
-    /// Those of all names together, for about 200 bytes each; beyond it, who has been away for longest
-    /// forgets first.
-    pub doubles_total_max: usize,
-    /// Answers that a client may leave unread before it isn't read from.
+    /// SENDs in an agent's dedup window.
+    pub dedup_max: usize,
+    /// SENDs in all dedup windows, of about 200 bytes each. Beyond, the windows of the agents that
+    /// have been away longest shrink first.
+    pub dedup_total_max: usize,
+    /// Bytes of answers that a client may leave unread before reading from it is paused.
     pub answers_bytes_max: usize,
-    /// Bytes of answers that wait for a session to be taken up; one may always wait.
+    /// Bytes of notices that wait for an agent's session to be resumed. One may always wait.
     pub waiting_answers_bytes_max: usize,
-    /// Questions of a name that are not answered.
+    /// Open questions of one agent.
     pub questions_max: usize,
-    /// DELIVERs handed out and not yet written, for each client. One may always be.
+    /// Bytes of DELIVERs that are handed out to a client and not written yet. One may always be.
     pub window_bytes: usize,
 }
 
@@ -73,12 +73,12 @@ impl Default for Limits {
             mailbox_days: 30,
             names_max: 4_096,
             streams_max: 65_536,
-            strangers_max: 256,
+            unauthenticated_max: 256,
             subscriptions_max: 256,
             replay_messages_max: 1_000,
             replay_bytes_max: 16 << 20,
-            doubles_max: 4_096,
-            doubles_total_max: 1 << 19,
+            dedup_max: 4_096,
+            dedup_total_max: 1 << 19,
             answers_bytes_max: 1 << 20,
             waiting_answers_bytes_max: 1 << 20,
             questions_max: 1_024,

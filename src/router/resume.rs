@@ -1,11 +1,12 @@
-//! RESUME: how far a client heard each stream, SYNC for an answer, and what comes again.
+//! RESUME: how far a client received each stream, SYNC for an answer, and what is replayed.
 
 use super::{
-    AgentKey, ClientId, Router, StreamKey,
-    client::Applicant,
+    Router,
+    connections::Applicant,
     handshake::Refusal,
-    hash::FastMap,
-    message::{Body, HEAD_BYTES, Message, State},
+    interface::ClientId,
+    keys::{AgentKey, StreamKey},
+    mail::{HEAD_BYTES, Recipient},
 };
 use crate::protocol::{
     code::{ErrorCode, NackCode},
@@ -15,16 +16,17 @@ use crate::protocol::{
     payload::{Resume, ResumeStreams, StreamPosition, SyncInfo},
     secret::Secret,
 };
+use rustc_hash::FxHashMap;
 
-/// What a RESUME comes to: its answer, and after which number each stream comes again.
+/// The effect of a RESUME: its answer, and the number after which each stream is replayed.
 #[derive(Debug)]
-pub(super) struct Rewind {
+struct Rewind {
     sync: SyncInfo,
-    after: FastMap<StreamKey, u64>,
+    after: FxHashMap<StreamKey, u64>,
 }
 
 impl Router {
-    /// RESUME as a connection's first frame: a token takes a session up without HELLO.
+    /// Handles RESUME as a connection's first frame: a token resumes a session without HELLO.
     pub(super) fn resume_first(
         &mut self,
         id: ClientId,
@@ -39,65 +41,77 @@ impl Router {
         };
         let Some(token) = &resume.resume_token else {
             let why = "a RESUME before HELLO needs `resume_token`; say HELLO";
-            self.nack(id, &envelope.id, NackCode::Unauthorized, why);
+            let code = NackCode::Unauthorized;
+            self.connections.nack(&mut self.ctx, id, &envelope.id, code, why);
             return Ok(());
         };
         let name = Some(resume.agent.as_str()).filter(|name| !name.is_empty());
-        let Some(agent) = self.redeem(&Secret::stated(token), name) else {
+        let token = Secret::stated(token);
+        let Some(agent) = self.directory.redeem(&mut self.ctx, &token, name) else {
             let why = "the token was used before, is out of date, or is another name's; say HELLO";
             self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
             return Ok(());
         };
-        if self.policy.key_of(&self.roster[agent].name).is_some() {
+        if self.enforcement.has_key(&self.directory[agent].name) {
             let why = "policy.toml has a key for this name: say HELLO, with the key and the token";
             self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
             return Ok(());
         }
-        match self.judge_resume(agent, &resume.streams) {
+        match self.check_resume(agent, &resume.streams) {
             Ok(rewind) => {
-                let (name, session) = (self.roster[agent].name.clone(), self.session_of(agent));
-                let capabilities = session.capabilities;
-                let (proof, companion_key) = (Proof::Token, None);
-                let applicant = Applicant { name, capabilities, proof, companion_key };
+                let resumed = &self.directory[agent];
+                let session = resumed.session.as_deref();
+                let applicant = Applicant {
+                    name: resumed.name.clone(),
+                    capabilities: session.map(|of| of.capabilities).unwrap_or_default(),
+                    proof: Proof::Token,
+                    companion_key: None,
+                };
                 self.take_over(id, agent, applicant)?;
-                self.rewind(id, agent, rewind);
+                self.rewind(id, agent, &rewind);
             }
-            Err((code, why)) => self.nack(id, &envelope.id, code, why),
+            Err((code, why)) => {
+                self.connections.nack(&mut self.ctx, id, &envelope.id, code, why);
+            }
         }
         Ok(())
     }
 
-    /// RESUME of a member.
+    /// Handles a member's RESUME.
     pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>) {
         let resume: Resume = match envelope.typed(envelope.payload) {
             Ok(resume) => resume,
             Err(violation) => return self.violated(id, violation),
         };
-        let agent =
-            self.agent_of(id).filter(|_| self.seat_of(id).is_some_and(|seat| !seat.is_beside()));
-        let Some(agent) = agent.filter(|agent| self.roster[*agent].session.is_some()) else {
+        let membership = self.connections.membership(id);
+        let is_own = membership.is_some_and(|membership| !membership.is_beside());
+        let agent = self.connections.agent_of(id).filter(|_| is_own);
+        let Some(agent) = agent.filter(|agent| self.directory.session(*agent).is_some()) else {
             let why = "only an agent has a session to resume";
-            return self.nack(id, &envelope.id, NackCode::Forbidden, why);
+            let code = NackCode::Forbidden;
+            return self.connections.nack(&mut self.ctx, id, &envelope.id, code, why);
         };
-        match self.judge_resume(agent, &resume.streams) {
+        match self.check_resume(agent, &resume.streams) {
             Ok(rewind) => {
-                self.rewind(id, agent, rewind);
+                self.rewind(id, agent, &rewind);
                 self.pump(agent);
             }
-            Err((code, why)) => self.nack(id, &envelope.id, code, why),
+            Err((code, why)) => {
+                self.connections.nack(&mut self.ctx, id, &envelope.id, code, why);
+            }
         }
     }
 
-    /// Whether everything that was missed is there.
-    fn judge_resume(
+    /// Checks whether everything that was missed is retained.
+    fn check_resume(
         &self,
         agent: AgentKey,
         named: &ResumeStreams,
     ) -> Result<Rewind, (NackCode, String)> {
-        let (mut streams, mut after) = (Vec::new(), FastMap::default());
-        for (key, place) in self.places(agent, named) {
-            if place.last_seq < self.gone_of(agent, key, &place) {
-                let StreamPosition { topic, peer, last_seq, .. } = &place;
+        let (mut streams, mut after) = (Vec::new(), FxHashMap::default());
+        for (key, position) in self.positions(agent, named) {
+            if position.last_seq < self.gone(agent, key, &position) {
+                let StreamPosition { topic, peer, last_seq, .. } = &position;
                 let why = format!(
                     "what {peer} said on topic {topic:?} after {last_seq} is not all kept any more; \
                      go on without it, or say HELLO"
@@ -105,15 +119,16 @@ impl Router {
                 return Err((NackCode::Stale, why));
             }
             if let Some(key) = key {
-                let after = after.entry(key).or_insert(place.last_seq);
-                *after = place.last_seq.min(*after);
+                let after = after.entry(key).or_insert(position.last_seq);
+                *after = position.last_seq.min(*after);
             }
-            streams.push(place);
+            streams.push(position);
         }
-        let session_id = self.session_of(agent).id.to_string();
+        let session = self.directory.session(agent);
+        let session_id = session.map(|session| session.id.to_string()).unwrap_or_default();
         let sync = SyncInfo { session_id, streams };
         let bytes = serde_json::to_vec(&sync).map_or(usize::MAX, |json| json.len());
-        let most = self.limits.frame_bytes_max;
+        let most = self.ctx.limits.frame_bytes_max;
         if bytes + HEAD_BYTES > most {
             let why =
                 format!("its SYNC would be over max_frame_bytes ({most}); name fewer streams");
@@ -122,114 +137,66 @@ impl Router {
         Ok(Rewind { sync, after })
     }
 
-    /// The last number in a stream that can't come again; it may have been closed.
-    fn gone_of(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPosition) -> u64 {
-        match (key, self.roster.find(&named.peer)) {
-            (Some(key), _) => self.streams[key].gone,
-            (None, Some(peer)) => self.streams.closed_at(peer, agent, topic_of(named)),
+    /// Returns the last number of a stream that cannot be replayed. The stream may be closed.
+    fn gone(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPosition) -> u64 {
+        match (key, self.directory.find(&named.peer)) {
+            (Some(key), _) => self.mail.gone(key),
+            (None, Some(peer)) => self.mail.closed_at(peer, agent, topic_of(named)),
             (None, None) => 0,
         }
     }
 
-    /// The streams that are named, as far as there are any, and what SYNC says of them.
-    fn places(
+    /// Returns the streams that are named, as far as they are open, and what SYNC says of them.
+    fn positions(
         &self,
         agent: AgentKey,
         named: &ResumeStreams,
     ) -> Vec<(Option<StreamKey>, StreamPosition)> {
         match named {
             ResumeStreams::ByTopic(topics) => {
-                let hears = self.roster[agent].hears.iter();
-                let places = hears.filter_map(|key| {
-                    let stream = &self.streams[*key];
+                let positions = self.mail.streams_to(agent).filter_map(|(key, stream)| {
                     let topic = stream.topic().map_or("", |topic| topic);
                     let last_seq = topics.get(topic)?.last_seq;
-                    let peer = self.roster.get(stream.from())?.name.to_string();
+                    let peer = self.directory.name(stream.from())?.to_string();
                     let server_last_seq = Some(stream.last_known(last_seq));
                     let topic = topic.to_owned();
-                    Some((Some(*key), StreamPosition { topic, peer, last_seq, server_last_seq }))
+                    Some((Some(key), StreamPosition { topic, peer, last_seq, server_last_seq }))
                 });
-                places.collect()
+                positions.collect()
             }
             ResumeStreams::List(list) => {
-                list.iter().map(|place| self.place(agent, place)).collect()
+                list.iter().map(|named| self.position(agent, named)).collect()
             }
         }
     }
 
-    fn place(
+    fn position(
         &self,
         agent: AgentKey,
         named: &StreamPosition,
     ) -> (Option<StreamKey>, StreamPosition) {
-        let peer = self.roster.find(&named.peer);
-        let key = peer.and_then(|peer| self.streams.find(peer, agent, topic_of(named)));
-        let last = match key {
-            Some(key) => self.streams[key].last_known(named.last_seq),
-            // Its answers don't come again.
-            None if named.peer == RELAY => self.relay_seq_base + self.roster[agent].relay_seq,
+        let peer = self.directory.find(&named.peer);
+        let key = peer.and_then(|peer| self.mail.find_stream(peer, agent, topic_of(named)));
+        let last = match key.and_then(|key| self.mail.stream(key)) {
+            Some(stream) => stream.last_known(named.last_seq),
+            // Answers of @relay are not replayed.
+            None if named.peer == RELAY => self.requests.last_seq(agent),
             None => 0,
         };
         (key, StreamPosition { server_last_seq: Some(last), ..named.clone() })
     }
 
-    /// Says SYNC, and puts what was missed back into line.
-    fn rewind(&mut self, id: ClientId, agent: AgentKey, rewind: Rewind) {
-        let Rewind { sync, after } = rewind;
-        self.answer(id, Kind::Sync, &sync);
-        for (stream, after) in &after {
-            // Where an older connection was replaced, the last of a forgotten sender's may have gone.
-            let Some(stream) = self.streams.get_mut(*stream) else { continue };
-            for key in stream.take_back(*after) {
-                self.roster[agent].outbox.in_flight -= 1;
-                if let Some(kept) = self.messages[key].kept_mut() {
-                    kept.take_back(State::Waiting);
-                }
-            }
-        }
-        let now = self.now.monotonic;
-        let missed = self.session_of(agent).replay.iter().filter(|message| {
-            let (stream, seq) = (message.stream, message.seq);
-            after.get(&stream).is_some_and(|after| seq > *after)
-                && message.expires > now
-                && self.streams.get(stream).is_some_and(|stream| !stream.is_waiting(seq))
-        });
-        let missed = missed.map(|message| message.order);
-        #[cfg(test)]
-        let missed = missed.skip(usize::from(self.loses_replay()));
-        for order in missed.collect::<Vec<_>>() {
-            if let Some(copy) = self.copy_of(agent, order) {
-                self.memory.inside += copy.bytes;
-                self.wait_once(copy);
-            }
-        }
-        for stream in after.into_keys() {
-            if self.streams.get(stream).is_some() {
-                self.refresh_turn(stream);
-            }
-        }
-    }
-
-    /// A message that was delivered, to be handed out once more.
-    fn copy_of(&mut self, agent: AgentKey, order: u64) -> Option<Message> {
-        let session = self.roster[agent].session.as_deref_mut()?;
-        if let Body::Kept(kept) = &mut session.replay.get_mut(order)?.body {
-            kept.attempts += 1;
-        }
-        let message = self.session_of(agent).replay.get(order)?;
-        let frame = match &message.body {
-            Body::Once(frame) => frame.clone(),
-            // It is acknowledged: no other ACK is awaited.
-            Body::Kept(kept) => {
-                self.frame_again(Vec::with_capacity(HEAD_BYTES), message, kept, false)
-            }
-        };
-        let send_id = message.send_id.clone();
-        Some(Message { send_id, is_replay: true, body: Body::Once(frame), ..*message })
+    /// Sends SYNC, and queues what was missed.
+    fn rewind(&mut self, id: ClientId, agent: AgentKey, rewind: &Rewind) {
+        self.connections.answer(&mut self.ctx, id, Kind::Sync, &rewind.sync);
+        let to = &self.directory[agent];
+        let session = to.session.as_deref().map_or("", |session| &session.id);
+        let to = Recipient { name: to.name.as_str(), session };
+        self.mail.rewind(&mut self.ctx, agent, &rewind.after, to);
     }
 }
 
-/// The topic that is named; `""` is none.
+/// Returns the topic that is named; `""` is none.
 fn topic_of(named: &StreamPosition) -> Option<&str> {
     Some(named.topic.as_str()).filter(|topic| !topic.is_empty())
 }

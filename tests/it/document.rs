@@ -480,11 +480,11 @@ fn limits() -> BTreeMap<String, u64> {
         ("changes before the store", limits.backlog_max),
         ("known names", limits.names_max as u64),
         ("streams", limits.streams_max as u64),
-        ("connections without a handshake", limits.strangers_max as u64),
+        ("connections without a handshake", limits.unauthenticated_max as u64),
         ("subscriptions of a session", limits.subscriptions_max as u64),
         ("replay of a session", limits.replay_bytes_max as u64),
-        ("dedup window of a name", limits.doubles_max as u64),
-        ("dedup window of all names", limits.doubles_total_max as u64),
+        ("dedup window of a name", limits.dedup_max as u64),
+        ("dedup window of all names", limits.dedup_total_max as u64),
         ("unread answers", limits.answers_bytes_max as u64),
         ("waiting answers", limits.waiting_answers_bytes_max as u64),
         ("open questions", limits.questions_max as u64),
@@ -503,24 +503,32 @@ fn limits() -> BTreeMap<String, u64> {
 
 /// Private limits of the state machines, read in their sources.
 fn private_limits() -> BTreeMap<String, u64> {
-    const DESK: &str = include_str!("../../src/router/relay/desk.rs");
-    const LEDGER: &str = include_str!("../../src/router/ledger.rs");
-    const MESSAGE: &str = include_str!("../../src/router/message.rs");
+    const QUEUE: &str = include_str!("../../src/router/requests/queue.rs");
+    const JOURNAL: &str = include_str!("../../src/router/journal.rs");
     let pairs = [
-        ("failures of a message", constant(MESSAGE, "FAILURES_MAX")),
-        ("shortest retry_after_ms", constant(MESSAGE, "REST_MS_MIN")),
+        (
+            "failures of a message",
+            constant(include_str!("../../src/router/mail/deliveries.rs"), "FAILURES_MAX"),
+        ),
+        (
+            "shortest retry_after_ms",
+            constant(include_str!("../../src/router/deliver.rs"), "DELAY_MS_MIN"),
+        ),
         (
             "proof of an older connection",
-            constant(include_str!("../../src/router/heartbeat.rs"), "CONTEST_MS"),
+            constant(include_str!("../../src/router/connections/heartbeat.rs"), "CONTEST_MS"),
         ),
-        ("requests that wait", constant(DESK, "WAITING_MAX")),
+        ("requests that wait", constant(QUEUE, "WAITING_MAX")),
         (
             "data of a request",
-            constant(include_str!("../../src/router/relay/asked.rs"), "DATA_BYTES_MAX"),
+            constant(include_str!("../../src/router/requests/request.rs"), "DATA_BYTES_MAX"),
         ),
-        ("answers to SUBSCRIBE before the store", constant(LEDGER, "SUBSCRIBING_MAX")),
-        ("retransmitted SENDs before the store", constant(LEDGER, "REPEATING_MAX")),
-        ("late ACKs", constant(include_str!("../../src/router/dead.rs"), "LETTERS_MAX")),
+        ("answers to SUBSCRIBE before the store", constant(JOURNAL, "SUBSCRIBING_MAX")),
+        ("retransmitted SENDs before the store", constant(JOURNAL, "REPEATING_MAX")),
+        (
+            "late ACKs",
+            constant(include_str!("../../src/router/mail/dead_letters.rs"), "LETTERS_MAX"),
+        ),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }

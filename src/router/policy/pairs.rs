@@ -7,7 +7,8 @@
 //! forgotten that have been silent longest, and start with a full bucket should they speak again. Two
 //! that answer each other all the time are never among them.
 
-use crate::{protocol::Moment, router::hash::FastMap};
+use crate::protocol::Moment;
+use rustc_hash::FxHashMap;
 use std::{hash::Hash, mem, num::NonZeroU32};
 
 /// The most that a minute can be given.
@@ -23,9 +24,9 @@ const MS: u64 = 1_000;
 #[derive(Debug)]
 pub struct Pairs<K> {
     /// When each pair's bucket will be full again: those that spoke in this generation.
-    recent: FastMap<(K, K), u64>,
+    recent: FxHashMap<(K, K), u64>,
     /// Those that last spoke in the one before.
-    older: FastMap<(K, K), u64>,
+    older: FxHashMap<(K, K), u64>,
     /// When this generation began.
     began: Moment,
     /// The most in a generation.
@@ -37,7 +38,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     #[must_use]
     pub fn new(most: usize) -> Self {
         let most = (most / 2).max(1);
-        Self { recent: FastMap::default(), older: FastMap::default(), began: Moment(0), most }
+        Self { recent: FxHashMap::default(), older: FxHashMap::default(), began: Moment(0), most }
     }
 
     /// How long `from` has to wait until it may speak to `to` again; 0 if it may now.

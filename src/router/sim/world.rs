@@ -7,7 +7,7 @@
 //! acknowledges, and nothing may be left.
 
 use super::{
-    Canary, NAMES,
+    NAMES,
     app::App,
     disk::Disk,
     limits,
@@ -26,6 +26,7 @@ use crate::{
     record::Change,
     router::{
         ClientId, Input, Output,
+        planted::Bug,
         testbed::{Checked, Event, Testbed},
     },
 };
@@ -52,7 +53,7 @@ pub(super) struct World {
     steps: usize,
     pub(super) rng: ChaCha8Rng,
     pub(super) bed: Testbed,
-    canary: Option<Canary>,
+    bug: Option<Bug>,
     pub(super) disk: Disk,
     pub(super) promises: Promises,
     pub(super) apps: Vec<App>,
@@ -72,21 +73,21 @@ impl World {
     ///
     /// # Errors
     /// If a promise is broken: says which, how to run the world again, and what happened last.
-    pub(super) fn run(seed: u64, steps: usize, canary: Option<Canary>) -> Checked {
-        seeds::run_traced(seed, steps, |trace| Self::run_with(seed, steps, canary, trace))
+    pub(super) fn run(seed: u64, steps: usize, bug: Option<Bug>) -> Checked {
+        seeds::run_traced(seed, steps, |trace| Self::run_with(seed, steps, bug, trace))
     }
 
-    fn run_with(seed: u64, steps: usize, canary: Option<Canary>, trace: Trace) -> Checked {
+    fn run_with(seed: u64, steps: usize, bug: Option<Bug>, trace: Trace) -> Checked {
         let mut bytes = [1; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut bed = Testbed::new(&limits(), bytes, now_at(1_000));
-        bed.router.canary = canary;
+        bed.router.ctx.planted.plant(bug);
         let mut world = Self {
             seed,
             steps,
             rng: ChaCha8Rng::from_seed(bytes),
             bed,
-            canary,
+            bug,
             disk: Disk::default(),
             promises: Promises::default(),
             apps: Vec::new(),
@@ -147,7 +148,7 @@ impl World {
             let id = self.connect(Some(index))?;
             self.apps[index].connection = Some(id);
             self.note(|| format!("{} is {id:?}", NAMES[index]));
-            if self.canary == Some(Canary::ForgetfulLibrary) {
+            if self.bug == Some(Bug::ForgetfulLibrary) {
                 self.apps[index].session.forget_received();
             }
             self.drive(index, session::Input::Connected)?;
@@ -354,7 +355,7 @@ impl World {
             }
             _ => {}
         }
-        if self.canary == Some(Canary::SwappedFrames) {
+        if self.bug == Some(Bug::SwappedFrames) {
             let unwritten = &mut self.bed.ends.get_mut(&id).expect("it has a frame").unwritten;
             let count = unwritten.len();
             if count > 2 {
@@ -391,10 +392,11 @@ impl World {
         }
         let late = self.below(500) as u64;
         let now = now_at(self.bed.now.monotonic.0 + late);
-        let notices: Vec<_> = self.bed.router.kept_answers().map(|(_, _, frame)| frame).collect();
+        let notices: Vec<_> =
+            self.bed.router.recorded_notices().into_iter().map(|(_, _, frame)| frame).collect();
         let seed = self.bytes();
         let former = std::mem::replace(&mut self.bed, Testbed::new(&limits(), seed, now));
-        self.bed.router.canary = self.canary;
+        self.bed.router.ctx.planted.plant(self.bug);
         let unwritten = former.ends.values().flat_map(|end| &end.unwritten).map(|frame| &**frame);
         for frame in unwritten.chain(notices.iter().map(|frame| &**frame)) {
             if !self.disk.had_notice(frame) {

@@ -314,7 +314,7 @@ fn at_most_once_sends_are_not_deduplicated() {
 #[test]
 fn dedup_window_forgets_the_oldest_send() {
     check(expect![[r#"
-        limits doubles_max=1
+        limits dedup_max=1
         here: ann bob
         ann>> Bob: one
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
@@ -334,7 +334,7 @@ fn dedup_window_forgets_the_oldest_send() {
 #[test]
 fn full_dedup_memory_forgets_the_longest_absent_first() {
     check(expect![[r#"
-        limits doubles_total_max=4
+        limits dedup_total_max=4
         here: ann bob cid dan
         cid>> Ann: one
             cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
@@ -374,7 +374,7 @@ fn full_dedup_memory_forgets_the_longest_absent_first() {
 #[test]
 fn full_dedup_memory_is_shared_evenly_by_connected_names() {
     check(expect![[r#"
-        limits doubles_total_max=4
+        limits dedup_total_max=4
         here: ann bob cid
         ann>> Cid: one
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
@@ -407,7 +407,7 @@ fn full_dedup_memory_is_shared_evenly_by_connected_names() {
 #[test]
 fn newest_dedup_entries_survive_a_crash() {
     check(expect![[r#"
-        limits doubles_total_max=4
+        limits dedup_total_max=4
         here: ann bob cid
         ann>> Cid: one
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}

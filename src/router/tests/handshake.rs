@@ -139,7 +139,7 @@ fn handshake_times_out() {
 #[test]
 fn oldest_unauthenticated_connection_gives_way() {
     check(expect![[r#"
-        limits strangers_max=2
+        limits unauthenticated_max=2
         a connects
         b connects
         c joins

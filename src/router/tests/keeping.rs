@@ -1,7 +1,7 @@
 //! Changes for the store, and outputs that wait until they are persisted.
 
 use super::script::{check, run};
-use crate::router::ledger::REPEATING_MAX;
+use crate::router::journal::REPEATING_MAX;
 use expect_test::expect;
 
 #[test]

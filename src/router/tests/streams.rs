@@ -1,15 +1,15 @@
 //! Streams and subscriptions in great numbers, and streams that are closed to make room.
 
 use super::script::{check, run};
-use crate::router::slots;
+use crate::router::keys;
 use expect_test::expect;
 
 /// Counts key comparisons while the last of these lines is handled.
 fn steps(lines: &[String]) -> u64 {
     let all = |lines: &[String]| {
-        let before = slots::compared();
+        let before = keys::compared();
         run(&lines.join("\n"));
-        slots::compared() - before
+        keys::compared() - before
     };
     all(lines) - all(&lines[..lines.len() - 1])
 }

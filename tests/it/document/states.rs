@@ -7,9 +7,10 @@ use std::{
     path::Path,
 };
 
-const ROWS: &str = include_str!("../../../src/router/relay/rows.rs");
-const REPORTS: &str = include_str!("../../../src/router/reports.rs");
-const CLIENT: &str = include_str!("../../../src/router/client.rs");
+const ROWS: &str = include_str!("../../../src/router/requests/rows.rs");
+const OBSTACLES: &str = include_str!("../../../src/router/mail/deliveries.rs");
+const PROGRESS: &str = include_str!("../../../src/router/mail/message.rs");
+const CLIENT: &str = include_str!("../../../src/router/connections/client.rs");
 const MESSAGE: &str = include_str!("../../../src/client/message.rs");
 const SESSION: &str = include_str!("../../../src/client/session.rs");
 const BACKOFF: &str = include_str!("../../../src/client/session/backoff.rs");
@@ -18,8 +19,8 @@ const GAPS: &str = include_str!("../gaps.rs");
 
 /// The code's names of a connection's states, in its words, and those of the document.
 const STAGES: [(&str, &str); 5] = [
-    ("stranger", "unauthenticated"),
-    ("contender", "waiting for name"),
+    ("unauthenticated", "unauthenticated"),
+    ("waiting for name", "waiting for name"),
     ("member", "joined"),
     ("closing", "closing"),
     ("hung up", "hung up"),
@@ -30,7 +31,7 @@ fn diagrams_have_the_states_of_the_code() {
     assert_eq!(states("As the client sees it"), variants(MESSAGE, "pub enum State {"));
     let (code, shown): (BTreeSet<_>, BTreeSet<_>) =
         STAGES.map(|(code, shown)| (code.to_owned(), shown.to_owned())).into_iter().unzip();
-    assert_eq!(variants(CLIENT, "pub(super) enum Stage {"), code);
+    assert_eq!(variants(CLIENT, "pub(in crate::router) enum Stage {"), code);
     assert_eq!(states("As the daemon sees it"), shown);
     assert_eq!(states("States of a delivery"), delivery_states());
     assert_eq!(states("States of a session").len(), 3);
@@ -97,9 +98,10 @@ fn client_times_are_those_of_the_code() {
 #[test]
 fn subscription_limits_are_those_of_the_code() {
     let topics = part(PROTOCOL, "### ", "Topics");
-    let each = constant(include_str!("../../../src/router/topics.rs"), "PLACES_BYTES");
+    let each =
+        constant(include_str!("../../../src/router/directory/subscriptions.rs"), "ENTRIES_BYTES");
     assert!(topics.contains(&format!("twice its length and {each} bytes")));
-    let waiting = constant(include_str!("../../../src/router/ledger.rs"), "SUBSCRIBING_MAX");
+    let waiting = constant(include_str!("../../../src/router/journal.rs"), "SUBSCRIBING_MAX");
     assert_eq!(waiting, 2_048);
     assert!(
         topics.contains("2,048 answers to SUBSCRIBE and UNSUBSCRIBE, of all connections together")
@@ -168,13 +170,15 @@ fn words(variant: &str) -> String {
 /// The states that the request `message` can return: every word in quotes in the functions that do.
 fn delivery_states() -> BTreeSet<String> {
     let (_, way) = ROWS.split_once("    fn way<").expect("the function is there");
-    let (way, obstacle) = way.split_once("    fn obstacle(").expect("the next one");
+    let (way, _) = way.split_once("    const fn unix_ms_at(").expect("the next one");
+    let (_, obstacle) =
+        OBSTACLES.split_once("    pub(in crate::router) fn obstacle(").expect("it is there");
     let (obstacle, _) = obstacle.split_once("\n    }\n").expect("it ends");
     let quoted = |text: &'static str| text.split('"').skip(1).step_by(2);
     let (mut states, mut waits) = (BTreeSet::new(), BTreeSet::new());
     waits.extend(quoted(obstacle));
     let (_, at_recipient) =
-        REPORTS.split_once("    pub(super) fn progress_of(").expect("it is there");
+        PROGRESS.split_once("    pub(in crate::router) fn progress(").expect("it is there");
     let (at_recipient, _) = at_recipient.split_once("\n    }\n").expect("it ends");
     for line in way.lines().chain(at_recipient.lines()) {
         let mut words = quoted(line);

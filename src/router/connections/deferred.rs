@@ -1,0 +1,48 @@
+//! Frames of a client whose reading is paused, deferred until it has taken its answers.
+//!
+//! A pause stops the next read. What was read before still comes, as much as the inbox holds. Most
+//! of it is answered in a few words; but a frame of a hundred bytes can have an answer as long as a
+//! frame may be, and such a frame waits, with all behind it.
+
+use crate::protocol::{
+    envelope::{Envelope, Kind},
+    name::{EVERYONE, RELAY},
+};
+use std::collections::VecDeque;
+
+/// Frames of one client, in order.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Deferred {
+    frames: VecDeque<Box<[u8]>>,
+    bytes: usize,
+}
+
+impl Deferred {
+    pub(in crate::router) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    pub(super) fn push(&mut self, json: &[u8]) {
+        self.bytes += json.len();
+        self.frames.push_back(json.into());
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Box<[u8]>> {
+        let json = self.frames.pop_front()?;
+        self.bytes -= json.len();
+        Some(json)
+    }
+}
+
+/// Whether the answer may be long: rows, SYNC, and answers about many recipients.
+pub(super) fn can_have_long_answer(json: &[u8]) -> bool {
+    Envelope::read(json).is_ok_and(|envelope| match envelope.kind {
+        Kind::Resume => true,
+        Kind::Send => envelope.to.is_none_or(|to| to == EVERYONE || to.eq_ignore_ascii_case(RELAY)),
+        _ => false,
+    })
+}

@@ -1,0 +1,123 @@
+//! A client's window: the frames that were handed out and are not written yet.
+
+use crate::router::{
+    interface::ClientId,
+    keys::{AgentKey, MessageKey},
+    sender::SendId,
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// The end of a message, as a frame for its sender.
+#[derive(Clone, Debug)]
+pub(in crate::router) struct Notice {
+    pub(in crate::router) frame: Arc<[u8]>,
+    /// The notice's number in the store, if it is there.
+    pub(in crate::router) number: Option<u64>,
+}
+
+/// Unwritten frames, the oldest first.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Window {
+    frames: VecDeque<Unwritten>,
+    /// Bytes of the first frame that were written already.
+    written: usize,
+    deliveries: usize,
+    answers: usize,
+}
+
+/// One frame that is not written yet.
+#[derive(Debug)]
+pub(in crate::router) struct Unwritten {
+    pub(in crate::router) bytes: usize,
+    pub(in crate::router) content: Content,
+}
+
+/// What a frame carries, for when it is written or never will be.
+#[derive(Debug)]
+pub(in crate::router) enum Content {
+    /// An answer to a frame of the client's.
+    Answer,
+    /// A message's end, which has to reach its sender even if this frame is not written.
+    Notice(Notice),
+    /// A tap's copy, or a replayed message.
+    Copy,
+    /// An at-most-once message.
+    AtMostOnce {
+        from: AgentKey,
+        /// As in [`Message`](crate::router::mail::Message).
+        by: Option<ClientId>,
+        send_id: SendId,
+        /// The message's.
+        order: u64,
+    },
+    /// An at-least-once message.
+    AtLeastOnce(MessageKey),
+}
+
+impl Content {
+    /// Whether the frame counts as an answer, not against a queue.
+    pub(in crate::router) const fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer | Self::Notice(_))
+    }
+}
+
+impl Window {
+    /// Whether a DELIVER may be handed out. One always may.
+    pub(super) const fn has_room(&self, bytes: usize, window_bytes: usize) -> bool {
+        self.deliveries == 0 || self.deliveries + bytes <= window_bytes
+    }
+
+    /// Returns the bytes of unwritten answers.
+    pub(in crate::router) const fn answers(&self) -> usize {
+        self.answers
+    }
+
+    pub(super) fn push(&mut self, bytes: usize, content: Content) {
+        *self.sum(&content) += bytes;
+        self.frames.push_back(Unwritten { bytes, content });
+    }
+
+    /// Counts bytes that were written; [`next_written`](Self::next_written) returns their frames.
+    pub(super) const fn add_written(&mut self, bytes: usize) {
+        self.written += bytes;
+    }
+
+    /// Removes and returns a frame that was written as a whole.
+    pub(super) fn next_written(&mut self) -> Option<Unwritten> {
+        match self.frames.front() {
+            Some(first) if first.bytes <= self.written => {
+                self.written -= first.bytes;
+                self.pop()
+            }
+            Some(_) => None,
+            None => {
+                self.written = 0;
+                None
+            }
+        }
+    }
+
+    /// Removes and returns the oldest frame.
+    pub(in crate::router) fn pop(&mut self) -> Option<Unwritten> {
+        let frame = self.frames.pop_front()?;
+        *self.sum(&frame.content) -= frame.bytes;
+        Some(frame)
+    }
+
+    pub(super) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Unwritten> {
+        self.frames.iter_mut()
+    }
+
+    pub(in crate::router) fn frames(&self) -> impl Iterator<Item = &Unwritten> {
+        self.frames.iter()
+    }
+
+    const fn sum(&mut self, content: &Content) -> &mut usize {
+        match content {
+            Content::Answer | Content::Notice(_) => &mut self.answers,
+            Content::Copy | Content::AtMostOnce { .. } | Content::AtLeastOnce(_) => {
+                &mut self.deliveries
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The context that every component works in: limits, the time, random numbers, outputs, and the
+//! accounts that all share.
+
+use super::{
+    Output, frame::Frame, journal::Journal, limits::Limits, memory::Memory, planted::Planted,
+    timers::Timers,
+};
+use crate::{
+    protocol::{Now, relay::Counts},
+    record::Change,
+};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use std::mem;
+use uuid::Uuid;
+
+/// Head buffers that are reused at most, and the largest capacity worth keeping.
+const HEADS_MAX: usize = 256;
+const HEAD_CAPACITY_MAX: usize = 4096;
+
+/// Shared machinery, passed to components as `&mut`.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) limits: Limits,
+    /// The time of the input that is being handled.
+    pub(super) now: Now,
+    pub(super) timers: Timers,
+    pub(super) memory: Memory,
+    pub(super) counts: Counts,
+    pub(super) journal: Journal,
+    pub(super) planted: Planted,
+    rng: ChaCha8Rng,
+    /// Outputs of the input that is being handled.
+    out: Vec<Output>,
+    /// Buffers for frames to come. A broadcast makes many heads at once; allocating each would cost
+    /// more than writing it.
+    heads: Vec<Vec<u8>>,
+}
+
+impl Context {
+    pub(super) fn new(limits: Limits, seed: [u8; 32]) -> Self {
+        Self {
+            limits,
+            now: Now::default(),
+            timers: Timers::default(),
+            memory: Memory::default(),
+            counts: Counts::default(),
+            journal: Journal::default(),
+            planted: Planted::default(),
+            rng: ChaCha8Rng::from_seed(seed),
+            out: Vec::new(),
+            heads: Vec::new(),
+        }
+    }
+
+    /// Exchanges the outputs with the driver's buffer, before an input and after it.
+    pub(super) const fn swap_outputs(&mut self, out: &mut Vec<Output>) {
+        mem::swap(&mut self.out, out);
+    }
+
+    pub(super) fn emit(&mut self, output: Output) {
+        self.out.push(output);
+    }
+
+    /// Hands a change to the store. Returns the change's ticket.
+    pub(super) fn record(&mut self, change: Change) -> u64 {
+        self.out.push(Output::Keep(change));
+        self.journal.note_recorded()
+    }
+
+    /// Whether so many bytes more would stay within `memory_bytes_max`.
+    pub(super) const fn has_memory_for(&self, bytes: usize) -> bool {
+        self.memory.held() + bytes <= self.limits.memory_bytes_max
+    }
+
+    pub(super) fn new_id(&mut self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.rng.fill_bytes(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// Returns `bytes` random bytes as lower-case hex.
+    pub(super) fn random_hex(&mut self, bytes: usize) -> String {
+        (0..bytes).map(|_| format!("{:02x}", self.rng.next_u32() as u8)).collect()
+    }
+
+    /// Returns an empty buffer with room for a frame's head.
+    pub(super) fn head_buffer(&mut self, bytes: usize) -> Vec<u8> {
+        let mut head = self.heads.pop().unwrap_or_default();
+        head.reserve(bytes);
+        head
+    }
+
+    /// Keeps the head buffer of a frame that is no longer needed.
+    pub(super) fn recycle(&mut self, frame: Frame) {
+        let mut head = frame.head;
+        if self.heads.len() < HEADS_MAX && (1..=HEAD_CAPACITY_MAX).contains(&head.capacity()) {
+            head.clear();
+            self.heads.push(head);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! DELIVER: from a queue to the recipient and back, with ACK, NACK and time to live.
+
+use super::{
+    Router,
+    connections::Content,
+    interface::ClientId,
+    keys::{AgentKey, MessageKey},
+    mail::{Body, HEAD_BYTES, Message, Recipient, State, deliver_frame, repeatable},
+};
+use crate::{
+    protocol::{
+        code::NackCode,
+        payload::{Ack, Nack},
+    },
+    record::Ending,
+};
+use std::mem;
+use uuid::Uuid;
+
+/// The shortest delay of a message that was returned.
+const DELAY_MS_MIN: u64 = 50;
+
+/// The reason in the NACK of a message whose time to live ran out.
+const EXPIRED: &str = "its time to live ran out";
+
+impl Router {
+    /// Hands out what an agent's window has room for, the oldest first.
+    pub(super) fn pump(&mut self, agent: AgentKey) {
+        while let Some((client, key)) = self.next_for(agent) {
+            let expires = self.mail.message(key).map(|message| message.expires);
+            let expires = expires.map(|expires| self.ctx.planted.expires(expires));
+            // A driver that woke late has not called the message's timer yet.
+            if expires.is_some_and(|expires| expires < self.ctx.now.monotonic) {
+                self.expire(key, EXPIRED);
+            } else {
+                self.hand_out(client, key);
+            }
+        }
+    }
+
+    fn next_for(&self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
+        let client = self.directory.client(agent)?;
+        let in_flight_max = self.connections.membership(client)?.in_flight_max();
+        let key = self.mail.next_for(&self.ctx, agent, in_flight_max)?;
+        let bytes = self.mail.message(key)?.bytes;
+        self.connections.has_room(&self.ctx, client, bytes).then_some((client, key))
+    }
+
+    /// Hands the first message of its stream to its recipient's connection.
+    fn hand_out(&mut self, client: ClientId, key: MessageKey) {
+        self.ctx.counts.delivered += 1;
+        let Some(message) = self.mail.message(key) else { return };
+        let stream = message.stream;
+        if message.reliable().is_some() {
+            self.mail.begin_attempt(&mut self.ctx, key);
+            let head = self.ctx.head_buffer(HEAD_BYTES);
+            if let Some(message) = self.mail.message(key)
+                && let Some(reliable) = message.reliable()
+            {
+                let to = self.recipient(message.to);
+                let frame = deliver_frame(&self.ctx, head, message, reliable, to, true);
+                let content = Content::AtLeastOnce(key);
+                self.connections.hand(&mut self.ctx, client, frame, content);
+            }
+        } else if let Some(message) = self.mail.take_out(&mut self.ctx, key) {
+            self.hand_at_most_once(client, message);
+        }
+        self.mail.settle_stream(&mut self.ctx, stream);
+    }
+
+    /// Returns the facts that DELIVERs to an agent state.
+    pub(super) fn recipient(&self, agent: AgentKey) -> Recipient<'_> {
+        let agent = &self.directory[agent];
+        let session = agent.session.as_deref().map_or("", |session| &session.id);
+        Recipient { name: agent.name.as_str(), session }
+    }
+
+    /// Hands an at-most-once message to its recipient's connection.
+    pub(super) fn hand_at_most_once(&mut self, client: ClientId, mut message: Message) {
+        let Body::AtMostOnce(frame) = &mut message.body else { return };
+        let frame = mem::take(frame);
+        if message.is_replay {
+            return self.connections.hand(&mut self.ctx, client, frame, Content::Copy);
+        }
+        let (from, by, order) = (message.from, message.by, message.order);
+        let membership = self.connections.membership(client);
+        let frame = if membership.is_some_and(|membership| membership.capabilities.resume) {
+            let send_id = message.send_id.clone();
+            let frame = repeatable(&mut self.ctx, frame);
+            message.body = Body::AtMostOnce(frame.clone());
+            self.retain_for_replay(message);
+            (frame, send_id)
+        } else {
+            self.mail.note_gone(message.stream, message.seq);
+            (frame, message.send_id)
+        };
+        let (frame, send_id) = frame;
+        let content = Content::AtMostOnce { from, by, send_id, order };
+        self.connections.hand(&mut self.ctx, client, frame, content);
+    }
+
+    fn retain_for_replay(&mut self, message: Message) {
+        let session = self.directory.session(message.to);
+        let can_resume = session.is_some_and(|session| session.capabilities.resume);
+        self.mail.retain_for_replay(&mut self.ctx, message, can_resume);
+    }
+
+    /// Ends a delivery, and remembers the recipient's report if it sends any.
+    fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
+        let message = self.mail.end(&mut self.ctx, key, ending)?;
+        if let Some(reliable) = message.reliable()
+            && (reliable.reported.is_some() || self.reports_on_deliveries(message.to))
+        {
+            let reported = reliable.reported.as_deref().cloned();
+            self.requests.close_reported(reliable.id, message.to, reported);
+        }
+        Some(message)
+    }
+
+    /// Whether an agent's connection reports how far deliveries are.
+    fn reports_on_deliveries(&self, agent: AgentKey) -> bool {
+        let client = self.directory.client(agent);
+        let membership = client.and_then(|client| self.connections.membership(client));
+        membership.is_some_and(|membership| membership.capabilities.reports)
+    }
+
+    /// Handles a recipient's ACK. An ACK of what it never got, or acknowledged before, is ignored.
+    pub(super) fn acknowledged(&mut self, client: ClientId, ack: &Ack<'_>) {
+        self.answered(client, ack);
+        let Some(agent) = self.connections.agent_of(client) else { return };
+        let Some(key) = self.mail.delivered_to(agent, &ack.ack_id) else {
+            return self.acknowledged_late(agent, &ack.ack_id);
+        };
+        for key in self.mail.acknowledged_with(key, ack.cumulative_seq) {
+            if let Some(message) = self.end(key, Ending::Acknowledged) {
+                self.ctx.counts.acknowledged += 1;
+                self.record_question_of(&message);
+                self.retain_for_replay(message);
+            }
+        }
+        self.pump(agent);
+    }
+
+    /// Handles an ACK of a dead letter, which arrived after all.
+    fn acknowledged_late(&mut self, agent: AgentKey, id: &str) {
+        if let Ok(id) = Uuid::try_parse(id) {
+            let number = self.directory[agent].number;
+            self.mail.acknowledge_dead(&mut self.ctx, id, number);
+        }
+    }
+
+    /// Handles a recipient's NACK: it wants the message later, or not at all.
+    pub(super) fn returned(&mut self, client: ClientId, nack: &Nack) {
+        let Some(agent) = self.connections.agent_of(client) else { return };
+        let Some(key) = self.mail.delivered_to(agent, &nack.ack_id) else { return };
+        let reliable = self.mail.message(key).and_then(Message::reliable);
+        if !reliable.is_some_and(|own| matches!(own.state, State::InFlight { .. })) {
+            return;
+        }
+        match nack.retry_after_ms {
+            None => {
+                let name = &self.directory[agent].name;
+                let why = format!("{name} refused it: {:.200}", nack.message);
+                self.ctx.counts.given_back += 1;
+                self.fail(key, NackCode::Refused, why);
+            }
+            Some(ms) => {
+                let until = self.ctx.now.monotonic.plus(ms.max(DELAY_MS_MIN));
+                self.mail.delay(&mut self.ctx, key, until);
+                self.count_failure(key);
+            }
+        }
+        self.pump(agent);
+    }
+
+    /// Counts a failed delivery, and gives the message up after too many.
+    pub(super) fn count_failure(&mut self, key: MessageKey) {
+        if let Some(why) = self.mail.count_failure(&mut self.ctx, key) {
+            self.ctx.counts.gave_up += 1;
+            self.fail(key, NackCode::GaveUp, why);
+        }
+    }
+
+    /// Ends a delivery without an ACK: it is a dead letter, and its sender gets a NACK.
+    fn fail(&mut self, key: MessageKey, code: NackCode, why: String) {
+        let ending = Ending::Dead { code, why: why.as_str().into() };
+        if let Some(message) = self.end(key, ending) {
+            if let (Some(reliable), Some(to)) = (message.reliable(), self.directory.get(message.to))
+            {
+                self.mail.note_dead(reliable.id, message.order, to.number);
+            }
+            self.report_failure(&message, code, why);
+        }
+    }
+
+    pub(super) fn expire(&mut self, key: MessageKey, why: &str) {
+        if self.mail.message(key).is_some_and(|message| message.is_replay) {
+            self.mail.remove(&mut self.ctx, key);
+            return;
+        }
+        self.ctx.counts.expired += 1;
+        self.fail(key, NackCode::Expired, why.to_owned());
+    }
+
+    /// Expires a message, or ends its delay.
+    pub(super) fn on_message_timer(&mut self, key: MessageKey) {
+        let Some(message) = self.mail.message(key) else { return };
+        let to = message.to;
+        if message.expires <= self.ctx.now.monotonic {
+            self.expire(key, EXPIRED);
+        } else {
+            self.mail.end_delay(&mut self.ctx, key);
+        }
+        self.pump(to);
+    }
+}

@@ -1,0 +1,254 @@
+//! Departures: connections, sessions and names that end, and what becomes of their mail.
+
+use super::{
+    Router,
+    connections::Content,
+    interface::{ClientId, CloseReason, Output},
+    keys::AgentKey,
+    notices,
+};
+use crate::{
+    protocol::{
+        code::{ErrorCode, NackCode, Violation},
+        envelope::Kind,
+        payload::{ErrorPayload, Nack},
+    },
+    record::Change,
+};
+
+/// The way in which a member leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Departure {
+    /// Without BYE, or by breaking a rule: an unacknowledged delivery may be why.
+    Lost,
+    /// Its session continues at once, on another connection.
+    Replaced,
+    /// With BYE, which ends its session.
+    Bye,
+    /// The daemon stops.
+    Stopped,
+}
+
+impl From<CloseReason> for Departure {
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Bye => Self::Bye,
+            CloseReason::Stopping => Self::Stopped,
+            CloseReason::Fault(ErrorCode::SessionReplaced) => Self::Replaced,
+            CloseReason::Fault(_) => Self::Lost,
+        }
+    }
+}
+
+impl Router {
+    /// Answers a broken rule, and ends the connection if the rule was one of those.
+    pub(super) fn violated(&mut self, id: ClientId, violation: Violation) {
+        let code = violation.code;
+        if code.is_fatal() && self.connections.contains(id) {
+            self.log(id, &violation.to_string());
+        }
+        self.connections.answer(&mut self.ctx, id, Kind::Error, &ErrorPayload::from(violation));
+        if code.is_fatal() {
+            self.close(id, CloseReason::Fault(code));
+        }
+    }
+
+    /// Ends a connection. What was handed out is still written.
+    pub(super) fn close(&mut self, id: ClientId, reason: CloseReason) {
+        if self.connections.is_open(id) {
+            self.leave(id, reason.into());
+            self.ctx.emit(Output::Close(id, reason));
+            self.connections.close(&mut self.ctx, id);
+        }
+    }
+
+    /// Handles the end of a connection. What was handed to it and not written, and what its session
+    /// does not retain, is lost, and its senders get NACKs.
+    pub(super) fn disconnected(&mut self, id: ClientId) {
+        self.leave(id, Departure::Lost);
+        let Some((agent, mut window)) = self.connections.remove(&mut self.ctx, id) else { return };
+        while let Some(agent) = agent
+            && let Some(frame) = window.pop()
+        {
+            match frame.content {
+                Content::Notice(notice) => self.inform_agent(agent, notice),
+                Content::Answer | Content::Copy | Content::AtLeastOnce(_) => {}
+                Content::AtMostOnce { from, by, send_id, .. } => {
+                    self.mail.release(&mut self.ctx, agent, from, frame.bytes);
+                    self.undelivered((from, by), agent, send_id.as_str());
+                }
+            }
+        }
+        if let Some(agent) = agent
+            && self.directory.get(agent).is_some_and(|agent| agent.is_guest())
+        {
+            self.forget(agent);
+        }
+        self.stop_if_empty();
+    }
+
+    /// Tells a sender that an at-most-once message's recipient left before it had the message.
+    fn undelivered(&mut self, from: (AgentKey, Option<ClientId>), to: AgentKey, send_id: &str) {
+        if !self.ctx.planted.reports_undelivered() {
+            return;
+        }
+        self.ctx.counts.refused += 1;
+        let Some(name) = self.directory.name(to) else { return };
+        let message = format!("{name} went away before it was delivered");
+        self.nack_sender(from, to, send_id, NackCode::AgentOffline, message);
+    }
+
+    /// Tells a sender what became of its SEND to one recipient: the connection that sent it, if
+    /// that isn't the agent's own, or else the one that the agent has now. An absent sender gets
+    /// nothing.
+    pub(super) fn nack_sender(
+        &mut self,
+        (sender, by): (AgentKey, Option<ClientId>),
+        recipient: AgentKey,
+        ack_id: &str,
+        code: NackCode,
+        message: String,
+    ) {
+        let Some(client) = by.or_else(|| self.directory.client(sender)) else { return };
+        let to = self.directory.name(recipient).map(ToString::to_string);
+        let nack = Nack { to, ..Nack::new(ack_id, code, message) };
+        self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
+    }
+
+    /// Ends what a connection has been so far.
+    fn leave(&mut self, id: ClientId, departure: Departure) {
+        if self.connections.membership(id).is_some() {
+            self.log(id, "left");
+        }
+        if let Some((agent, membership)) = self.connections.leave(&mut self.ctx, id) {
+            self.requests.leave(id);
+            if !membership.is_beside() {
+                self.end_membership(id, agent, departure);
+            }
+        }
+    }
+
+    fn end_membership(&mut self, id: ClientId, agent: AgentKey, departure: Departure) {
+        self.directory.leave(agent, self.ctx.now.unix_ms);
+        let suspect = self.mail.take_back(&mut self.ctx, agent);
+        if let Some(key) = suspect.filter(|_| departure == Departure::Lost) {
+            self.count_failure(key);
+        }
+        let session = self.directory.session(agent);
+        let can_resume = session.is_some_and(|session| session.capabilities.resume);
+        if can_resume && matches!(departure, Departure::Lost | Departure::Replaced) {
+            self.drop_replays(agent);
+            self.retract(id, agent);
+        } else {
+            self.drop_at_most_once(agent);
+        }
+        match departure {
+            Departure::Replaced => {}
+            Departure::Bye => self.end_session(agent),
+            Departure::Lost | Departure::Stopped => {
+                self.directory.leave_session(&mut self.ctx, agent);
+            }
+        }
+        if departure != Departure::Replaced && !self.directory[agent].is_guest() {
+            self.directory.schedule_forgetting(&mut self.ctx, agent);
+        }
+        self.directory.note_freed(agent);
+    }
+
+    /// Queues again what was handed to a connection and is not written, as far as it is retained.
+    /// It may still leave: a recipient that gets it twice knows it by its id.
+    fn retract(&mut self, id: ClientId, agent: AgentKey) {
+        let mut retracted = Vec::new();
+        self.connections.retract(id, |order| {
+            let message = self.mail.take_retained(&mut self.ctx, agent, order);
+            let is_retained = message.is_some();
+            retracted.extend(message);
+            is_retained
+        });
+        for message in retracted {
+            self.mail.release(&mut self.ctx, agent, message.from, message.bytes);
+            self.mail.insert(&mut self.ctx, message);
+        }
+    }
+
+    /// Drops at-most-once messages that wait for an agent. Their senders get NACKs.
+    pub(super) fn drop_at_most_once(&mut self, agent: AgentKey) {
+        for key in self.mail.waiting_at_most_once(agent, |_| true) {
+            if let Some(message) = self.mail.remove(&mut self.ctx, key)
+                && !message.is_replay
+            {
+                self.mail.note_gone(message.stream, message.seq);
+                let from = (message.from, message.by);
+                self.undelivered(from, message.to, message.send_id.as_str());
+            }
+        }
+    }
+
+    /// Drops replayed messages: the connection that asked for them has ended.
+    fn drop_replays(&mut self, agent: AgentKey) {
+        for key in self.mail.waiting_at_most_once(agent, |message| message.is_replay) {
+            self.mail.remove(&mut self.ctx, key);
+        }
+    }
+
+    /// Ends a session that was not resumed in time.
+    pub(super) fn on_session_timer(&mut self, agent: AgentKey) {
+        let now = self.ctx.now.monotonic;
+        if self.directory.session(agent).is_some_and(|session| !session.is_good_at(now)) {
+            self.end_session(agent);
+        }
+    }
+
+    /// Ends a session, here and in the store.
+    fn end_session(&mut self, agent: AgentKey) {
+        if self.drop_session(agent) {
+            let agent = self.directory[agent].number;
+            self.ctx.record(Change::SessionEnded { agent });
+        }
+    }
+
+    /// Removes a session from every table, and drops its mail. Returns whether there was one.
+    pub(super) fn drop_session(&mut self, agent: AgentKey) -> bool {
+        self.mail.drop_replay(&mut self.ctx, agent);
+        self.drop_at_most_once(agent);
+        for notice in self.notices.take(&mut self.ctx, agent) {
+            notices::record_end(&mut self.ctx, &notice);
+        }
+        self.directory.remove_session(&mut self.ctx, agent)
+    }
+
+    /// Forgets the name of an agent that stayed away too long.
+    pub(super) fn on_agent_timer(&mut self, agent: AgentKey) {
+        if self.directory.get(agent).is_some_and(|agent| agent.client.is_none()) {
+            self.forget(agent);
+        }
+    }
+
+    /// Forgets a name: messages to it at once, streams from it with their last message.
+    fn forget(&mut self, agent: AgentKey) {
+        self.directory.cancel_forgetting(&mut self.ctx, agent);
+        self.drop_session(agent);
+        self.questions.close_all_of(&mut self.ctx, agent);
+        let (receives, sends) = self.mail.detach_streams(agent);
+        for stream in receives {
+            for message in self.mail.waiting_in(stream) {
+                self.expire(message, "the name of its recipient was forgotten");
+            }
+            self.mail.close_detached(&mut self.ctx, stream);
+        }
+        for stream in sends {
+            self.mail.orphan(&mut self.ctx, stream);
+        }
+        self.requests.forget(agent);
+        let (floor, has_sent) = self.mail.remove_mailbox(&mut self.ctx, agent);
+        if let Some(removed) = self.directory.remove(agent) {
+            if floor > 0 {
+                self.ctx.record(Change::StreamEnded(floor));
+            }
+            // Of a guest, only what it sent at least once is in the store.
+            if !removed.is_guest() || has_sent {
+                self.ctx.record(Change::AgentForgotten(removed.number));
+            }
+        }
+    }
+}

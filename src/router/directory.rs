@@ -1,0 +1,11 @@
+//! The directory: known names, which agents are here, their sessions, tokens and subscriptions.
+
+mod agent;
+mod session;
+mod sessions;
+mod subscriptions;
+mod table;
+
+pub(super) use agent::Agent;
+pub(super) use subscriptions::bytes_of;
+pub(super) use table::Directory;

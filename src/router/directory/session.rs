@@ -1,0 +1,49 @@
+//! Sessions: the part of an agent's stay that outlives its connection, and the tokens that resume
+//! it.
+
+use crate::protocol::{Moment, payload::Capabilities, secret::Hash, topic::Pattern};
+use std::{collections::VecDeque, sync::Arc};
+
+/// An agent's session, from HELLO until BYE, the end of the resume window, or the next fresh
+/// session.
+#[derive(Debug)]
+pub(in crate::router) struct Session {
+    pub(in crate::router) id: Arc<str>,
+    /// The hash of the token that resumes the session.
+    pub(super) token: Hash,
+    /// Hashes of used tokens, the last one last: whoever shows one again may have stolen it. After
+    /// a restart only the last is known.
+    pub(super) spent: VecDeque<Hash>,
+    /// The time at which the token expires, while the agent is away.
+    pub(super) expires: Option<Moment>,
+    pub(in crate::router) capabilities: Capabilities,
+    pub(in crate::router) subscriptions: Vec<Pattern>,
+}
+
+impl Session {
+    pub(super) fn new(id: Arc<str>, token: Hash) -> Self {
+        Self {
+            id,
+            token,
+            spent: VecDeque::new(),
+            expires: None,
+            capabilities: Capabilities::default(),
+            subscriptions: Vec::new(),
+        }
+    }
+
+    /// Returns the hashes of all tokens that are recognised, used or not.
+    pub(in crate::router) fn tokens(&self) -> impl Iterator<Item = &Hash> {
+        self.spent.iter().chain([&self.token])
+    }
+
+    /// Whether the session can be resumed.
+    pub(in crate::router) fn is_good_at(&self, now: Moment) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) const fn expires(&self) -> Option<Moment> {
+        self.expires
+    }
+}

@@ -1,0 +1,272 @@
+//! The table of known agents, by key and by name.
+
+use super::{agent::Agent, session::Session, subscriptions::Subscriptions};
+use crate::{
+    protocol::{
+        name::{GUEST, NAME_BYTES_MAX, Name},
+        secret::Hash,
+    },
+    record::{AgentRecord, Change},
+    router::{
+        context::Context,
+        hash::{HashKey, KeyedMap},
+        interface::ClientId,
+        keys::{AgentKey, AgentSlot},
+        timers::Timer,
+    },
+};
+use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
+use std::ops::Index;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// All known agents.
+#[derive(Debug)]
+pub(in crate::router) struct Directory {
+    pub(super) agents: SlotMap<AgentSlot, Agent>,
+    names: KeyedMap<Box<[u8]>, AgentKey>,
+    /// Connected agents.
+    here: Vec<AgentKey>,
+    /// The agent whose session each token resumes, or resumed last.
+    pub(super) tokens: FxHashMap<Hash, AgentKey>,
+    pub(super) subscriptions: Subscriptions,
+    /// Names that became free while this input is handled.
+    freed: Vec<AgentKey>,
+}
+
+impl Directory {
+    pub(in crate::router) fn new(hash_key: HashKey) -> Self {
+        Self {
+            agents: SlotMap::default(),
+            names: KeyedMap::with_hasher(hash_key),
+            here: Vec::new(),
+            tokens: FxHashMap::default(),
+            subscriptions: Subscriptions::new(hash_key),
+            freed: Vec::new(),
+        }
+    }
+
+    /// Returns the agent of a name, in whatever case.
+    pub(in crate::router) fn find(&self, text: &str) -> Option<AgentKey> {
+        let mut folded = [0; NAME_BYTES_MAX];
+        let folded = folded.get_mut(..text.len())?;
+        folded.copy_from_slice(text.as_bytes());
+        folded.make_ascii_lowercase();
+        self.names.get(&*folded).copied()
+    }
+
+    /// Adds a name.
+    pub(in crate::router) fn add(&mut self, name: Name, number: u64) -> AgentKey {
+        let folded = name.folded().into_bytes().into_boxed_slice();
+        let agent = AgentKey(self.agents.insert(Agent {
+            number,
+            name,
+            client: None,
+            session: None,
+            since_unix_ms: 0,
+            is_expected: false,
+            forget_at: None,
+        }));
+        self.names.insert(folded, agent);
+        agent
+    }
+
+    /// Returns a key that finds nothing, for an agent that is forgotten.
+    pub(in crate::router) fn ghost(&mut self) -> AgentKey {
+        let ghost = self.add(Name::made_by_daemon("@ghost"), 0);
+        self.remove(ghost);
+        ghost
+    }
+
+    /// Removes a name.
+    pub(in crate::router) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
+        let removed = self.agents.remove(agent.0)?;
+        self.names.remove(removed.name.folded().as_bytes());
+        Some(removed)
+    }
+
+    /// Notes that an agent is here, under its name in this spelling.
+    pub(in crate::router) fn arrive(
+        &mut self,
+        ctx: &mut Context,
+        agent: AgentKey,
+        client: ClientId,
+        name: Name,
+    ) {
+        let arrived = &mut self.agents[agent.0];
+        arrived.name = name;
+        arrived.client = Some(client);
+        arrived.is_expected = false;
+        arrived.since_unix_ms = ctx.now.unix_ms;
+        if !arrived.name.is_daemons() {
+            self.here.push(agent);
+        }
+        self.cancel_forgetting(ctx, agent);
+        self.record_agent(ctx, agent);
+    }
+
+    /// Notes that an agent is away.
+    pub(in crate::router) fn leave(&mut self, agent: AgentKey, unix_ms: u64) {
+        let left = &mut self.agents[agent.0];
+        left.client = None;
+        left.since_unix_ms = unix_ms;
+        if let Some(index) = self.here.iter().position(|other| *other == agent) {
+            self.here.swap_remove(index);
+        }
+    }
+
+    /// Sets the time at which the name of an absent agent is forgotten.
+    pub(in crate::router) fn schedule_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
+        let days = ctx.limits.mailbox_days;
+        let at = ctx.now.monotonic.plus(days.saturating_mul(DAY_MS));
+        self.agents[agent.0].forget_at = Some(at);
+        ctx.timers.set(at, Timer::Agent(agent));
+        self.record_agent(ctx, agent);
+    }
+
+    pub(in crate::router) fn cancel_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
+        if let Some(at) = self.agents[agent.0].forget_at.take() {
+            ctx.timers.cancel(at, Timer::Agent(agent));
+        }
+    }
+
+    /// Records an agent as it is now. Guests are not recorded.
+    pub(in crate::router) fn record_agent(&self, ctx: &mut Context, agent: AgentKey) {
+        let agent = &self[agent];
+        if agent.is_guest() {
+            return;
+        }
+        let record = AgentRecord {
+            number: agent.number,
+            name: agent.name.clone(),
+            since_unix_ms: agent.since_unix_ms,
+            forget_at: agent.forget_at,
+        };
+        ctx.record(Change::Agent(Box::new(record)));
+    }
+
+    /// Restores an agent, which counts as away.
+    pub(in crate::router) fn restore_agent(
+        &mut self,
+        ctx: &mut Context,
+        record: AgentRecord,
+    ) -> AgentKey {
+        let key = self.add(record.name, record.number);
+        let agent = self.agent_mut(key);
+        agent.since_unix_ms = record.since_unix_ms;
+        agent.forget_at = record.forget_at;
+        // Operators never come or go: their name is not forgotten.
+        if agent.name.is_daemons() {
+            return key;
+        }
+        match record.forget_at {
+            Some(at) => ctx.timers.set(at, Timer::Agent(key)),
+            None => {
+                // The agent was here when the daemon ended.
+                agent.since_unix_ms = ctx.now.unix_ms;
+                self.schedule_forgetting(ctx, key);
+            }
+        }
+        key
+    }
+
+    /// Notes that an agent's name became free.
+    pub(in crate::router) fn note_freed(&mut self, agent: AgentKey) {
+        self.freed.push(agent);
+    }
+
+    /// Removes and returns a name that became free while this input is handled.
+    pub(in crate::router) fn next_freed(&mut self) -> Option<AgentKey> {
+        self.freed.pop()
+    }
+
+    /// Returns connected agents, in no order.
+    pub(in crate::router) fn here(&self) -> &[AgentKey] {
+        &self.here
+    }
+
+    /// Appends all agents that subscribe to `topic`, each once.
+    pub(in crate::router) fn subscribers(&self, topic: &str, agents: &mut Vec<AgentKey>) {
+        self.subscriptions.collect(topic, agents);
+    }
+
+    /// Returns the numbers of known agents' names, and of guests'.
+    pub(in crate::router) fn count(&self) -> (usize, usize) {
+        let starting = |prefix: &'static str| {
+            self.names.keys().filter(move |folded| folded.starts_with(prefix.as_bytes())).count()
+        };
+        (self.len() - starting("@"), starting(GUEST))
+    }
+
+    /// Returns the number of known names.
+    pub(in crate::router) fn len(&self) -> usize {
+        self.agents.len()
+    }
+
+    pub(in crate::router) fn get(&self, agent: AgentKey) -> Option<&Agent> {
+        self.agents.get(agent.0)
+    }
+
+    pub(super) fn agent_mut(&mut self, agent: AgentKey) -> &mut Agent {
+        &mut self.agents[agent.0]
+    }
+
+    /// Returns the name of an agent that is not forgotten.
+    pub(in crate::router) fn name(&self, agent: AgentKey) -> Option<&Name> {
+        self.get(agent).map(|agent| &agent.name)
+    }
+
+    /// Returns the connection of an agent that is here.
+    pub(in crate::router) fn client(&self, agent: AgentKey) -> Option<ClientId> {
+        self.get(agent)?.client
+    }
+
+    /// Returns the session of an agent that has one.
+    pub(in crate::router) fn session(&self, agent: AgentKey) -> Option<&Session> {
+        self.get(agent)?.session.as_deref()
+    }
+
+    /// Returns the numbers of those agents that are not forgotten.
+    pub(in crate::router) fn numbers_of(&self, agents: &[AgentKey]) -> Vec<u64> {
+        agents.iter().filter_map(|agent| Some(self.get(*agent)?.number)).collect()
+    }
+
+    /// Returns all folded names but guests' and operators', sorted.
+    pub(in crate::router) fn by_name(&self) -> Vec<(&[u8], AgentKey)> {
+        let names = self.names.iter().filter(|(folded, _)| !folded.starts_with(b"@"));
+        let mut names: Vec<_> = names.map(|(folded, agent)| (&**folded, *agent)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Returns all agents, in the order in which they became known.
+    pub(in crate::router) fn keys(&self) -> Vec<AgentKey> {
+        let mut keys: Vec<_> = self.names.values().copied().collect();
+        keys.sort_unstable_by_key(|key| self[*key].number);
+        keys
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) fn token_owner(&self, hash: &Hash) -> Option<AgentKey> {
+        self.tokens.get(hash).copied()
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) fn tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) const fn subscription_bytes(&self) -> usize {
+        self.subscriptions.bytes()
+    }
+}
+
+impl Index<AgentKey> for Directory {
+    type Output = Agent;
+
+    fn index(&self, agent: AgentKey) -> &Agent {
+        &self.agents[agent.0]
+    }
+}

@@ -1,0 +1,106 @@
+//! Enforcement of the owner's policy: rules, rates, and who is an operator.
+
+use super::policy::{Pairs, Policy, Rule};
+use crate::protocol::{
+    Now,
+    deliver::Proof,
+    name::Name,
+    relay::TooOften,
+    secret::{Hash, Secret},
+};
+use std::sync::Arc;
+
+/// Pairs of agents whose rate is remembered: one sent to the other within a minute or two.
+const PAIRS_MAX: usize = 1 << 16;
+
+/// The policy in force, and what it has to remember.
+#[derive(Debug)]
+pub(super) struct Enforcement {
+    policy: Arc<Policy>,
+    /// By the agents' numbers.
+    pairs: Pairs<u64>,
+    /// The last SEND that came too often, and how many did.
+    too_often: Option<TooOften<'static>>,
+    /// The hash of what proves an operator. Without one there are no operators.
+    operator_key: Option<Hash>,
+}
+
+impl Default for Enforcement {
+    fn default() -> Self {
+        let pairs = Pairs::new(PAIRS_MAX);
+        Self { policy: Arc::default(), pairs, too_often: None, operator_key: None }
+    }
+}
+
+impl Enforcement {
+    pub(super) fn set_policy(&mut self, policy: Arc<Policy>) {
+        self.policy = policy;
+    }
+
+    pub(super) const fn set_operator_key(&mut self, key: Hash) {
+        self.operator_key = Some(key);
+    }
+
+    pub(super) fn is_operator_key(&self, key: Option<Secret>) -> bool {
+        key.zip(self.operator_key).is_some_and(|(key, hash)| key.has_hash(&hash))
+    }
+
+    /// Whether a name needs its own key.
+    pub(super) fn has_key(&self, name: &Name) -> bool {
+        self.policy.key_of(name).is_some()
+    }
+
+    /// Returns the proof of a name that a HELLO with this key gives, or what is wrong. If the
+    /// policy has a key for the name, nothing else will do.
+    pub(super) fn proof_of(&self, name: &Name, key: Option<&str>) -> Result<Proof, String> {
+        let Some(hash) = self.policy.key_of(name) else { return Ok(Proof::Claim) };
+        match key.map(Secret::stated) {
+            Some(key) if key.has_hash(hash) => Ok(Proof::Key),
+            Some(_) => {
+                Err(format!("policy.toml has another key for {name} than `auth.key` states"))
+            }
+            None => Err(format!("policy.toml has a key for {name}: HELLO states it in `auth.key`")),
+        }
+    }
+
+    /// Returns the rule that forbids a SEND, if one does.
+    pub(super) fn rule_against(&self, from: &str, to: &str, topic: Option<&str>) -> Option<&Rule> {
+        self.policy.rule_against(from, to, topic)
+    }
+
+    /// Returns how long the sender has to wait until it may send to this recipient again, by their
+    /// numbers.
+    pub(super) fn wait_ms(&self, now: Now, from: u64, to: u64) -> u64 {
+        let Some(per_minute) = self.policy.per_pair_per_minute else { return 0 };
+        self.pairs.wait_ms(now.monotonic, per_minute, from, to)
+    }
+
+    /// Notes a message of one agent to another, by their numbers.
+    pub(super) fn note_message(&mut self, now: Now, from: u64, to: u64) {
+        if let Some(per_minute) = self.policy.per_pair_per_minute {
+            self.pairs.note(now.monotonic, per_minute, from, to);
+        }
+    }
+
+    /// Notes a SEND that came too often. Returns its sender's answer.
+    pub(super) fn note_too_often(
+        &mut self,
+        now: Now,
+        from: &Name,
+        to: &Name,
+        wait_ms: u64,
+    ) -> String {
+        let why = format!(
+            "{from} speaks to {to} more often than per_pair_per_minute in policy.toml allows; the \
+             next one may come in {wait_ms} ms"
+        );
+        let refused = self.too_often.as_ref().map_or(0, |before| before.refused) + 1;
+        let (from, to) = (from.to_string().into(), to.to_string().into());
+        self.too_often = Some(TooOften { refused, from, to, at: now.unix_ms });
+        why
+    }
+
+    pub(super) const fn too_often(&self) -> Option<&TooOften<'static>> {
+        self.too_often.as_ref()
+    }
+}

@@ -1,0 +1,156 @@
+//! The journal: which changes the store was given, which it has persisted, and what waits for that.
+//!
+//! Changes go out as [`Output::Keep`](super::Output::Keep), and each has a ticket: its number.
+//! Nothing waits for most of them. What does wait stands in line here, behind its ticket.
+
+use super::{
+    interface::ClientId,
+    keys::{AgentKey, MessageKey, StreamKey},
+    send_digest::SendDigest,
+    sender::SendId,
+};
+use crate::record::LastNumbers;
+use std::collections::VecDeque;
+
+/// Changes of subscriptions that may wait at once.
+const SUBSCRIBING_MAX: usize = 2_048;
+
+/// Repeated SENDs that may wait at once for the first one to be persisted.
+pub(super) const REPEATING_MAX: usize = 1 << 14;
+
+/// Tickets, what waits behind them, and the last numbers that records were given.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    recorded: u64,
+    persisted: u64,
+    /// By ticket.
+    line: VecDeque<(u64, Continuation)>,
+    /// How many in `line` are changes of subscriptions, and repeated SENDs.
+    subscribing: usize,
+    repeating: usize,
+    last: LastNumbers,
+    last_notice: u64,
+}
+
+/// What goes on once a change is persisted.
+#[derive(Debug)]
+pub(super) enum Continuation {
+    /// Accepts a SEND and lets its deliveries go out.
+    Accept(Box<PendingSend>),
+    /// Answers a SEND that was repeated while the first one was being persisted, maybe on another
+    /// connection.
+    Repeat(Acceptance, AgentKey, SendDigest),
+    /// Lets a stream's numbers up to this one be used.
+    Reserve(StreamKey, u64),
+    /// Lets at-least-once messages go to a client, whose arrival the store knows now.
+    Join(ClientId),
+    /// Acknowledges a change of subscriptions, by the id of its frame.
+    Subscribe(ClientId, SendId),
+}
+
+/// A SEND that is being persisted.
+#[derive(Debug)]
+pub(super) struct PendingSend {
+    pub(super) sender: AgentKey,
+    pub(super) digest: SendDigest,
+    pub(super) deliveries: Vec<MessageKey>,
+    /// The sender's answer; none where BUSY asked for a repeat.
+    pub(super) acceptance: Option<Acceptance>,
+}
+
+/// The ACK that tells a sender that its SEND is accepted.
+#[derive(Clone, Debug)]
+pub(super) struct Acceptance {
+    pub(super) client: ClientId,
+    pub(super) send_id: SendId,
+    pub(super) recipients: Option<u64>,
+    pub(super) away: bool,
+}
+
+impl Journal {
+    /// Counts a change that went out. Returns its ticket.
+    pub(super) const fn note_recorded(&mut self) -> u64 {
+        self.recorded += 1;
+        self.recorded
+    }
+
+    /// Returns the ticket of the last change.
+    pub(super) const fn last_ticket(&self) -> u64 {
+        self.recorded
+    }
+
+    /// Returns the number of changes that are not persisted yet.
+    pub(super) const fn backlog(&self) -> u64 {
+        self.recorded - self.persisted
+    }
+
+    pub(super) const fn is_persisted(&self, ticket: u64) -> bool {
+        ticket <= self.persisted
+    }
+
+    /// Whether no other change of subscriptions may wait. Each records a whole session, and nothing
+    /// else bounds how many a connection asks for.
+    pub(super) const fn is_busy_subscribing(&self) -> bool {
+        self.subscribing >= SUBSCRIBING_MAX
+    }
+
+    /// Whether no other repeated SEND may wait.
+    pub(super) const fn is_busy_repeating(&self) -> bool {
+        self.repeating >= REPEATING_MAX
+    }
+
+    /// Puts something in line behind a ticket. Tickets never decrease.
+    pub(super) fn wait(&mut self, ticket: u64, continuation: Continuation) {
+        self.subscribing += usize::from(matches!(continuation, Continuation::Subscribe(..)));
+        self.repeating += usize::from(matches!(continuation, Continuation::Repeat(..)));
+        self.line.push_back((ticket, continuation));
+    }
+
+    /// Notes that all changes up to this ticket are done.
+    pub(super) fn advance(&mut self, upto: u64) {
+        self.persisted = upto.min(self.recorded);
+    }
+
+    /// Removes and returns what waits for no change beyond `upto`, the first in line.
+    pub(super) fn next_ready(&mut self, upto: u64) -> Option<Continuation> {
+        let (_, ready) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
+        self.subscribing -= usize::from(matches!(ready, Continuation::Subscribe(..)));
+        self.repeating -= usize::from(matches!(ready, Continuation::Repeat(..)));
+        Some(ready)
+    }
+
+    /// Continues the numbers of an earlier daemon.
+    pub(super) const fn restore(&mut self, last: LastNumbers) {
+        self.last = last;
+    }
+
+    pub(super) const fn next_agent(&mut self) -> u64 {
+        self.last.agent += 1;
+        self.last.agent
+    }
+
+    pub(super) const fn next_message(&mut self) -> u64 {
+        self.last.message += 1;
+        self.last.message
+    }
+
+    pub(super) const fn next_stream(&mut self) -> u64 {
+        self.last.stream += 1;
+        self.last.stream
+    }
+
+    pub(super) const fn next_delivery(&mut self) -> u64 {
+        self.last.delivery += 1;
+        self.last.delivery
+    }
+
+    pub(super) const fn next_notice(&mut self) -> u64 {
+        self.last_notice += 1;
+        self.last_notice
+    }
+
+    /// Notes the number of an notice that an earlier daemon recorded.
+    pub(super) fn note_notice(&mut self, number: u64) {
+        self.last_notice = self.last_notice.max(number);
+    }
+}

@@ -1,0 +1,32 @@
+//! The mail: messages, their streams and queues, dedup windows, replay buffers and dead letters.
+//!
+//! `table` is the only door: a message enters all tables in [`Mail::insert`] and leaves them in
+//! [`Mail::remove`], or in [`Mail::take_out`] with the frame that carries it on. These alone charge
+//! for messages and set their timers.
+
+mod dead_letters;
+mod dedup;
+mod deliveries;
+mod idle_streams;
+mod mailbox;
+mod message;
+mod numbers;
+mod outbox;
+mod replay;
+
+mod retention;
+mod stream;
+mod streams;
+mod table;
+mod windows;
+
+pub(super) use dedup::SendState;
+#[cfg(test)]
+pub(super) use mailbox::Mailbox;
+pub(super) use message::{Body, HEAD_BYTES, Message, Recipient, Reliable, State, deliver_frame};
+#[cfg(test)]
+pub(super) use outbox::Load;
+pub(super) use replay::repeatable;
+#[cfg(test)]
+pub(super) use stream::Stream;
+pub(super) use table::Mail;

@@ -1,0 +1,235 @@
+//! Dedup windows: SENDs of each agent that were accepted, so that a repeated SEND is not accepted
+//! again.
+//!
+//! A window has the agent's last SENDs, and all of which a delivery is not over. Where all windows
+//! together have too many, those of the agents that have been away longest shrink first.
+
+use crate::{
+    protocol::Moment,
+    router::{keys::AgentKey, send_digest::SendDigest},
+};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// How far a SEND has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::router) enum SendState {
+    /// Queued for all its recipients.
+    Complete {
+        /// The number of recipients, of a broadcast.
+        recipients: Option<u64>,
+        /// Whether its one recipient was away.
+        away: bool,
+        /// The message's number in records.
+        number: u64,
+        /// The change that has to be persisted before the SEND is accepted.
+        ticket: u64,
+    },
+    /// Queued for some of its recipients. A repeated SEND goes to the others alone.
+    Partial {
+        /// The number of recipients that have it.
+        recipients: u64,
+        /// The recipients that had no room.
+        left: Vec<AgentKey>,
+        /// The message's number in records; 0 if there is none.
+        number: u64,
+        /// The change that has to be persisted before a repeat is handled.
+        ticket: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Record {
+    number: u64,
+    /// Deliveries that are not over.
+    open: u32,
+    state: SendState,
+}
+
+/// One agent's window. A sender that makes its digests collide meets a window of bounded length,
+/// its own.
+#[derive(Debug, Default)]
+pub(in crate::router) struct DedupWindow {
+    records: FxHashMap<SendDigest, Record>,
+    recent: VecDeque<(u64, SendDigest)>,
+    last_number: u64,
+}
+
+impl DedupWindow {
+    pub(super) fn state(&self, digest: SendDigest) -> Option<&SendState> {
+        self.records.get(&digest).map(|record| &record.state)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Returns the number of last SENDs. What is open beyond them counts in a queue.
+    pub(in crate::router) fn len(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Remembers a SEND, or how far it has come since. `opened` deliveries are new.
+    pub(super) fn note(&mut self, digest: SendDigest, state: SendState, opened: u32, most: usize) {
+        if let Some(record) = self.records.get_mut(&digest) {
+            record.open += opened;
+            record.state = state;
+            return;
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        self.records.insert(digest, Record { number, open: opened, state });
+        self.recent.push_back((number, digest));
+        self.keep_last(most);
+    }
+
+    /// Forgets SENDs that are over and not among the last `most`.
+    pub(super) fn keep_last(&mut self, most: usize) {
+        while self.recent.len() > most
+            && let Some((number, old)) = self.recent.pop_front()
+        {
+            self.forget_if_over(old, |record| record.number == number);
+        }
+        if self.recent.capacity() > 4 * most {
+            // The window shrank: its memory has to be returned.
+            self.recent.shrink_to(2 * most);
+            self.records.shrink_to(2 * most);
+        }
+    }
+
+    /// Replaces the state of a SEND that is remembered.
+    pub(super) fn set_state(&mut self, digest: SendDigest, state: SendState) {
+        if let Some(record) = self.records.get_mut(&digest) {
+            record.state = state;
+        }
+    }
+
+    /// Notes that a delivery is over.
+    pub(super) fn close_one(&mut self, digest: SendDigest) {
+        let oldest = self.recent.front().map_or(u64::MAX, |(number, _)| *number);
+        if let Some(record) = self.records.get_mut(&digest) {
+            record.open = record.open.saturating_sub(1);
+        }
+        self.forget_if_over(digest, |record| record.number < oldest);
+    }
+
+    /// Forgets an at-most-once SEND that reached all its recipients: the next equal one is another
+    /// message.
+    pub(super) fn forget(&mut self, digest: SendDigest) {
+        self.records.remove(&digest);
+    }
+
+    fn forget_if_over(&mut self, digest: SendDigest, also: impl Fn(&Record) -> bool) {
+        if self.records.get(&digest).is_some_and(|record| record.open == 0 && also(record)) {
+            self.records.remove(&digest);
+        }
+    }
+}
+
+/// The length of an agent's dedup window.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) agent: AgentKey,
+    /// When the name is to be forgotten, while the agent is away. The sooner, the longer it has
+    /// been away.
+    pub(super) forget_at: Option<Moment>,
+    pub(super) count: usize,
+}
+
+/// Sets each count so that their sum is at most `most`, and returns the sum.
+///
+/// The agent that has been away longest loses its SENDs first; those away equally long, and those
+/// here, keep equally many. If any has to lose SENDs, some room is left for those to come.
+pub(super) fn share_out(holders: &mut [Holder], most: usize) -> usize {
+    let held = |holders: &[Holder]| holders.iter().map(|holder| holder.count).sum::<usize>();
+    let mut excess = match held(holders) {
+        all if all > most => all - (most - most / 64),
+        all => return all,
+    };
+    holders.sort_unstable_by_key(|of| (of.forget_at.is_none(), of.forget_at, of.count));
+    for alike in holders.chunk_by_mut(|left, right| left.forget_at == right.forget_at) {
+        let lost = held(alike).min(excess);
+        excess -= lost;
+        let (mut room, count) = (held(alike) - lost, alike.len());
+        for (at, holder) in alike.iter_mut().enumerate() {
+            holder.count = holder.count.min(room / (count - at));
+            room -= holder.count;
+        }
+    }
+    held(holders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::keys::AgentSlot;
+    use slotmap::SlotMap;
+
+    /// Returns how many SENDs names keep, each with the moment at which it is forgotten and its
+    /// count.
+    fn shares<const N: usize>(names: [(Option<u64>, usize); N], most: usize) -> [usize; N] {
+        let mut agents = SlotMap::<AgentSlot, ()>::default();
+        let keys = names.map(|_| AgentKey(agents.insert(())));
+        let mut at = 0;
+        let mut holders = names.map(|(forget_at, count)| {
+            at += 1;
+            Holder { agent: keys[at - 1], forget_at: forget_at.map(Moment), count }
+        });
+        let all = share_out(&mut holders, most);
+        assert_eq!(holders.iter().map(|holder| holder.count).sum::<usize>(), all);
+        keys.map(|key| holders.iter().find(|holder| holder.agent == key).unwrap().count)
+    }
+
+    #[test]
+    fn windows_of_agents_away_longest_shrink_first_and_others_equally() {
+        for (names, most, kept) in [
+            ([(None, 9), (Some(2), 5), (Some(1), 6), (None, 0)], 20, [9, 5, 6, 0]),
+            ([(None, 9), (Some(2), 5), (Some(1), 6), (None, 0)], 17, [9, 5, 3, 0]),
+            ([(None, 9), (Some(2), 5), (Some(1), 6), (None, 0)], 11, [9, 2, 0, 0]),
+            ([(Some(1), 4), (Some(1), 9), (Some(1), 8), (None, 3)], 17, [4, 5, 5, 3]),
+            ([(None, 9), (None, 1), (Some(1), 1), (None, 8)], 12, [6, 1, 0, 5]),
+            ([(None, 9), (None, 9), (None, 9), (None, 9)], 4, [1, 1, 1, 1]),
+        ] {
+            assert_eq!(shares(names, most), kept, "{names:?} {most}");
+        }
+    }
+
+    #[test]
+    fn shrinking_leaves_room_for_more() {
+        assert_eq!(shares([(None, 6_400), (Some(1), 0)], 6_400), [6_400, 0]);
+        assert_eq!(shares([(None, 6_400), (Some(1), 1)], 6_400), [6_300, 0]);
+        assert_eq!(shares([(None, 3_201), (Some(1), 3_200)], 6_400), [3_201, 3_099]);
+    }
+
+    const COMPLETE: SendState =
+        SendState::Complete { recipients: None, away: false, number: 1, ticket: 1 };
+
+    #[test]
+    fn last_sends_and_all_open_ones_are_remembered() {
+        let mut window = DedupWindow::default();
+        let digest = SendDigest::of_number;
+        window.note(digest(0), COMPLETE, 1, 3);
+        for number in 1..5 {
+            window.note(digest(number), COMPLETE, 1, 3);
+            window.close_one(digest(number));
+        }
+        assert!(window.state(digest(0)).is_some(), "open");
+        assert!(window.state(digest(1)).is_none(), "over, and not among the last 3");
+        assert!((2..5).all(|number| window.state(digest(number)).is_some()));
+        window.close_one(digest(0));
+        assert!(window.state(digest(0)).is_none());
+        assert_eq!(window.records.len(), 3);
+    }
+
+    #[test]
+    fn shrunk_window_returns_its_memory() {
+        let mut window = DedupWindow::default();
+        for number in 0..1_000 {
+            window.note(SendDigest::of_number(number), COMPLETE, 0, 1_000);
+        }
+        window.keep_last(10);
+        assert_eq!((window.len(), window.records.len()), (10, 10));
+        assert!((990..1_000).all(|last| window.state(SendDigest::of_number(last)).is_some()));
+        assert!(window.recent.capacity() < 100 && window.records.capacity() < 100);
+    }
+}

@@ -1,0 +1,447 @@
+//! A message's way from its queue to its recipient and back: attempts, acknowledgements, returns,
+//! failures.
+
+use super::{
+    message::{Message, Reliable, State},
+    table::Mail,
+};
+use crate::{
+    protocol::{Moment, name::Name, relay::Reported},
+    record::{Change, DeliveryRecord, Ending, MessageRecord},
+    router::{
+        context::Context,
+        keys::{AgentKey, MessageKey, StreamKey},
+    },
+};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Failures after which a message is given up.
+const FAILURES_MAX: u32 = 10;
+
+/// The contents of an agent's queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::router) struct Progress<'a> {
+    /// Messages that the agent was not given.
+    pub(in crate::router) waiting: u64,
+    /// Deliveries that are neither waiting nor acknowledged.
+    pub(in crate::router) in_flight: u64,
+    /// The report of the oldest delivery that waits for a stated reason.
+    pub(in crate::router) why: Option<&'a Reported>,
+}
+
+impl Mail {
+    /// Whether an agent's queue has room for another message of this sender.
+    pub(in crate::router) fn has_room(
+        &self,
+        ctx: &Context,
+        to: AgentKey,
+        from: AgentKey,
+        bytes: usize,
+    ) -> bool {
+        let has_room = self.mailboxes[to.0].outbox.has_room(&ctx.limits, from, bytes);
+        ctx.planted.has_room(has_room)
+    }
+
+    /// Returns the messages in an agent's queue, and their bytes.
+    pub(in crate::router) fn queued(&self, agent: AgentKey) -> (usize, usize) {
+        let load = self.mailboxes[agent.0].outbox.total();
+        (load.messages, load.bytes)
+    }
+
+    /// Returns the message that is next for an agent.
+    pub(in crate::router) fn next_for(
+        &self,
+        ctx: &Context,
+        agent: AgentKey,
+        in_flight_max: u64,
+    ) -> Option<MessageKey> {
+        let stream = self.mailboxes.get(agent.0)?.outbox.next(in_flight_max)?;
+        let stream = &self.streams[stream];
+        ctx.planted.first(&stream.waiting, |other| {
+            let is_reliable = self.messages[other.0].reliable().is_some();
+            stream.turn.is_some_and(|turn| turn.is_reliable == is_reliable)
+        })
+    }
+
+    /// Whether a new message of a stream has to wait for others, or for its number to be reserved.
+    pub(in crate::router) fn has_to_wait(
+        &self,
+        stream: StreamKey,
+        seq: u64,
+        in_flight_max: u64,
+    ) -> bool {
+        let stream = &self.streams[stream];
+        !stream.waiting.is_empty()
+            || seq > stream.reserved
+            || self.mailboxes[stream.to().0].outbox.next(in_flight_max).is_some()
+    }
+
+    /// Notes another attempt to deliver an at-least-once message.
+    pub(in crate::router) fn begin_attempt(&mut self, ctx: &mut Context, key: MessageKey) {
+        let message = &mut self.messages[key.0];
+        let (stream, seq, to) = (message.stream, message.seq, message.to);
+        let Some(reliable) = message.reliable_mut() else { return };
+        reliable.attempts += 1;
+        reliable.state = State::InFlight { written: false };
+        let is_recorded = reliable.attempts <= reliable.recorded;
+        let stream = &mut self.streams[stream];
+        stream.forget_waiting(seq);
+        stream.in_flight.insert(seq, key);
+        self.mailboxes[to.0].outbox.in_flight += 1;
+        if !is_recorded {
+            self.record_attempt(ctx, key);
+        }
+    }
+
+    /// Notes that all of a DELIVER has left for the system.
+    pub(in crate::router) fn note_written(&mut self, key: MessageKey) {
+        if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
+            && let State::InFlight { written } = &mut reliable.state
+        {
+            *written = true;
+        }
+    }
+
+    /// Ends a delivery: the store learns how, and the message leaves every table.
+    pub(in crate::router) fn end(
+        &mut self,
+        ctx: &mut Context,
+        key: MessageKey,
+        ending: Ending,
+    ) -> Option<Message> {
+        let message = self.messages.get_mut(key.0)?;
+        let delivery = message.order;
+        if let Some(reliable) = message.reliable_mut() {
+            if ending == Ending::Acknowledged {
+                let reported = reliable.reported.take();
+                reliable.reported = reported.filter(|reported| !reported.is_waiting());
+            }
+            ctx.record(Change::Ended { delivery, ending, unix_ms: ctx.now.unix_ms });
+        }
+        self.remove(ctx, key)
+    }
+
+    /// Returns the open delivery with this id.
+    pub(in crate::router) fn delivery(&self, id: Uuid) -> Option<(MessageKey, &Message)> {
+        let key = *self.deliveries.get(&id)?;
+        Some((key, &self.messages[key.0]))
+    }
+
+    /// Returns an agent's own delivery by its id, if it was handed out and is open.
+    pub(in crate::router) fn delivered_to(&self, agent: AgentKey, id: &str) -> Option<MessageKey> {
+        let key = *self.deliveries.get(&Uuid::try_parse(id).ok()?)?;
+        let is_own = self.messages[key.0].to == agent && self.was_delivered(key);
+        is_own.then_some(key)
+    }
+
+    fn was_delivered(&self, key: MessageKey) -> bool {
+        self.messages[key.0].reliable().is_some_and(|reliable| reliable.attempts > 0)
+    }
+
+    /// Returns all deliveries that an ACK of this one ends.
+    pub(in crate::router) fn acknowledged_with(
+        &self,
+        key: MessageKey,
+        cumulative_seq: Option<u64>,
+    ) -> Vec<MessageKey> {
+        let mut over = vec![key];
+        if let Some(last) = cumulative_seq {
+            let stream = &self.streams[self.messages[key.0].stream];
+            over.extend(stream.in_flight.range(..=last).map(|(_, key)| *key));
+            let waiting = stream.waiting.iter().take_while(|(seq, _)| *seq <= last);
+            over.extend(waiting.map(|(_, key)| *key).filter(|key| self.was_delivered(*key)));
+        }
+        over
+    }
+
+    /// Puts a delivery that its recipient returned back in line, until when its stream waits.
+    pub(in crate::router) fn delay(&mut self, ctx: &mut Context, key: MessageKey, until: Moment) {
+        let message = &mut self.messages[key.0];
+        let (stream, seq, to) = (message.stream, message.seq, message.to);
+        let Some(reliable) = message.reliable_mut() else { return };
+        reliable.take_back(State::Delayed(until));
+        self.mailboxes[to.0].outbox.in_flight -= 1;
+        self.streams[stream].in_flight.remove(&seq);
+        self.streams[stream].wait(seq, key);
+        self.refresh_turn(stream);
+        self.set_timer(ctx, key);
+    }
+
+    /// Ends a message's delay. Does nothing to a message that is not delayed.
+    pub(in crate::router) fn end_delay(&mut self, ctx: &mut Context, key: MessageKey) {
+        let Some(message) = self.messages.get_mut(key.0) else { return };
+        let stream = message.stream;
+        if let Some(reliable @ Reliable { state: State::Delayed(_), .. }) = message.reliable_mut() {
+            reliable.state = State::Waiting;
+            self.set_timer(ctx, key);
+            self.refresh_turn(stream);
+        }
+    }
+
+    /// Counts a failed delivery. Returns why the message is given up, if it is.
+    pub(in crate::router) fn count_failure(
+        &mut self,
+        ctx: &mut Context,
+        key: MessageKey,
+    ) -> Option<String> {
+        let reliable = self.messages.get_mut(key.0)?.reliable_mut()?;
+        reliable.failures += 1;
+        if reliable.failures < ctx.planted.failures_max(FAILURES_MAX) {
+            self.record_attempt(ctx, key);
+            return None;
+        }
+        Some(format!("{FAILURES_MAX} attempts to deliver it failed"))
+    }
+
+    fn record_attempt(&mut self, ctx: &mut Context, key: MessageKey) {
+        let message = &mut self.messages[key.0];
+        let delivery = message.order;
+        let Some(reliable) = message.reliable_mut() else { return };
+        reliable.recorded = reliable.attempts;
+        let (attempts, failures) = (reliable.attempts, reliable.failures);
+        ctx.record(Change::Attempted { delivery, attempts, failures });
+    }
+
+    /// Lets a message go out that is persisted. Returns its recipient and its DELIVER's id, unless
+    /// it is over already.
+    pub(in crate::router) fn note_persisted(
+        &mut self,
+        ctx: &mut Context,
+        key: MessageKey,
+    ) -> Option<(AgentKey, Uuid)> {
+        let message = self.messages.get_mut(key.0)?;
+        let (stream, to) = (message.stream, message.to);
+        let reliable = message.reliable_mut()?;
+        reliable.state = State::Waiting;
+        let id = reliable.id;
+        self.set_timer(ctx, key);
+        self.refresh_turn(stream);
+        Some((to, id))
+    }
+
+    /// Puts everything that is in flight to an agent back in line. Returns the oldest delivery that
+    /// the agent's connection was given whole: it may be what ended the connection.
+    pub(in crate::router) fn take_back(
+        &mut self,
+        ctx: &mut Context,
+        agent: AgentKey,
+    ) -> Option<MessageKey> {
+        let mut suspect: Option<(u64, MessageKey)> = None;
+        let streams: Vec<_> = self.mailboxes[agent.0].receives.iter().copied().collect();
+        for stream in streams {
+            for key in self.streams[stream].take_back(0) {
+                let message = &mut self.messages[key.0];
+                let order = message.order;
+                let Some(reliable) = message.reliable_mut() else { continue };
+                if reliable.state == (State::InFlight { written: true })
+                    && suspect.is_none_or(|(oldest, _)| order < oldest)
+                {
+                    suspect = Some((order, key));
+                }
+                reliable.take_back(State::Waiting);
+            }
+            self.refresh_turn(stream);
+        }
+        self.mailboxes[agent.0].outbox.in_flight = 0;
+        for stream in ctx.planted.lost(&self.mailboxes[agent.0].receives) {
+            if let Some((_, key)) = self.streams[stream].waiting.front().copied() {
+                self.remove(ctx, key);
+            }
+        }
+        suspect.map(|(_, key)| key)
+    }
+
+    /// Returns the at-most-once messages that wait for an agent and for which `is_wanted` holds.
+    pub(in crate::router) fn waiting_at_most_once(
+        &self,
+        agent: AgentKey,
+        is_wanted: impl Fn(&Message) -> bool,
+    ) -> Vec<MessageKey> {
+        let waiting = self.streams_to(agent).flat_map(|(_, stream)| &stream.waiting);
+        let waiting = waiting.map(|(_, key)| *key).filter(|key| {
+            let message = &self.messages[key.0];
+            message.reliable().is_none() && is_wanted(message)
+        });
+        waiting.collect()
+    }
+
+    /// Returns the messages of a stream that wait.
+    pub(in crate::router) fn waiting_in(&self, stream: StreamKey) -> Vec<MessageKey> {
+        let stream = self.streams.get(stream);
+        stream.into_iter().flat_map(|stream| &stream.waiting).map(|(_, key)| *key).collect()
+    }
+
+    /// Returns the at-least-once messages in an agent's queue after this order, the oldest first.
+    pub(in crate::router) fn open_deliveries(
+        &self,
+        agent: AgentKey,
+        after: u64,
+    ) -> Vec<MessageKey> {
+        let keys = self.streams_to(agent).flat_map(|(_, stream)| {
+            stream.waiting.iter().map(|(_, key)| *key).chain(stream.in_flight.values().copied())
+        });
+        let open = keys
+            .map(|key| (self.messages[key.0].order, key))
+            .filter(|(order, key)| *order > after && self.messages[key.0].reliable().is_some());
+        let mut open: Vec<_> = open.collect();
+        open.sort_unstable_by_key(|(order, _)| *order);
+        open.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Notes that a delivery is a dead letter, which a late ACK from the agent with that number
+    /// ends.
+    pub(in crate::router) fn note_dead(&mut self, id: Uuid, delivery: u64, to: u64) {
+        self.dead_letters.add(id, delivery, to);
+    }
+
+    /// Acknowledges a dead letter of the agent with that number.
+    pub(in crate::router) fn acknowledge_dead(&mut self, ctx: &mut Context, id: Uuid, agent: u64) {
+        if let Some(delivery) = self.dead_letters.acknowledge(id, agent) {
+            let (ending, unix_ms) = (Ending::Acknowledged, ctx.now.unix_ms);
+            ctx.record(Change::Ended { delivery, ending, unix_ms });
+        }
+    }
+
+    /// Whether a dead letter of the store's is neither open again nor acknowledged.
+    pub(in crate::router) fn is_still_dead(&self, id: Uuid) -> bool {
+        !self.deliveries.contains_key(&id) && !self.dead_letters.is_acknowledged(id)
+    }
+
+    pub(in crate::router) fn forget_dead(&mut self, id: Uuid) {
+        self.dead_letters.remove(id);
+    }
+
+    /// Takes a recipient's report of a delivery. Returns whether the delivery is open. A report
+    /// about a delivery that its recipient does not have now comes too late and changes nothing.
+    pub(in crate::router) fn report(&mut self, id: Uuid, reported: &Reported) -> bool {
+        let Some(key) = self.deliveries.get(&id) else { return false };
+        if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
+            && matches!(reliable.state, State::InFlight { .. })
+        {
+            reliable.reported = Some(Box::new(reported.clone()));
+        }
+        true
+    }
+
+    /// Counts what is in an agent's queue. `reports` tells whether its connection reports on
+    /// deliveries.
+    pub(in crate::router) fn progress(&self, agent: AgentKey, reports: bool) -> Progress<'_> {
+        let outbox = &self.mailboxes[agent.0].outbox;
+        let waiting = outbox.total().messages as u64;
+        let mut progress = Progress { waiting, ..Progress::default() };
+        if outbox.in_flight == 0 {
+            return progress;
+        }
+        let mut oldest = u64::MAX;
+        for key in self.streams_to(agent).flat_map(|(_, stream)| stream.in_flight.values()) {
+            let message = &self.messages[key.0];
+            let Some(reliable) = message.reliable() else { continue };
+            if reliable.progress(reports).1.is_none() {
+                progress.in_flight += 1;
+            } else if let Some(reported) = reliable.reported.as_deref()
+                && reported.why.is_some()
+                && message.order < oldest
+            {
+                oldest = message.order;
+                progress.why = Some(reported);
+            }
+        }
+        progress.waiting -= progress.in_flight;
+        progress
+    }
+
+    /// Returns why a message that may go out has not: `in_flight_max` is that of its recipient's
+    /// connection, if it is here.
+    pub(in crate::router) fn obstacle(
+        &self,
+        message: &Message,
+        in_flight_max: Option<u64>,
+    ) -> &'static str {
+        let Some(in_flight_max) = in_flight_max else { return "recipient" };
+        let stream = &self.streams[message.stream];
+        let in_flight = self.mailboxes[message.to.0].outbox.in_flight;
+        match stream.turn {
+            None if message.seq > stream.reserved => "store",
+            Some(turn) if turn.order == message.order && in_flight >= in_flight_max => "window",
+            _ => "turn",
+        }
+    }
+
+    /// Gives the deliveries of one SEND the number of their message in records.
+    pub(in crate::router) fn set_message_number(&mut self, deliveries: &[MessageKey], number: u64) {
+        for key in deliveries {
+            if let Some(reliable) = self.messages[key.0].reliable_mut() {
+                reliable.message = number;
+            }
+        }
+    }
+
+    /// Returns the record of an at-least-once delivery to an agent of this name.
+    pub(in crate::router) fn delivery_record(
+        &self,
+        key: MessageKey,
+        to_name: &Name,
+    ) -> Option<DeliveryRecord> {
+        let message = &self.messages[key.0];
+        let reliable = message.reliable()?;
+        Some(DeliveryRecord {
+            number: message.order,
+            message: reliable.message,
+            stream: self.streams[message.stream].number,
+            to: self.mailboxes[message.to.0].number,
+            to_name: to_name.clone(),
+            seq: message.seq,
+            id: reliable.id,
+            expires: message.expires,
+            attempts: reliable.recorded,
+            failures: reliable.failures,
+        })
+    }
+
+    /// Returns the record of the message that an at-least-once delivery is of.
+    pub(in crate::router) fn message_record(&self, key: MessageKey) -> Option<MessageRecord> {
+        let message = &self.messages[key.0];
+        let reliable = message.reliable()?;
+        Some(MessageRecord {
+            number: reliable.message,
+            sender: self.streams[message.stream].from_number,
+            session: reliable.auth.session.clone(),
+            proof: reliable.auth.proof,
+            send_id: message.send_id.as_str().into(),
+            to_everyone: reliable.to_everyone,
+            unix_ms: reliable.unix_ms,
+            shared: reliable.shared.clone(),
+        })
+    }
+
+    /// Returns all accepted at-least-once deliveries, by the number of their message.
+    pub(in crate::router) fn accepted(&self) -> BTreeMap<u64, Vec<MessageKey>> {
+        let mut accepted: BTreeMap<u64, Vec<MessageKey>> = BTreeMap::new();
+        for key in self.deliveries.values() {
+            if let Some(reliable) = self.messages[key.0].reliable()
+                && reliable.state != State::Persisting
+            {
+                accepted.entry(reliable.message).or_default().push(*key);
+            }
+        }
+        for deliveries in accepted.values_mut() {
+            deliveries.sort_unstable_by_key(|key| self.messages[key.0].order);
+        }
+        accepted
+    }
+
+    /// Records the state at an orderly stop, instead of what was recorded for the worst case.
+    pub(in crate::router) fn record_stop(&mut self, ctx: &mut Context) {
+        self.record_last_numbers(ctx);
+        let differs = |key: &MessageKey| {
+            let reliable = self.messages[key.0].reliable();
+            reliable.is_some_and(|reliable| reliable.attempts != reliable.recorded)
+        };
+        let mut differing: Vec<_> = self.deliveries.values().copied().filter(differs).collect();
+        differing.sort_unstable_by_key(|key| self.messages[key.0].order);
+        for key in differing {
+            self.record_attempt(ctx, key);
+        }
+    }
+}

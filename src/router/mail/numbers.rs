@@ -1,0 +1,131 @@
+//! Numbers of streams, and the streams' records.
+//!
+//! Numbers are reserved in the store, in blocks, before they go out: an earlier number is not given
+//! again after a crash. Streams of guests end with their last message and never come again, so
+//! nothing is reserved for them, and the store has such a stream only if it has one of its
+//! messages.
+
+use super::table::Mail;
+use crate::{
+    record::{Change, StreamRecord},
+    router::{
+        context::Context,
+        journal::Continuation,
+        keys::{AgentKey, StreamKey},
+    },
+};
+
+/// Numbers in a block.
+const BLOCK: u64 = 1_024;
+
+/// Blocks that are reserved at once, at most.
+const BLOCKS_MAX: u64 = 1_024;
+
+/// Returns how many numbers are reserved at once after this one: a quarter of those that were used,
+/// in whole blocks. A flood must not catch up with a slow disk.
+fn ahead(seq: u64) -> u64 {
+    BLOCK * (1 + seq / (4 * BLOCK)).min(BLOCKS_MAX)
+}
+
+impl Mail {
+    /// Returns the number of a new message in its stream, which goes out once it is reserved.
+    pub(in crate::router) fn next_seq(&mut self, ctx: &mut Context, key: StreamKey) -> u64 {
+        let stream = &mut self.streams[key];
+        let seq = stream.next_seq();
+        let ahead = ahead(seq);
+        if seq + ahead / 2 > stream.reserving {
+            self.reserve(ctx, key, seq + ahead - 1);
+        }
+        seq
+    }
+
+    /// Gives a new message its place among all messages.
+    pub(in crate::router) fn next_order(&mut self, ctx: &mut Context, key: StreamKey) -> u64 {
+        let order = ctx.journal.next_delivery();
+        self.streams[key].last_order = order;
+        order
+    }
+
+    fn reserve(&mut self, ctx: &mut Context, key: StreamKey, upto: u64) {
+        self.streams[key].reserving = upto;
+        let record = self.stream_record(ctx, key, upto);
+        let ticket = ctx.record(Change::Stream(Box::new(record)));
+        ctx.journal.wait(ticket, Continuation::Reserve(key, upto));
+    }
+
+    /// Lets a stream's numbers up to this one go out. Returns the stream's recipient.
+    pub(in crate::router) fn note_reserved(
+        &mut self,
+        key: StreamKey,
+        upto: u64,
+    ) -> Option<AgentKey> {
+        // The stream may be closed already, with its recipient's name.
+        let stream = self.streams.get_mut(key)?;
+        stream.reserved = upto;
+        let to = stream.to();
+        self.refresh_turn(key);
+        Some(to)
+    }
+
+    /// Records a stream that is not in the store yet.
+    pub(in crate::router) fn record_stream(&mut self, ctx: &mut Context, key: StreamKey) {
+        if !self.streams[key].is_recorded {
+            self.record_stream_anew(ctx, key);
+        }
+    }
+
+    /// Records all streams for a store that lost them.
+    pub(in crate::router) fn record_streams_again(&mut self, ctx: &mut Context) {
+        for key in self.streams.keys() {
+            if self.streams[key].is_recorded {
+                self.record_stream_anew(ctx, key);
+            }
+        }
+    }
+
+    fn record_stream_anew(&mut self, ctx: &mut Context, key: StreamKey) {
+        let reserving = self.streams[key].reserving;
+        let reserved = if reserving == u64::MAX { 0 } else { reserving };
+        let record = self.stream_record(ctx, key, reserved);
+        ctx.record(Change::Stream(Box::new(record)));
+    }
+
+    /// Records the last numbers that were given, instead of those reserved for the worst case.
+    pub(super) fn record_last_numbers(&mut self, ctx: &mut Context) {
+        for key in self.streams.keys() {
+            let stream = &self.streams[key];
+            let (reserving, last) = (stream.reserving, stream.last_seq());
+            if stream.is_recorded && reserving != u64::MAX && reserving != last {
+                let record = self.stream_record(ctx, key, last);
+                ctx.record(Change::Stream(Box::new(record)));
+            }
+        }
+    }
+
+    fn stream_record(&mut self, ctx: &mut Context, key: StreamKey, reserved: u64) -> StreamRecord {
+        let stream = &mut self.streams[key];
+        if !stream.is_recorded {
+            stream.number = ctx.journal.next_stream();
+            stream.is_recorded = true;
+        }
+        StreamRecord {
+            number: stream.number,
+            from: stream.from_number,
+            to: self.mailboxes[stream.to().0].number,
+            topic: stream.topic().cloned(),
+            reserved,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reservations_grow_with_the_numbers_used() {
+        assert_eq!([1, 513, 4_095].map(ahead), [BLOCK; 3]);
+        assert_eq!([4_096, 1 << 20].map(ahead), [2 * BLOCK, 257 * BLOCK]);
+        assert_eq!([1 << 30, 1 << 52].map(ahead), [BLOCKS_MAX * BLOCK; 2]);
+    }
+}

@@ -1,0 +1,129 @@
+//! An agent's queue: how much it holds, for each sender, and whose turn is next.
+//!
+//! Everything counts that was accepted for the agent and has not left: what waits, what is in
+//! flight unacknowledged, and at-most-once messages that were handed out and are not written yet.
+//! The messages themselves stand in their streams; the outbox only knows which stream's turn it is.
+
+use crate::router::{
+    keys::{AgentKey, StreamKey},
+    limits::Limits,
+};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// A number of messages, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::router) struct Load {
+    pub(in crate::router) messages: usize,
+    pub(in crate::router) bytes: usize,
+}
+
+impl Load {
+    const fn add(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+
+    const fn subtract(&mut self, bytes: usize) {
+        self.messages -= 1;
+        self.bytes -= bytes;
+    }
+
+    const fn fits(self, bytes: usize, messages_max: usize, bytes_max: usize) -> bool {
+        self.messages < messages_max && self.bytes + bytes <= bytes_max
+    }
+}
+
+/// The first message of a stream, if it may go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) struct Turn {
+    /// The message's: older messages go first across streams.
+    pub(in crate::router) order: u64,
+    /// At least once.
+    pub(in crate::router) is_reliable: bool,
+}
+
+/// One agent's queue.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Outbox {
+    total: Load,
+    /// By sender.
+    shares: FxHashMap<AgentKey, Load>,
+    /// Streams whose first message may go out, by that message's order: at-most-once messages, and
+    /// at-least-once messages.
+    at_most_once: BTreeMap<u64, StreamKey>,
+    at_least_once: BTreeMap<u64, StreamKey>,
+    /// At-least-once DELIVERs in flight.
+    pub(in crate::router) in_flight: u64,
+}
+
+impl Outbox {
+    pub(in crate::router) const fn total(&self) -> Load {
+        self.total
+    }
+
+    /// Whether another message of `from` has room. An empty queue takes any message; one sender's
+    /// share is half of the queue.
+    pub(super) fn has_room(&self, limits: &Limits, from: AgentKey, bytes: usize) -> bool {
+        if self.total.messages == 0 {
+            return true;
+        }
+        let share = self.shares.get(&from).copied().unwrap_or_default();
+        let (messages, most) = (limits.queue_messages_max, limits.queue_bytes_max);
+        self.total.fits(bytes, messages, most) && share.fits(bytes, messages / 2, most / 2)
+    }
+
+    pub(super) fn charge(&mut self, from: AgentKey, bytes: usize) {
+        self.total.add(bytes);
+        self.shares.entry(from).or_default().add(bytes);
+    }
+
+    pub(super) fn release(&mut self, from: AgentKey, bytes: usize) {
+        self.total.subtract(bytes);
+        let share = self.shares.get_mut(&from).expect("only charged bytes are released");
+        share.subtract(bytes);
+        if share.messages == 0 {
+            self.shares.remove(&from);
+        }
+    }
+
+    /// Replaces a stream's turn.
+    pub(super) fn set_turn(&mut self, stream: StreamKey, old: Option<Turn>, new: Option<Turn>) {
+        if let Some(old) = old {
+            self.line(old.is_reliable).remove(&old.order);
+        }
+        if let Some(new) = new {
+            self.line(new.is_reliable).insert(new.order, stream);
+        }
+    }
+
+    const fn line(&mut self, is_reliable: bool) -> &mut BTreeMap<u64, StreamKey> {
+        if is_reliable { &mut self.at_least_once } else { &mut self.at_most_once }
+    }
+
+    /// Returns the stream whose turn it is. At-least-once messages only go if `in_flight_max`
+    /// allows.
+    pub(in crate::router) fn next(&self, in_flight_max: u64) -> Option<StreamKey> {
+        let once = self.at_most_once.first_key_value();
+        let reliable = self.at_least_once.first_key_value();
+        match (once, reliable.filter(|_| self.in_flight < in_flight_max)) {
+            (Some(once), Some(reliable)) => Some(*once.min(reliable).1),
+            (once, reliable) => once.or(reliable).map(|(_, stream)| *stream),
+        }
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) fn is_consistent(&self) -> bool {
+        let mut sum = Load::default();
+        for share in self.shares.values() {
+            sum.messages += share.messages;
+            sum.bytes += share.bytes;
+        }
+        sum == self.total && self.shares.values().all(|share| share.messages > 0)
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) fn share(&self, from: AgentKey) -> Load {
+        self.shares.get(&from).copied().unwrap_or_default()
+    }
+}

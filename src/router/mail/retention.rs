@@ -1,0 +1,145 @@
+//! Retention of delivered messages: how they enter a replay buffer, leave it, and are queued again.
+
+use super::{
+    message::{Body, HEAD_BYTES, Message, Recipient, State, deliver_frame},
+    stream::Streams,
+    table::Mail,
+};
+use crate::router::{
+    context::Context,
+    keys::{AgentKey, StreamKey},
+};
+use rustc_hash::FxHashMap;
+
+impl Mail {
+    /// Retains a message that was delivered, if its recipient can ask for it again.
+    pub(in crate::router) fn retain_for_replay(
+        &mut self,
+        ctx: &mut Context,
+        message: Message,
+        can_resume: bool,
+    ) {
+        let (messages_max, bytes_max) =
+            (ctx.limits.replay_messages_max, ctx.limits.replay_bytes_max);
+        let mailbox = self.mailboxes.get_mut(message.to.0).filter(|_| can_resume);
+        let Some(mailbox) = mailbox else {
+            return self.note_gone(message.stream, message.seq);
+        };
+        ctx.memory.charge_replay(message.bytes);
+        mailbox.replay.put(message);
+        while let Some(oldest) = mailbox.replay.pop_beyond(messages_max, bytes_max) {
+            ctx.memory.release_replay(oldest.bytes);
+            note_gone(&mut self.streams, oldest.stream, oldest.seq);
+        }
+        self.make_room(ctx, 0);
+    }
+
+    /// Notes that a delivered message cannot be replayed.
+    pub(in crate::router) fn note_gone(&mut self, stream: StreamKey, seq: u64) {
+        note_gone(&mut self.streams, stream, seq);
+    }
+
+    /// Drops replay buffers, the largest first, until memory has room for so many bytes.
+    pub(in crate::router) fn make_room(&mut self, ctx: &mut Context, bytes: usize) {
+        while ctx.memory.replay() > 0
+            && !ctx.has_memory_for(bytes)
+            && let Some(agent) = self.largest_replay()
+        {
+            self.drop_replay(ctx, agent);
+        }
+    }
+
+    fn largest_replay(&self) -> Option<AgentKey> {
+        let mailboxes = self.mailboxes.iter();
+        let sizes = mailboxes.map(|(slot, of)| (of.replay.bytes(), of.number, AgentKey(slot)));
+        sizes.max().map(|(_, _, agent)| agent)
+    }
+
+    /// Drops an agent's replay buffer.
+    pub(in crate::router) fn drop_replay(&mut self, ctx: &mut Context, agent: AgentKey) {
+        let Some(mailbox) = self.mailboxes.get_mut(agent.0) else { return };
+        while let Some(message) = mailbox.replay.pop_beyond(0, 0) {
+            ctx.memory.release_replay(message.bytes);
+            note_gone(&mut self.streams, message.stream, message.seq);
+        }
+    }
+
+    /// Removes and returns an at-most-once message from a replay buffer, to be queued again.
+    pub(in crate::router) fn take_retained(
+        &mut self,
+        ctx: &mut Context,
+        agent: AgentKey,
+        order: u64,
+    ) -> Option<Message> {
+        let message = self.mailboxes.get_mut(agent.0)?.replay.take(order, &self.streams)?;
+        ctx.memory.release_replay(message.bytes);
+        Some(message)
+    }
+
+    /// Queues everything that an agent missed after these numbers of its streams.
+    pub(in crate::router) fn rewind(
+        &mut self,
+        ctx: &mut Context,
+        agent: AgentKey,
+        after: &FxHashMap<StreamKey, u64>,
+        to: Recipient<'_>,
+    ) {
+        for (stream, after) in after {
+            // If an older connection was replaced, the last stream of a forgotten sender may be
+            // closed.
+            let Some(stream) = self.streams.get_mut(*stream) else { continue };
+            for key in stream.take_back(*after) {
+                self.mailboxes[agent.0].outbox.in_flight -= 1;
+                if let Some(reliable) = self.messages[key.0].reliable_mut() {
+                    reliable.take_back(State::Waiting);
+                }
+            }
+        }
+        let missed = self.mailboxes[agent.0].replay.iter().filter(|message| {
+            let (stream, seq) = (message.stream, message.seq);
+            after.get(&stream).is_some_and(|after| seq > *after)
+                && message.expires > ctx.now.monotonic
+                && self.streams.get(stream).is_some_and(|stream| !stream.is_waiting(seq))
+        });
+        let missed = missed.map(|message| message.order).skip(ctx.planted.skipped_replays());
+        for order in missed.collect::<Vec<_>>() {
+            if let Some(copy) = self.replay_copy(ctx, agent, order, to) {
+                self.insert(ctx, copy);
+            }
+        }
+        for stream in after.keys() {
+            if self.streams.get(*stream).is_some() {
+                self.refresh_turn(*stream);
+            }
+        }
+    }
+
+    /// Returns a copy of a retained message, to be handed out once more.
+    fn replay_copy(
+        &mut self,
+        ctx: &Context,
+        agent: AgentKey,
+        order: u64,
+        to: Recipient<'_>,
+    ) -> Option<Message> {
+        let message = self.mailboxes.get_mut(agent.0)?.replay.get_mut(order)?;
+        if let Some(reliable) = message.reliable_mut() {
+            reliable.attempts += 1;
+        }
+        let frame = match &message.body {
+            Body::AtMostOnce(frame) => frame.clone(),
+            // The message is acknowledged already.
+            Body::AtLeastOnce(reliable) => {
+                deliver_frame(ctx, Vec::with_capacity(HEAD_BYTES), message, reliable, to, false)
+            }
+        };
+        let (send_id, body) = (message.send_id.clone(), Body::AtMostOnce(frame));
+        Some(Message { send_id, is_replay: true, body, ..*message })
+    }
+}
+
+fn note_gone(streams: &mut Streams, stream: StreamKey, seq: u64) {
+    if let Some(stream) = streams.get_mut(stream) {
+        stream.gone = stream.gone.max(seq);
+    }
+}

@@ -1,0 +1,324 @@
+//! Streams: the messages of one agent to another on one topic, numbered from 1.
+
+use super::outbox::Turn;
+use crate::{
+    protocol::Moment,
+    router::{
+        hash::{HashKey, KeyedMap},
+        keys::{AgentKey, MessageKey, StreamKey, StreamSlot},
+    },
+};
+use slotmap::SlotMap;
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, VecDeque},
+    hash::{Hash, Hasher},
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
+
+/// Streams that were closed for others and are remembered. Beyond, RESUME takes each unknown stream
+/// for one that was closed.
+const CLOSED_MAX: usize = 1 << 16;
+
+/// One stream.
+#[derive(Debug)]
+pub(in crate::router) struct Stream {
+    identity: Identity,
+    /// The stream's own number and its sender's, in records.
+    pub(in crate::router) number: u64,
+    pub(in crate::router) from_number: u64,
+    /// The store knows of the stream.
+    pub(in crate::router) is_recorded: bool,
+    /// The order of its last message, by which the stream that was silent longest is found.
+    pub(super) last_order: u64,
+    /// The last number given, or that an earlier daemon may have given. Never decreases.
+    last_seq: u64,
+    /// The last number that is known to be given.
+    last_given: u64,
+    /// The last number that was delivered and cannot be replayed.
+    pub(super) gone: u64,
+    /// The last number that may go out.
+    pub(in crate::router) reserved: u64,
+    /// The last number that is being reserved.
+    pub(in crate::router) reserving: u64,
+    /// Messages that wait, by number.
+    pub(in crate::router) waiting: VecDeque<(u64, MessageKey)>,
+    /// Messages that were handed out and are not acknowledged, by number.
+    pub(in crate::router) in_flight: BTreeMap<u64, MessageKey>,
+    /// The turn that the recipient's outbox knows of.
+    pub(in crate::router) turn: Option<Turn>,
+    /// The sender is forgotten: the stream ends with its last message.
+    pub(in crate::router) is_orphan: bool,
+}
+
+impl Stream {
+    pub(in crate::router) const fn to(&self) -> AgentKey {
+        self.identity.to
+    }
+
+    pub(in crate::router) const fn from(&self) -> AgentKey {
+        self.identity.from
+    }
+
+    pub(in crate::router) const fn topic(&self) -> Option<&Arc<str>> {
+        self.identity.topic.as_ref()
+    }
+
+    pub(super) const fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    pub(super) const fn next_seq(&mut self) -> u64 {
+        self.last_seq += 1;
+        self.last_given = self.last_seq;
+        self.last_seq
+    }
+
+    /// Returns the last number given, as far as that is known, for a recipient that has this one.
+    pub(in crate::router) fn last_known(&self, received: u64) -> u64 {
+        self.last_given.max(received.min(self.last_seq))
+    }
+
+    /// Estimates, after a restart, which numbers cannot be replayed. What waits was not delivered,
+    /// nor what it follows without a gap; a recipient that has less has missed something.
+    pub(super) fn guess_gone(&mut self) {
+        self.last_given = self.waiting.back().map_or(0, |(seq, _)| *seq);
+        self.gone = self.last_given;
+        for (seq, _) in self.waiting.iter().rev() {
+            if *seq != self.gone {
+                break;
+            }
+            self.gone -= 1;
+        }
+    }
+
+    pub(super) fn is_waiting(&self, seq: u64) -> bool {
+        self.waiting.binary_search_by_key(&seq, |(other, _)| *other).is_ok()
+    }
+
+    pub(in crate::router) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Puts a message in line, where its number belongs.
+    pub(super) fn wait(&mut self, seq: u64, message: MessageKey) {
+        match self.waiting.back() {
+            Some((last, _)) if *last > seq => {
+                let index = self.waiting.partition_point(|(other, _)| *other < seq);
+                self.waiting.insert(index, (seq, message));
+            }
+            _ => self.waiting.push_back((seq, message)),
+        }
+    }
+
+    /// Removes a message.
+    pub(super) fn forget(&mut self, seq: u64) {
+        if self.in_flight.remove(&seq).is_none() {
+            self.forget_waiting(seq);
+        }
+    }
+
+    /// Removes a message from those that wait.
+    pub(super) fn forget_waiting(&mut self, seq: u64) {
+        if let Ok(index) = self.waiting.binary_search_by_key(&seq, |(other, _)| *other) {
+            self.waiting.remove(index);
+        }
+    }
+
+    /// Puts what is in flight beyond this number back in line. Returns it, in order.
+    pub(super) fn take_back(&mut self, after: u64) -> Vec<MessageKey> {
+        let Some(first) = after.checked_add(1) else { return Vec::new() };
+        let taken_back = self.in_flight.split_off(&first);
+        for (seq, message) in taken_back.iter().rev() {
+            self.wait(*seq, *message);
+        }
+        taken_back.into_values().collect()
+    }
+}
+
+/// The ends and the topic of a stream, no two of which have the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    from: AgentKey,
+    to: AgentKey,
+    topic: Option<Arc<str>>,
+}
+
+/// An identity for look-ups, which need not own its topic.
+trait Identified {
+    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>);
+}
+
+impl Identified for Identity {
+    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>) {
+        (self.from, self.to, self.topic.as_deref())
+    }
+}
+
+impl Identified for (AgentKey, AgentKey, Option<&str>) {
+    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>) {
+        *self
+    }
+}
+
+impl Hash for dyn Identified + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (from, to, topic) = self.parts();
+        from.hash(state);
+        to.hash(state);
+        if let Some(topic) = topic {
+            state.write(topic.as_bytes());
+        }
+    }
+}
+
+impl PartialEq for dyn Identified + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Identified + '_ {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self as &dyn Identified).hash(state);
+    }
+}
+
+impl<'a> Borrow<dyn Identified + 'a> for Identity {
+    fn borrow(&self) -> &(dyn Identified + 'a) {
+        self
+    }
+}
+
+/// All open streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    streams: SlotMap<StreamSlot, Stream>,
+    keys: KeyedMap<Identity, StreamKey>,
+    /// The last numbers of streams that were closed for others and are not open again.
+    closed: KeyedMap<Identity, u64>,
+    /// Some of these numbers are no longer known.
+    is_cut: bool,
+    /// The search for idle streams is put off until then.
+    pub(super) search_after: Moment,
+}
+
+impl Streams {
+    pub(super) fn new(hash_key: HashKey) -> Self {
+        Self {
+            streams: SlotMap::default(),
+            keys: KeyedMap::with_hasher(hash_key),
+            closed: KeyedMap::with_hasher(hash_key),
+            is_cut: false,
+            search_after: Moment(0),
+        }
+    }
+
+    pub(super) fn find(
+        &self,
+        from: AgentKey,
+        to: AgentKey,
+        topic: Option<&str>,
+    ) -> Option<StreamKey> {
+        self.keys.get(&(from, to, topic) as &dyn Identified).copied()
+    }
+
+    /// Opens a stream. Its numbers go on after `last_seq`; those up to `reserved` may go out.
+    pub(super) fn open(
+        &mut self,
+        (from, from_number): (AgentKey, u64),
+        to: AgentKey,
+        topic: Option<&str>,
+        (last_seq, reserved): (u64, u64),
+    ) -> StreamKey {
+        let identity = Identity { from, to, topic: topic.map(Arc::from) };
+        let closed = self.closed.remove(&identity as &dyn Identified);
+        let gone = closed.unwrap_or(if self.is_cut { last_seq } else { 0 });
+        let stream = StreamKey(self.streams.insert(Stream {
+            identity: identity.clone(),
+            number: 0,
+            from_number,
+            is_recorded: false,
+            last_order: 0,
+            last_seq,
+            last_given: 0,
+            gone,
+            reserved,
+            reserving: reserved,
+            waiting: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            turn: None,
+            is_orphan: false,
+        }));
+        self.keys.insert(identity, stream);
+        stream
+    }
+
+    /// Remembers the last number of a stream that is closed for others: none of it can be replayed.
+    pub(super) fn note_closed(&mut self, stream: StreamKey) {
+        if self.closed.len() >= CLOSED_MAX {
+            self.closed.clear();
+            self.is_cut = true;
+        }
+        let stream = &self[stream];
+        self.closed.insert(stream.identity.clone(), stream.last_seq);
+    }
+
+    /// Returns the last number of a stream that was closed for others and is not open again; 0 if
+    /// none is known.
+    pub(super) fn closed_at(&self, from: AgentKey, to: AgentKey, topic: Option<&str>) -> u64 {
+        self.closed.get(&(from, to, topic) as &dyn Identified).copied().unwrap_or(0)
+    }
+
+    pub(super) fn close(&mut self, stream: StreamKey) -> Option<Stream> {
+        let stream = self.streams.remove(stream.0)?;
+        self.keys.remove(&stream.identity);
+        Some(stream)
+    }
+
+    /// Returns all streams, the oldest first.
+    pub(super) fn keys(&self) -> Vec<StreamKey> {
+        let mut keys: Vec<_> = self.keys.values().copied().collect();
+        keys.sort_unstable_by_key(|key| self[*key].number);
+        keys
+    }
+
+    /// Returns all streams, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
+        self.keys.values().map(|key| (*key, &self[*key]))
+    }
+
+    pub(super) fn get(&self, stream: StreamKey) -> Option<&Stream> {
+        self.streams.get(stream.0)
+    }
+
+    pub(super) fn get_mut(&mut self, stream: StreamKey) -> Option<&mut Stream> {
+        self.streams.get_mut(stream.0)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn all(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.values()
+    }
+}
+
+impl Index<StreamKey> for Streams {
+    type Output = Stream;
+
+    fn index(&self, stream: StreamKey) -> &Stream {
+        &self.streams[stream.0]
+    }
+}
+
+impl IndexMut<StreamKey> for Streams {
+    fn index_mut(&mut self, stream: StreamKey) -> &mut Stream {
+        &mut self.streams[stream.0]
+    }
+}

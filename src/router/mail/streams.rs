@@ -1,0 +1,168 @@
+//! Opening of streams, for new messages and for those that an earlier daemon recorded.
+
+use super::{
+    message::{Body, HEAD_BYTES, Message, Reliable, State},
+    stream::Stream,
+    table::Mail,
+};
+use crate::{
+    record::{DeliveryRecord, MessageRecord, StreamRecord},
+    router::{
+        context::Context,
+        keys::{AgentKey, MessageKey, StreamKey},
+        send_digest::SendDigest,
+        sender::{SendId, SenderAuth},
+    },
+};
+
+impl Mail {
+    pub(in crate::router) fn find_stream(
+        &self,
+        from: AgentKey,
+        to: AgentKey,
+        topic: Option<&str>,
+    ) -> Option<StreamKey> {
+        self.streams.find(from, to, topic)
+    }
+
+    /// Opens the stream of two known agents. Its numbers begin above the sender's floor.
+    pub(in crate::router) fn open_stream(
+        &mut self,
+        ctx: &Context,
+        from: AgentKey,
+        to: AgentKey,
+        topic: Option<&str>,
+    ) -> StreamKey {
+        let sender = &self.mailboxes[from.0];
+        let floor = ctx.planted.floor(sender.floor.seq);
+        let reserved = if sender.is_guest { u64::MAX } else { floor };
+        let stream = self.streams.open((from, sender.number), to, topic, (floor, reserved));
+        self.mailboxes[from.0].sends.insert(stream);
+        self.mailboxes[to.0].receives.insert(stream);
+        stream
+    }
+
+    /// Opens a recorded stream of a sender that is known.
+    pub(in crate::router) fn restore_stream(
+        &mut self,
+        ctx: &Context,
+        record: &StreamRecord,
+        from: AgentKey,
+        to: AgentKey,
+    ) -> StreamKey {
+        let numbers = (ctx.planted.restored_seq(record.reserved), record.reserved);
+        let key = self.streams.open((from, record.from), to, record.topic.as_deref(), numbers);
+        self.mailboxes[from.0].sends.insert(key);
+        self.note_restored(key, record, false);
+        key
+    }
+
+    /// Opens a recorded stream of a sender that is forgotten. Nothing is added to it, but all of it
+    /// may go out.
+    pub(in crate::router) fn restore_orphan(
+        &mut self,
+        record: &StreamRecord,
+        ghost: AgentKey,
+        to: AgentKey,
+        last_seq: u64,
+    ) -> StreamKey {
+        let numbers = (last_seq, u64::MAX);
+        let key = self.streams.open((ghost, record.from), to, record.topic.as_deref(), numbers);
+        self.note_restored(key, record, true);
+        key
+    }
+
+    fn note_restored(&mut self, key: StreamKey, record: &StreamRecord, is_orphan: bool) {
+        let stream = &mut self.streams[key];
+        (stream.number, stream.is_recorded, stream.is_orphan) = (record.number, true, is_orphan);
+        self.mailboxes[stream.to().0].receives.insert(key);
+    }
+
+    /// Queues a message from its records. `attempts` may be more than the record knows of.
+    pub(in crate::router) fn restore_message(
+        &mut self,
+        ctx: &mut Context,
+        stream: StreamKey,
+        delivery: &DeliveryRecord,
+        message: &MessageRecord,
+        attempts: u32,
+        digest: SendDigest,
+    ) -> MessageKey {
+        let (from, to) = (self.streams[stream].from(), self.streams[stream].to());
+        let restored = Message {
+            from,
+            by: None,
+            to,
+            stream,
+            seq: delivery.seq,
+            order: delivery.number,
+            send_id: SendId::new(&message.send_id),
+            bytes: message.shared.len() + HEAD_BYTES,
+            expires: delivery.expires,
+            timer: delivery.expires,
+            is_replay: false,
+            body: Body::AtLeastOnce(Reliable {
+                id: delivery.id,
+                message: message.number,
+                shared: message.shared.clone(),
+                to_everyone: message.to_everyone,
+                unix_ms: message.unix_ms,
+                auth: SenderAuth { session: message.session.clone(), proof: message.proof },
+                attempts,
+                recorded: attempts,
+                failures: delivery.failures,
+                state: State::Waiting,
+                digest,
+                reported: None,
+            }),
+        };
+        self.insert(ctx, restored)
+    }
+
+    /// Completes a restart: estimates what was delivered, and closes what is over.
+    pub(in crate::router) fn finish_restore(&mut self, ctx: &mut Context) {
+        for key in self.streams.keys() {
+            self.streams[key].guess_gone();
+            self.settle_stream(ctx, key);
+        }
+    }
+
+    /// Finds an agent's stream by the number of its sender.
+    pub(in crate::router) fn find_stream_to(
+        &self,
+        to: AgentKey,
+        sender: u64,
+        topic: Option<&str>,
+    ) -> Option<StreamKey> {
+        let streams = self.mailboxes[to.0].receives.iter();
+        streams.copied().find(|key| {
+            let stream = &self.streams[*key];
+            stream.from_number == sender && stream.topic().map(|topic| &**topic) == topic
+        })
+    }
+
+    /// Returns the streams to an agent.
+    pub(in crate::router) fn streams_to(
+        &self,
+        agent: AgentKey,
+    ) -> impl Iterator<Item = (StreamKey, &Stream)> {
+        let keys = self.mailboxes.get(agent.0).into_iter().flat_map(|mailbox| &mailbox.receives);
+        keys.filter_map(|key| Some((*key, self.streams.get(*key)?)))
+    }
+
+    /// Returns the last number of an open stream that cannot be replayed.
+    pub(in crate::router) fn gone(&self, key: StreamKey) -> u64 {
+        self.streams[key].gone
+    }
+
+    /// Returns the last number of a stream that was closed for others and is not open again; 0 if
+    /// none is known.
+    pub(in crate::router) fn closed_at(
+        &self,
+        from: AgentKey,
+        to: AgentKey,
+        topic: Option<&str>,
+    ) -> u64 {
+        self.streams.closed_at(from, to, topic)
+    }
+}

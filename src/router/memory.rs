@@ -1,0 +1,55 @@
+//! Memory accounting: the bytes that count against `memory_bytes_max`.
+
+/// Bytes held, by what holds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    inside: usize,
+    replay: usize,
+    subscriptions: usize,
+    outside: usize,
+}
+
+impl Memory {
+    /// Returns all bytes that are held.
+    pub(super) const fn held(self) -> usize {
+        self.inside + self.replay + self.subscriptions + self.outside
+    }
+
+    /// Charges bytes of queues, answers, questions and deferred frames.
+    pub(super) const fn charge(&mut self, bytes: usize) {
+        self.inside += bytes;
+    }
+
+    pub(super) const fn release(&mut self, bytes: usize) {
+        self.inside -= bytes;
+    }
+
+    /// Charges a message that is retained for replay.
+    pub(super) const fn charge_replay(&mut self, bytes: usize) {
+        self.replay += bytes;
+    }
+
+    pub(super) const fn release_replay(&mut self, bytes: usize) {
+        self.replay -= bytes;
+    }
+
+    /// Returns the bytes of messages that are retained for replay.
+    pub(super) const fn replay(self) -> usize {
+        self.replay
+    }
+
+    /// Sets the bytes that all subscriptions hold.
+    pub(super) const fn set_subscriptions(&mut self, bytes: usize) {
+        self.subscriptions = bytes;
+    }
+
+    /// Sets the bytes that the daemon holds outside the router: half-read frames, its inbox.
+    pub(super) const fn set_outside(&mut self, bytes: usize) {
+        self.outside = bytes;
+    }
+
+    #[cfg(test)]
+    pub(super) const fn inside(self) -> usize {
+        self.inside
+    }
+}

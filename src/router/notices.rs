@@ -1,0 +1,97 @@
+//! Notices of messages that wait for their senders to come back.
+//!
+//! They are in the store, too, so that they outlive the daemon. Each is removed there once it has
+//! left for the system: a crash before has it sent again.
+
+use super::{connections::Notice, context::Context, interface::Output, keys::AgentKey};
+use crate::{
+    protocol::name::Name,
+    record::{Change, NoticeRecord},
+};
+use rustc_hash::FxHashMap;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The waiting notices of all agents that have a session and are away.
+#[derive(Debug, Default)]
+pub(super) struct Notices(FxHashMap<AgentKey, Waiting>);
+
+/// One agent's notices, by their number.
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: BTreeMap<u64, Arc<[u8]>>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Whether these are too many. One may always wait.
+    fn is_over(&self, bytes_max: usize) -> bool {
+        self.bytes > bytes_max && self.frames.len() > 1
+    }
+
+    fn pop(&mut self) -> Option<(u64, Arc<[u8]>)> {
+        let (number, frame) = self.frames.pop_first()?;
+        self.bytes -= frame.len();
+        Some((number, frame))
+    }
+}
+
+impl Notices {
+    /// Has an notice wait for its sender. Beyond the bounds the oldest are dropped, and the log
+    /// says so.
+    pub(super) fn hold(
+        &mut self,
+        ctx: &mut Context,
+        (sender, name): (AgentKey, &Name),
+        number: u64,
+        frame: Arc<[u8]>,
+    ) {
+        ctx.memory.charge(frame.len());
+        let waiting = self.0.entry(sender).or_default();
+        waiting.bytes += frame.len();
+        waiting.frames.insert(number, frame);
+        let mut dropped = 0;
+        while !ctx.has_memory_for(0) || waiting.is_over(ctx.limits.waiting_answers_bytes_max) {
+            let Some((number, oldest)) = waiting.pop() else { break };
+            ctx.memory.release(oldest.len());
+            ctx.record(Change::NoticeEnded(number));
+            dropped += 1;
+        }
+        if dropped > 0 {
+            let line = format!("{name} is away: {dropped} of the answers that wait for it dropped");
+            ctx.emit(Output::Log(line));
+        }
+    }
+
+    /// Removes and returns an agent's notices.
+    pub(super) fn take(&mut self, ctx: &mut Context, agent: AgentKey) -> Vec<Notice> {
+        let Some(waiting) = self.0.remove(&agent) else { return Vec::new() };
+        ctx.memory.release(waiting.bytes);
+        let frames = waiting.frames.into_iter();
+        frames.map(|(number, frame)| Notice { frame, number: Some(number) }).collect()
+    }
+
+    /// Returns all notices that wait.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, AgentKey, Arc<[u8]>)> {
+        self.0.iter().flat_map(|(agent, waiting)| {
+            waiting.frames.iter().map(|(number, frame)| (*number, *agent, frame.clone()))
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.values().map(|waiting| waiting.bytes).sum()
+    }
+}
+
+/// Records that an notice waits for the agent with this number.
+pub(super) fn record(ctx: &mut Context, number: u64, agent: u64, frame: &Arc<[u8]>) {
+    let record = NoticeRecord { number, agent, frame: frame.clone() };
+    ctx.record(Change::Notice(Box::new(record)));
+}
+
+/// Records that an notice reached its sender, or never will.
+pub(super) fn record_end(ctx: &mut Context, notice: &Notice) {
+    if let Some(number) = notice.number {
+        ctx.record(Change::NoticeEnded(number));
+    }
+}

@@ -1,0 +1,234 @@
+//! Persisting of SENDs, and everything that goes on once the store has persisted a change.
+
+use super::{
+    Router,
+    interface::ClientId,
+    journal::{Acceptance, Continuation, PendingSend},
+    keys::{AgentKey, MessageKey},
+    mail::SendState,
+    send_digest::SendDigest,
+    send_request::SendRequest,
+    sender::{SendId, SenderAuth},
+};
+use crate::{
+    protocol::{code::NackCode, envelope::Kind, payload::Ack},
+    record::{AcceptedSend, Change, DedupRecord, MessageRecord},
+};
+
+/// Returns the ACK that accepts a SEND.
+pub(super) fn acceptance_of(
+    send: &SendRequest<'_>,
+    recipients: Option<u64>,
+    away: bool,
+) -> Acceptance {
+    let send_id = SendId::new(&send.envelope.id);
+    Acceptance { client: send.client, send_id, recipients, away }
+}
+
+impl Router {
+    /// Hands a SEND to the store, or the part of it that is new. Returns its ticket and its
+    /// message's number.
+    pub(super) fn persist(
+        &mut self,
+        send: &SendRequest<'_>,
+        digest: SendDigest,
+        number: Option<u64>,
+        deliveries: Vec<MessageKey>,
+        (recipients, left): (Option<u64>, &[AgentKey]),
+        acceptance: Option<Acceptance>,
+    ) -> (u64, u64) {
+        let number = number.unwrap_or_else(|| self.ctx.journal.next_message());
+        self.mail.set_message_number(&deliveries, number);
+        let from = &self.directory[send.from];
+        let queued = deliveries.first().and_then(|key| self.mail.message(*key)?.reliable());
+        let auth = self.auth_of(send);
+        let message = MessageRecord {
+            number,
+            sender: from.number,
+            session: auth.session.clone(),
+            proof: auth.proof,
+            send_id: (&*send.envelope.id).into(),
+            to_everyone: recipients.is_some(),
+            unix_ms: self.ctx.now.unix_ms,
+            shared: queued.map_or_else(|| send.shared(&from.name), |own| own.shared.clone()),
+        };
+        let dedup = DedupRecord {
+            message: number,
+            sender: from.number,
+            fingerprint: digest.fingerprint(),
+            recipients,
+            remaining: self.directory.numbers_of(left),
+        };
+        let records = deliveries.iter().filter_map(|key| self.delivery_record(*key)).collect();
+        let accepted = AcceptedSend { message, deliveries: records, dedup };
+        let ticket = self.ctx.record(Change::Accepted(Box::new(accepted)));
+        let mut acceptance = acceptance;
+        if self.ctx.planted.accepts_early()
+            && let Some(early) = acceptance.take()
+        {
+            self.accept(&early);
+        }
+        let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
+        self.ctx.journal.wait(ticket, Continuation::Accept(Box::new(pending)));
+        (ticket, number)
+    }
+
+    /// Returns the session and proof of the connection that sent a SEND.
+    pub(super) fn auth_of(&self, send: &SendRequest<'_>) -> &SenderAuth {
+        &self.connections.membership(send.client).expect("only members send").auth
+    }
+
+    /// Answers a SEND that came before, as the first one was answered. Returns how far that has
+    /// come, if it is remembered.
+    pub(super) fn answer_repeated(
+        &mut self,
+        send: &SendRequest<'_>,
+        digest: SendDigest,
+    ) -> Option<SendState> {
+        let state = self.mail.send_state(send.from, digest)?.clone();
+        if let SendState::Complete { recipients, away, ticket, .. } = state {
+            let acceptance = acceptance_of(send, recipients, away);
+            if self.ctx.journal.is_persisted(ticket) {
+                self.accept(&acceptance);
+            } else if self.ctx.journal.is_busy_repeating() {
+                self.say_busy(send, 0, &[]);
+            } else {
+                self.wait(Continuation::Repeat(acceptance, send.from, digest));
+            }
+        }
+        Some(state)
+    }
+
+    /// Remembers how far a SEND has come, in its sender's dedup window.
+    pub(super) fn remember_send(
+        &mut self,
+        send: &SendRequest<'_>,
+        digest: SendDigest,
+        state: SendState,
+        opened: u32,
+    ) {
+        let most = self.ctx.limits.dedup_max;
+        self.mail.remember_send(send.from, digest, state, opened, most);
+        self.mail.bound_dedup(&self.ctx, |agent| self.directory.get(agent)?.forget_at);
+    }
+
+    fn accept(&mut self, acceptance: &Acceptance) {
+        let ack = Ack {
+            ack_id: acceptance.send_id.as_str().into(),
+            state: Some("accepted".into()),
+            durability: Some(self.ctx.limits.durability.as_str().into()),
+            recipients: acceptance.recipients,
+            away: acceptance.away,
+            ..Ack::default()
+        };
+        self.connections.answer(&mut self.ctx, acceptance.client, Kind::Ack, &ack);
+    }
+
+    /// Continues something once all changes so far are persisted.
+    fn wait(&mut self, continuation: Continuation) {
+        let last = self.ctx.journal.last_ticket();
+        self.ctx.journal.wait(last, continuation);
+    }
+
+    /// Lets at-least-once messages go to a client once the store knows that its agent is here.
+    pub(super) fn await_recorded(&mut self, client: ClientId) {
+        if self.ctx.journal.backlog() == 0 {
+            self.recorded(client);
+        } else {
+            self.wait(Continuation::Join(client));
+        }
+    }
+
+    fn recorded(&mut self, client: ClientId) {
+        if let Some(agent) = self.connections.note_recorded(client) {
+            self.pump(agent);
+        }
+    }
+
+    /// Acknowledges a change of subscriptions once all changes so far are persisted.
+    pub(super) fn acknowledge_persisted(&mut self, client: ClientId, id: &str) {
+        if self.ctx.journal.backlog() == 0 {
+            self.connections.acknowledge(&mut self.ctx, client, id);
+        } else {
+            self.wait(Continuation::Subscribe(client, SendId::new(id)));
+        }
+    }
+
+    /// Handles that all changes up to this one are done. `refused` is why the messages among them
+    /// could not be persisted.
+    pub(super) fn persisted(&mut self, upto: u64, refused: Option<&str>) {
+        self.ctx.journal.advance(upto);
+        while let Some(ready) = self.ctx.journal.next_ready(upto) {
+            match (ready, refused) {
+                (Continuation::Accept(pending), None) => self.accept_pending(*pending),
+                (Continuation::Accept(pending), Some(why)) => self.refuse_pending(*pending, why),
+                (Continuation::Repeat(acceptance, from, digest), _) => {
+                    self.conclude_repeated(acceptance, from, digest);
+                }
+                // The store still has to persist what follows. At-most-once messages do not wait
+                // for a disk, nor do subscribers.
+                (Continuation::Reserve(stream, upto), _) => {
+                    if let Some(to) = self.mail.note_reserved(stream, upto) {
+                        self.pump(to);
+                    }
+                }
+                (Continuation::Subscribe(client, id), _) => {
+                    self.connections.acknowledge(&mut self.ctx, client, id.as_str());
+                }
+                (Continuation::Join(client), _) => self.recorded(client),
+            }
+        }
+    }
+
+    fn accept_pending(&mut self, pending: PendingSend) {
+        if let Some(acceptance) = pending.acceptance {
+            self.accept(&acceptance);
+        }
+        for key in pending.deliveries {
+            // The message may be over already: its recipient's name was forgotten.
+            if let Some((to, delivery)) = self.mail.note_persisted(&mut self.ctx, key) {
+                if self.questions.is_due(delivery, self.ctx.now.monotonic) {
+                    self.time_out_question(delivery);
+                }
+                self.pump(to);
+            }
+        }
+    }
+
+    /// Undoes a SEND, as far as it could not be persisted.
+    fn refuse_pending(&mut self, pending: PendingSend, why: &str) {
+        let recipients = pending.deliveries.iter();
+        let recipients: Vec<_> =
+            recipients.filter_map(|key| Some(self.mail.message(*key)?.to)).collect();
+        for key in &pending.deliveries {
+            if let Some(message) = self.mail.remove(&mut self.ctx, *key) {
+                if let Some(reliable) = message.reliable() {
+                    self.questions.close(&mut self.ctx, reliable.id);
+                }
+                self.pump(message.to);
+            }
+        }
+        let deliveries = pending.deliveries.len();
+        self.mail.undo_send(pending.sender, pending.digest, deliveries, recipients);
+        let Some(acceptance) = pending.acceptance else { return };
+        let message = format!("the store could not keep it; send it again later: {why}");
+        let id = acceptance.send_id.as_str();
+        self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
+    }
+
+    fn conclude_repeated(&mut self, acceptance: Acceptance, from: AgentKey, digest: SendDigest) {
+        match self.mail.send_state(from, digest) {
+            // The first SEND was refused, and the one that is being persisted came after it.
+            Some(SendState::Complete { ticket, .. }) if !self.ctx.journal.is_persisted(*ticket) => {
+                self.wait(Continuation::Repeat(acceptance, from, digest));
+            }
+            Some(SendState::Complete { .. }) => self.accept(&acceptance),
+            // The first SEND got BUSY or the store's refusal, and so does this one.
+            _ => {
+                let message = "the store could not keep it; send it again later".to_owned();
+                let id = acceptance.send_id.as_str();
+                self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
+            }
+        }
+    }
+}

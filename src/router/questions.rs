@@ -1,0 +1,274 @@
+//! Open questions: deliveries whose senders wait for an answer.
+//!
+//! A question is one delivery of a SEND with `sync`. It is open until its recipient answers, its
+//! time is over, or the delivery fails; an acknowledgement does not end it. Until then the store
+//! has the question with its message, and after that alone.
+
+use super::{
+    context::Context, interface::ClientId, keys::AgentKey, send_request::SendRequest,
+    sender::SendId, timers::Timer,
+};
+use crate::{
+    protocol::{
+        Moment,
+        deliver::Shared,
+        payload::{CORRELATION_ID_BYTES_MAX, SendMeta, Sync},
+    },
+    record::{Change, Clock, MessageRecord, QuestionRecord},
+};
+use rustc_hash::FxHashMap;
+use uuid::Uuid;
+
+/// The bytes of a question in memory, beside its correlation id.
+const QUESTION_BYTES: usize = 256;
+
+/// A daemon that lived so long after a question's time was over has answered it, and recorded that.
+const TIMED_OUT_MS: u64 = 10_000;
+
+/// One delivery whose sender waits for an answer.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) from: AgentKey,
+    /// As in [`Message`](super::mail::Message).
+    pub(super) by: Option<ClientId>,
+    /// The connection that asked; none if that was before this daemon.
+    pub(super) client: Option<ClientId>,
+    pub(super) to: AgentKey,
+    pub(super) send_id: SendId,
+    pub(super) correlation_id: Box<str>,
+    pub(super) timeout_ms: u64,
+    until: Moment,
+    /// The store has the question without its message.
+    is_recorded: bool,
+}
+
+impl Question {
+    fn bytes(&self) -> usize {
+        QUESTION_BYTES + self.correlation_id.len()
+    }
+}
+
+/// All open questions.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    by_delivery: FxHashMap<Uuid, Question>,
+    /// The number of each sender's questions.
+    counts: FxHashMap<AgentKey, usize>,
+}
+
+impl Questions {
+    /// Returns the number of a sender's questions.
+    pub(super) fn count(&self, sender: AgentKey) -> usize {
+        self.counts.get(&sender).copied().unwrap_or(0)
+    }
+
+    pub(super) fn get(&self, delivery: Uuid) -> Option<&Question> {
+        self.by_delivery.get(&delivery)
+    }
+
+    /// Opens the question of a SEND that was queued for one recipient, if the SEND asks one.
+    pub(super) fn open(
+        &mut self,
+        ctx: &mut Context,
+        send: &SendRequest<'_>,
+        to: AgentKey,
+        delivery: Uuid,
+    ) {
+        let Some(sync) = &send.asks else { return };
+        let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
+        let question = Question {
+            from: send.from,
+            by: send.by,
+            client: Some(send.client),
+            to,
+            send_id: SendId::new(&send.envelope.id),
+            correlation_id: sync.correlation_id.as_str().into(),
+            timeout_ms,
+            until: ctx.now.monotonic.plus(timeout_ms),
+            is_recorded: false,
+        };
+        self.insert(ctx, delivery, question);
+    }
+
+    /// Restores the question of a message whose delivery is not over. Its time goes on from when
+    /// the message came; the daemon before lived until `clock`.
+    pub(super) fn restore_with_message(
+        &mut self,
+        ctx: &mut Context,
+        delivery: Uuid,
+        message: &MessageRecord,
+        (from, to): (AgentKey, AgentKey),
+        clock: Clock,
+    ) {
+        // Most messages ask nothing: a search costs less than parsing.
+        let text = std::str::from_utf8(&message.shared).unwrap_or_default();
+        if !text.contains("\"sync\"") {
+            return;
+        }
+        let shared = Shared::read(&message.shared);
+        let meta = shared.and_then(|shared| shared.payload_meta);
+        let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+        let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
+        let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
+        let age_ms = clock.0.unix_ms.saturating_sub(message.unix_ms);
+        if age_ms > timeout_ms.saturating_add(TIMED_OUT_MS) {
+            return;
+        }
+        let question = Question {
+            from,
+            by: None,
+            client: None,
+            to,
+            send_id: SendId::new(&message.send_id),
+            correlation_id: sync.correlation_id.into(),
+            timeout_ms,
+            until: clock.moment_of(message.unix_ms).plus(timeout_ms),
+            is_recorded: false,
+        };
+        self.insert(ctx, delivery, question);
+    }
+
+    /// Restores a question that was recorded when its delivery was acknowledged. Its ends are none
+    /// if they are forgotten.
+    pub(super) fn restore(
+        &mut self,
+        ctx: &mut Context,
+        record: QuestionRecord,
+        ends: (Option<AgentKey>, Option<AgentKey>),
+    ) {
+        let QuestionRecord { delivery, send_id, correlation_id, timeout_ms, until, .. } = record;
+        // A question that is open with its message keeps that record.
+        let ((Some(from), Some(to)), false) = (ends, self.by_delivery.contains_key(&delivery))
+        else {
+            ctx.record(Change::QuestionEnded(delivery));
+            return;
+        };
+        let question = Question {
+            from,
+            by: None,
+            client: None,
+            to,
+            send_id: SendId::new(&send_id),
+            correlation_id,
+            timeout_ms,
+            until,
+            is_recorded: true,
+        };
+        self.insert(ctx, delivery, question);
+    }
+
+    /// Records the question of a delivery that was acknowledged. `numbers` are its ends', as far as
+    /// they are not forgotten.
+    pub(super) fn record_alone(
+        &mut self,
+        ctx: &mut Context,
+        delivery: Uuid,
+        numbers: impl Fn(AgentKey) -> Option<u64>,
+    ) {
+        if let Some(question) = self.by_delivery.get_mut(&delivery) {
+            question.is_recorded = true;
+            record(ctx, delivery, question, numbers);
+        }
+    }
+
+    /// Records all questions that are apart from their messages, for a store that lost them.
+    pub(super) fn record_again(
+        &self,
+        ctx: &mut Context,
+        numbers: impl Fn(AgentKey) -> Option<u64>,
+    ) {
+        let mut recorded: Vec<_> = self.recorded().collect();
+        recorded.sort_unstable();
+        for delivery in recorded {
+            record(ctx, delivery, &self.by_delivery[&delivery], &numbers);
+        }
+    }
+
+    /// Returns the questions that the store has without their messages.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = Uuid> {
+        self.by_delivery.iter().filter(|(_, question)| question.is_recorded).map(|(id, _)| *id)
+    }
+
+    fn insert(&mut self, ctx: &mut Context, delivery: Uuid, question: Question) {
+        ctx.timers.set(question.until, Timer::Question(delivery));
+        ctx.memory.charge(question.bytes());
+        *self.counts.entry(question.from).or_default() += 1;
+        self.by_delivery.insert(delivery, question);
+    }
+
+    /// Removes and returns a question.
+    pub(super) fn close(&mut self, ctx: &mut Context, delivery: Uuid) -> Option<Question> {
+        let question = self.by_delivery.remove(&delivery)?;
+        let count = self.counts.get_mut(&question.from).expect("an open question is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.counts.remove(&question.from);
+        }
+        ctx.timers.cancel(question.until, Timer::Question(delivery));
+        ctx.memory.release(question.bytes());
+        if question.is_recorded {
+            ctx.record(Change::QuestionEnded(delivery));
+        }
+        Some(question)
+    }
+
+    /// Closes all questions of a sender that is forgotten.
+    pub(super) fn close_all_of(&mut self, ctx: &mut Context, sender: AgentKey) {
+        if self.count(sender) == 0 {
+            return;
+        }
+        let own = self.by_delivery.iter().filter(|(_, question)| question.from == sender);
+        let mut own: Vec<_> = own.map(|(delivery, _)| *delivery).collect();
+        own.sort_unstable();
+        for delivery in own {
+            self.close(ctx, delivery);
+        }
+    }
+
+    /// Whether a question's time is over.
+    pub(super) fn is_due(&self, delivery: Uuid, now: Moment) -> bool {
+        self.get(delivery).is_some_and(|question| question.until <= now)
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.by_delivery.values().map(Question::bytes).sum()
+    }
+}
+
+fn record(
+    ctx: &mut Context,
+    delivery: Uuid,
+    question: &Question,
+    number: impl Fn(AgentKey) -> Option<u64>,
+) {
+    // A forgotten agent neither asks nor answers.
+    let (Some(from), Some(to)) = (number(question.from), number(question.to)) else { return };
+    ctx.record(Change::Question(Box::new(QuestionRecord {
+        delivery,
+        from,
+        to,
+        send_id: question.send_id.as_str().into(),
+        correlation_id: question.correlation_id.clone(),
+        timeout_ms: question.timeout_ms,
+        until: question.until,
+    })));
+}
+
+/// Returns what is wrong with the question of a SEND.
+pub(super) fn check(sync: &Sync) -> Result<(), String> {
+    let most = CORRELATION_ID_BYTES_MAX;
+    if !(1..=most).contains(&sync.correlation_id.len()) {
+        return Err(format!("`correlationId` has 1 to {most} bytes"));
+    }
+    let most = Sync::TIMEOUT_MS_MAX;
+    if sync.timeout_ms.is_some_and(|ms| !(1..=most).contains(&ms)) {
+        return Err(format!("`timeoutMs` is 1 to {most}"));
+    }
+    Ok(())
+}
+
+/// Returns the bytes that a question takes in memory.
+pub(super) fn bytes_of(sync: &Sync) -> usize {
+    QUESTION_BYTES + sync.correlation_id.len()
+}

@@ -1,0 +1,114 @@
+//! Redelivery of dead letters, as if they were new: with their ids and numbers.
+
+use super::{
+    Router,
+    keys::{AgentKey, StreamKey},
+    mail::HEAD_BYTES,
+    send_digest::SendDigest,
+    send_request::Refusal,
+};
+use crate::{
+    protocol::{code::NackCode, deliver::Shared, payload::SendMeta, relay::Redelivered},
+    record::{Change, DeliveryRecord, DeliveryRow, Ending, StreamRecord},
+};
+
+impl Router {
+    /// Redelivers those of these deliveries that are dead letters. Refused if none can be.
+    pub(super) fn redeliver(&mut self, rows: &[DeliveryRow]) -> Result<Redelivered, Refusal> {
+        // A dead letter may have been redelivered or acknowledged since the store found it.
+        let is_dead = |row: &&DeliveryRow| {
+            matches!(row.ended, Some((Ending::Dead { .. }, _)))
+                && self.mail.is_still_dead(row.delivery.id)
+        };
+        let dead: Vec<_> = rows.iter().rev().filter(is_dead).collect();
+        let (mut done, mut refused) = (Redelivered::default(), None);
+        for row in &dead {
+            match self.redeliver_one(row) {
+                Ok(()) => done.redelivered += 1,
+                Err(why) => {
+                    done.left += 1;
+                    refused.get_or_insert(why);
+                }
+            }
+        }
+        match refused {
+            None if dead.is_empty() => {
+                let message = "it is no dead letter: it waits, or was acknowledged".to_owned();
+                Err((NackCode::Invalid, message))
+            }
+            Some(why) if done.redelivered == 0 => Err(why),
+            refused => Ok(Redelivered { why: refused.map(|(_, why)| why), ..done }),
+        }
+    }
+
+    fn redeliver_one(&mut self, row: &DeliveryRow) -> Result<(), Refusal> {
+        let (delivery, bytes) = (&row.delivery, row.message.shared.len() + HEAD_BYTES);
+        let name = &delivery.to_name;
+        let to = self.directory.find(name.as_str());
+        let Some(to) = to.filter(|to| self.directory[*to].number == delivery.to) else {
+            let message = format!("the name {name} was forgotten, and its mail with it");
+            return Err((NackCode::UnknownAgent, message));
+        };
+        let shared = Shared::read(&row.message.shared);
+        let (stream, from) = self.stream_of(row, to, shared.as_ref())?;
+        if !self.ctx.has_memory_for(bytes) || !self.mail.has_room(&self.ctx, to, from, bytes) {
+            self.mail.close_if_over(&mut self.ctx, stream);
+            let waiting = self.mail.queued(to).0;
+            let message =
+                format!("{name} has no room: {waiting} messages are in its queue; try again later");
+            return Err((NackCode::Limit, message));
+        }
+        let ttl_ms = stated_ttl_ms(shared.as_ref()).max(self.ctx.limits.ttl_ms);
+        let expires = self.ctx.now.monotonic.plus(ttl_ms);
+        self.ctx.record(Change::Redelivered { delivery: delivery.number, expires });
+        self.mail.forget_dead(delivery.id);
+        let fresh = DeliveryRecord { expires, failures: 0, ..delivery.clone() };
+        // The sender's dedup window knows no such SEND any more.
+        let digest = SendDigest::default();
+        self.mail.restore_message(&mut self.ctx, stream, &fresh, &row.message, 0, digest);
+        self.pump(to);
+        Ok(())
+    }
+
+    /// Returns the stream that a dead letter was in, or that was opened in its place, and the
+    /// stream's sender. If the sender is forgotten, the stream is opened again for redelivered
+    /// messages alone.
+    fn stream_of(
+        &mut self,
+        row: &DeliveryRow,
+        to: AgentKey,
+        shared: Option<&Shared<'_>>,
+    ) -> Result<(StreamKey, AgentKey), Refusal> {
+        let (number, sender) = (row.delivery.stream, row.message.sender);
+        let topic = shared.and_then(|shared| shared.topic.as_deref());
+        if let Some(key) = self.mail.find_stream_to(to, sender, topic)
+            && let Some(stream) = self.mail.stream(key)
+        {
+            return Ok((key, stream.from()));
+        }
+        if !self.mail.has_room_for_stream(&mut self.ctx) {
+            let message = format!("{} streams are open already", self.mail.streams());
+            return Err((NackCode::Limit, message));
+        }
+        let from = shared.and_then(|shared| self.directory.find(&shared.from));
+        if let Some(from) = from.filter(|from| self.directory[*from].number == sender) {
+            let key = self.mail.open_stream(&self.ctx, from, to, topic);
+            self.mail.record_stream(&mut self.ctx, key);
+            return Ok((key, from));
+        }
+        let ghost = self.directory.ghost();
+        let (to_number, topic) = (row.delivery.to, topic.map(Into::into));
+        let record = StreamRecord { number, from: sender, to: to_number, topic, reserved: 0 };
+        let key = self.mail.restore_orphan(&record, ghost, to, row.delivery.seq);
+        self.ctx.record(Change::Stream(Box::new(record)));
+        Ok((key, ghost))
+    }
+}
+
+/// Returns the time to live that a SEND stated, or 0. A dead letter gets it anew, and no less than
+/// the default: a message that expired in a hurry is not to expire again at once.
+fn stated_ttl_ms(shared: Option<&Shared<'_>>) -> u64 {
+    let meta = shared.and_then(|shared| shared.payload_meta);
+    let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+    meta.and_then(|meta| meta.ttl_ms).unwrap_or_default()
+}

@@ -1,0 +1,210 @@
+//! Reports to senders: notices of their messages, and answers to their questions.
+
+use super::{
+    Router,
+    connections::{Content, Notice},
+    context::Context,
+    frame::Frame,
+    interface::ClientId,
+    keys::AgentKey,
+    mail::{Message, State},
+    notices,
+};
+use crate::{
+    protocol::{
+        code::NackCode,
+        envelope::{Header, Kind},
+        frame::PREFIX,
+        payload::{Ack, Nack},
+    },
+    record::NoticeRecord,
+};
+use serde::Serialize;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Returns a frame of the daemon's own, in bytes that can be handed out more than once.
+fn frame_for_sender(
+    ctx: &mut Context,
+    kind: Kind,
+    from: Option<&str>,
+    payload: &impl Serialize,
+) -> Arc<[u8]> {
+    let (mut text, mut bytes) = (Uuid::encode_buffer(), Vec::new());
+    let id = ctx.new_id().hyphenated().encode_lower(&mut text);
+    Header { from, ..Header::new(kind, id, ctx.now.unix_ms) }.append(&mut bytes, payload);
+    bytes.into()
+}
+
+impl Router {
+    /// Tells a sender that a delivery failed, which ends its question, too. If a companion sent the
+    /// message and has left, its agent is told: a command ends once its message is accepted.
+    pub(super) fn report_failure(&mut self, message: &Message, code: NackCode, why: String) {
+        let delivery = message.reliable().map(|reliable| reliable.id);
+        let question = delivery.and_then(|id| self.questions.close(&mut self.ctx, id));
+        let client = question.as_ref().and_then(|question| question.client);
+        let nack = Nack {
+            to: self.directory.name(message.to).map(ToString::to_string),
+            correlation_id: question.map(|question| question.correlation_id.into()),
+            ..Nack::new(message.send_id.as_str(), code, why)
+        };
+        let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
+        let by = message.by.filter(|by| self.connections.membership(*by).is_some());
+        self.inform((message.from, by), client, frame);
+    }
+
+    /// Gives a sender a frame: on the connection that asked for it, on the one that it has now, or
+    /// when its session is resumed. A connection `by` that isn't the agent's own does not come
+    /// back: only that connection knows what the frame answers.
+    fn inform(
+        &mut self,
+        (sender, by): (AgentKey, Option<ClientId>),
+        client: Option<ClientId>,
+        frame: Arc<[u8]>,
+    ) {
+        if let Some(by) = by {
+            let frame = Frame { head: Vec::new(), shared: Some(frame) };
+            return self.connections.hand(&mut self.ctx, by, frame, Content::Answer);
+        }
+        let notice = Notice { frame, number: None };
+        match client.filter(|client| self.connections.membership(*client).is_some()) {
+            Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
+            None => self.inform_agent(sender, notice),
+        }
+    }
+
+    /// Gives a sender an notice, on its connection or when its session is resumed.
+    pub(super) fn inform_agent(&mut self, sender: AgentKey, notice: Notice) {
+        match self.directory.client(sender) {
+            Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
+            None => self.hold_notice(sender, notice),
+        }
+    }
+
+    /// Has an notice wait until its sender's session is resumed.
+    pub(super) fn hold_notice(&mut self, sender: AgentKey, notice: Notice) {
+        let agent = self.directory.get(sender).filter(|agent| agent.session.is_some());
+        let Some(agent) = agent else { return notices::record_end(&mut self.ctx, &notice) };
+        let Notice { frame, number } = notice;
+        let number = number.unwrap_or_else(|| {
+            let number = self.ctx.journal.next_notice();
+            notices::record(&mut self.ctx, number, agent.number, &frame);
+            number
+        });
+        self.mail.make_room(&mut self.ctx, frame.len());
+        self.notices.hold(&mut self.ctx, (sender, &agent.name), number, frame);
+    }
+
+    /// Restores an notice. Its sender is none if the name is forgotten.
+    pub(super) fn restore_notice(&mut self, sender: Option<AgentKey>, record: NoticeRecord) {
+        self.ctx.journal.note_notice(record.number);
+        let notice = Notice { frame: record.frame, number: Some(record.number) };
+        match sender {
+            Some(sender) => self.hold_notice(sender, notice),
+            None => notices::record_end(&mut self.ctx, &notice),
+        }
+    }
+
+    /// Returns the notices that the store has: those that wait, and those that are not written yet.
+    pub(super) fn recorded_notices(&self) -> Vec<(u64, AgentKey, Arc<[u8]>)> {
+        let unwritten = self.connections.unwritten_notices().into_iter();
+        let unwritten =
+            unwritten.filter_map(|(agent, number, frame)| Some((number?, agent, frame)));
+        self.notices.all().chain(unwritten).collect()
+    }
+
+    /// Records the question of a delivery that was acknowledged: the question is still open.
+    /// Guests, and connections that are not their agents' own, end with the daemon, and so do their
+    /// questions.
+    pub(super) fn record_question_of(&mut self, message: &Message) {
+        let Some(reliable) = message.reliable().filter(|_| message.by.is_none()) else { return };
+        let sender = self.directory.get(message.from);
+        if sender.is_some_and(|sender| !sender.is_guest()) {
+            let numbers = |agent| self.directory.get(agent).map(|agent| agent.number);
+            self.questions.record_alone(&mut self.ctx, reliable.id, numbers);
+        }
+    }
+
+    /// Handles the end of a question's time. If its message is being persisted, it is accepted
+    /// first.
+    pub(super) fn on_question_timer(&mut self, delivery: Uuid) {
+        let message = self.mail.delivery(delivery).map(|(_, message)| message);
+        let reliable = message.and_then(Message::reliable);
+        if reliable.is_none_or(|reliable| reliable.state != State::Persisting) {
+            self.time_out_question(delivery);
+        }
+    }
+
+    pub(super) fn time_out_question(&mut self, delivery: Uuid) {
+        let Some(question) = self.questions.close(&mut self.ctx, delivery) else { return };
+        let recipient = self.directory.get(question.to);
+        let to = recipient.map(|agent| agent.name.to_string());
+        let who = match (recipient, &to) {
+            (Some(agent), Some(name)) if agent.client.is_none() => format!("{name} is away and"),
+            (_, Some(name)) => name.clone(),
+            (_, None) => "an agent that is forgotten".to_owned(),
+        };
+        let why = format!("{who} did not answer within {} ms", question.timeout_ms);
+        let nack = Nack {
+            to,
+            correlation_id: Some(question.correlation_id.into()),
+            ..Nack::new(question.send_id.as_str(), NackCode::SyncTimeout, why)
+        };
+        let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
+        self.inform((question.from, question.by), question.client, frame);
+    }
+
+    /// Handles an ACK that may answer a question. Any answer but the first is ignored, as is one
+    /// with another correlation id.
+    pub(super) fn answered(&mut self, client: ClientId, ack: &Ack<'_>) {
+        let Some(delivery) = self.find_question(client, ack) else { return };
+        let Some(question) = self.questions.get(delivery) else { return };
+        let send_id = question.send_id.clone();
+        let answer = Ack {
+            ack_id: send_id.as_str().into(),
+            correlation_id: ack.correlation_id.clone(),
+            response: ack.response,
+            response_data: ack.response_data,
+            ..Ack::default()
+        };
+        let from = self.directory[question.to].name.as_str();
+        let frame = frame_for_sender(&mut self.ctx, Kind::Ack, Some(from), &answer);
+        match self.check_answer(frame.len()) {
+            Ok(()) => {
+                if let Some(question) = self.questions.close(&mut self.ctx, delivery) {
+                    self.copy_answer_to_taps(delivery, &question, &answer, frame.len());
+                    self.inform((question.from, question.by), question.client, frame);
+                }
+            }
+            Err((code, why)) => {
+                let correlation_id = ack.correlation_id.clone();
+                let nack = Nack { correlation_id, ..Nack::new(&*ack.ack_id, code, why) };
+                self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
+            }
+        }
+    }
+
+    fn find_question(&self, client: ClientId, ack: &Ack<'_>) -> Option<Uuid> {
+        let correlation_id = ack.correlation_id.as_deref()?;
+        let delivery = Uuid::try_parse(&ack.ack_id).ok()?;
+        let question = self.questions.get(delivery)?;
+        let is_answered = self.connections.agent_of(client) == Some(question.to)
+            && *question.correlation_id == *correlation_id;
+        is_answered.then_some(delivery)
+    }
+
+    /// Checks whether an answer of so many bytes can be passed on. If not, its question stays open.
+    fn check_answer(&mut self, bytes: usize) -> Result<(), (NackCode, String)> {
+        let most = self.ctx.limits.frame_bytes_max;
+        if bytes > PREFIX + most {
+            let why = format!("what its asker would get is over max_frame_bytes ({most})");
+            return Err((NackCode::TooLarge, why));
+        }
+        self.mail.make_room(&mut self.ctx, bytes);
+        if !self.ctx.has_memory_for(bytes) {
+            let why = "the daemon has no room for the answer now; send it again later";
+            return Err((NackCode::Limit, why.to_owned()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Access to `@relay`: what a client may ask for, and whose mail it may see.
+
+use super::request::{Request, name};
+use crate::{
+    protocol::{code::NackCode, name::Name, text::Quoted},
+    record::QueryResult,
+    router::{directory::Agent, interface::ClientId, send_request::Refusal},
+};
+
+/// A client that asks.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'r> {
+    pub(super) client: ClientId,
+    /// The agent that the client speaks for, unless its name is forgotten.
+    pub(super) agent: Option<&'r Agent>,
+    pub(super) is_operator: bool,
+}
+
+impl<'r> Asker<'r> {
+    pub(super) fn agent(&self) -> Result<&'r Agent, Refusal> {
+        let forgotten = || "its agent's name was forgotten".to_owned();
+        self.agent.ok_or_else(|| (NackCode::AgentOffline, forgotten()))
+    }
+
+    /// Checks whether the client may make this request. Whose mail it may see is checked in
+    /// [`owner`](Self::owner) and [`own`](Self::own), and reports in
+    /// [`check_report`](Self::check_report).
+    pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
+        match request {
+            Request::Status
+            | Request::Agents(_)
+            | Request::Message(_)
+            | Request::Inbox(_)
+            | Request::History(_)
+            | Request::Report(_) => Ok(()),
+            _ if self.is_operator => Ok(()),
+            _ => {
+                let message = format!(
+                    "{:?} is for operators, who join with what is in the home's operator.key",
+                    request.name()
+                );
+                Err((NackCode::Forbidden, message))
+            }
+        }
+    }
+
+    /// Checks whether the client may report about a delivery to this agent.
+    pub(super) fn check_report(&self, recipient: Option<&Agent>) -> Result<(), Refusal> {
+        if recipient.is_some_and(|agent| agent.client == Some(self.client)) {
+            return Ok(());
+        }
+        Err((NackCode::Forbidden, "only its recipient reports about a delivery".to_owned()))
+    }
+
+    /// Returns whose mail is asked for. Without a name that is everybody's for an operator, and the
+    /// client's own for all others.
+    pub(super) fn owner(&self, of: Option<&str>) -> Result<Option<Name>, Refusal> {
+        if self.is_operator {
+            return of.map(name).transpose();
+        }
+        let own = &self.agent()?.name;
+        match of.filter(|of| !own.is(of)) {
+            None => Ok(Some(own.clone())),
+            Some(other) => {
+                let message = format!("you are {own}: {}'s mail is for operators", Quoted(other));
+                Err((NackCode::Forbidden, message))
+            }
+        }
+    }
+
+    /// Returns those rows that the client may see.
+    pub(super) fn own(&self, mut found: QueryResult) -> Result<QueryResult, Refusal> {
+        if self.is_operator || found.rows.is_empty() {
+            return Ok(found);
+        }
+        let own = self.agent()?;
+        found.rows.retain(|row| [row.message.sender, row.delivery.to].contains(&own.number));
+        if found.rows.is_empty() {
+            let message = format!("you are {}: others' mail is for operators", own.name);
+            return Err((NackCode::Forbidden, message));
+        }
+        Ok(found)
+    }
+}

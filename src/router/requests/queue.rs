@@ -1,0 +1,55 @@
+//! A client's request queue: each connection is answered in the order in which it asked.
+//!
+//! While the store looks something up for a connection, or the policy file is read, its later
+//! requests wait here. A connection has one query at a time, so the connection tells which one is
+//! answered.
+
+use super::request::Request;
+use crate::{
+    record::Query,
+    router::{interface::ClientId, send_request::Refusal},
+};
+use std::collections::VecDeque;
+
+/// Requests of one connection that may wait for an earlier one.
+pub(super) const WAITING_MAX: usize = 32;
+
+/// What has to be done before a request is answered.
+#[derive(Debug)]
+pub(super) enum Errand {
+    /// The store is asked.
+    Query(Query),
+    /// The policy file is read again.
+    Reload,
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(super) struct PendingRequest {
+    pub(super) client: ClientId,
+    pub(super) send_id: Box<str>,
+    pub(super) requires_ack: bool,
+    pub(super) request: Result<Request, Refusal>,
+}
+
+/// One connection's queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// The request whose errand is being done.
+    pub(super) first: PendingRequest,
+    /// The store was asked a second time, since its first answer was outdated.
+    pub(super) is_second: bool,
+    /// The requests that follow.
+    pub(super) waiting: VecDeque<PendingRequest>,
+}
+
+impl Queue {
+    /// Appends a request. An error means that the queue is full.
+    pub(super) fn push(&mut self, request: PendingRequest) -> Result<(), ()> {
+        if self.waiting.len() >= WAITING_MAX {
+            return Err(());
+        }
+        self.waiting.push_back(request);
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Recipients' reports about deliveries that are over.
+
+use crate::{protocol::relay::Reported, router::keys::AgentKey};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use uuid::Uuid;
+
+/// Ended deliveries that may still be reported about. Of more, the oldest are forgotten.
+const REPORTS_MAX: usize = 1024;
+
+/// The last reports about deliveries that are over. A wrapper acknowledges what it has typed, and
+/// learns only then that its agent has it.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    by_id: FxHashMap<Uuid, (AgentKey, Option<Reported>)>,
+    by_age: VecDeque<Uuid>,
+}
+
+impl Reports {
+    /// Remembers a delivery that has just ended.
+    pub(super) fn close(&mut self, id: Uuid, to: AgentKey, reported: Option<Reported>) {
+        if self.by_id.insert(id, (to, reported)).is_none() {
+            self.by_age.push_back(id);
+        }
+        if self.by_age.len() > REPORTS_MAX
+            && let Some(oldest) = self.by_age.pop_front()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+
+    /// Adds a report to a delivery that is over. Only progress counts: such a delivery does not
+    /// wait any more, and what was confirmed stays confirmed. Returns whether the delivery is
+    /// known.
+    pub(super) fn add(&mut self, id: Uuid, reported: Reported) -> bool {
+        let Some((_, last)) = self.by_id.get_mut(&id) else { return false };
+        let is_confirmed = last.as_ref().is_some_and(Reported::is_confirmed);
+        if !reported.is_waiting() && !is_confirmed {
+            *last = Some(reported);
+        }
+        true
+    }
+
+    pub(super) fn get(&self, id: Uuid) -> Option<&Reported> {
+        self.by_id.get(&id)?.1.as_ref()
+    }
+
+    /// Returns the recipient of a delivery.
+    pub(super) fn recipient(&self, id: Uuid) -> Option<AgentKey> {
+        self.by_id.get(&id).map(|(to, _)| *to)
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests to `@relay`, and the parsing of their data.
+
+use crate::{
+    protocol::{
+        code::NackCode,
+        name::{NAME_BYTES_MAX, Name, RELAY},
+        payload::MessagePayload,
+        relay::{
+            HistoryRequest, InboxRequest, MessageRequest, Page, REQUEST, RedeliverRequest,
+            ReportRequest, Stop,
+        },
+        text::Quoted,
+        typed,
+    },
+    router::send_request::Refusal,
+};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// The longest `data` of a request, which is held while the request waits.
+const DATA_BYTES_MAX: usize = 2_048;
+
+/// Rows of a page that states no limit, and at most.
+const ROWS: usize = 100;
+const ROWS_MAX: usize = 1_000;
+
+/// A request.
+#[derive(Debug)]
+pub(super) enum Request {
+    Status,
+    Agents(Page),
+    Message(MessageRequest),
+    Inbox(InboxRequest),
+    History(HistoryRequest),
+    DeadLetters(Page),
+    Redeliver(RedeliverRequest),
+    Report(ReportRequest),
+    Tap,
+    Reload,
+    /// With the reason that BYE states.
+    Stop(&'static str),
+}
+
+impl Request {
+    pub(super) fn parse(spoken: &MessagePayload<'_>) -> Result<Self, Refusal> {
+        let invalid = |why| (NackCode::Invalid, why);
+        if spoken.kind != REQUEST {
+            return Err(invalid(format!("{RELAY} answers SENDs of kind {REQUEST:?}")));
+        }
+        Ok(match &*spoken.body {
+            "status" => Self::Status,
+            "agents" => Self::Agents(data(spoken)?),
+            "message" => Self::Message(data(spoken)?),
+            "inbox" => Self::Inbox(data(spoken)?),
+            "history" => Self::History(data(spoken)?),
+            "dead-letters" => Self::DeadLetters(data(spoken)?),
+            "redeliver" => Self::Redeliver(data(spoken)?),
+            "report" => Self::Report(data(spoken)?),
+            "tap" => Self::Tap,
+            "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
+            "reload" => Self::Reload,
+            other => {
+                return Err(invalid(format!(
+                    "{} is no request; ask for status, agents, message, inbox, history, \
+                     dead-letters, redeliver, report, tap, reload or stop",
+                    Quoted(other)
+                )));
+            }
+        })
+    }
+
+    /// Whether the answer has rows, as many as fit into a frame.
+    pub(super) const fn has_rows(&self) -> bool {
+        match self {
+            Self::Agents(_)
+            | Self::Message(_)
+            | Self::Inbox(_)
+            | Self::History(_)
+            | Self::DeadLetters(_) => true,
+            Self::Status
+            | Self::Redeliver(_)
+            | Self::Report(_)
+            | Self::Tap
+            | Self::Reload
+            | Self::Stop(_) => false,
+        }
+    }
+
+    /// Returns the `body` of such a request.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Agents(_) => "agents",
+            Self::Message(_) => "message",
+            Self::Inbox(_) => "inbox",
+            Self::History(_) => "history",
+            Self::DeadLetters(_) => "dead-letters",
+            Self::Redeliver(_) => "redeliver",
+            Self::Report(_) => "report",
+            Self::Tap => "tap",
+            Self::Reload => "reload",
+            Self::Stop(_) => "stop",
+        }
+    }
+}
+
+/// Returns the reason that BYE states.
+fn reason(stop: &Stop) -> Result<&'static str, Refusal> {
+    match stop.reason.as_deref() {
+        None | Some("stop") => Ok("stop"),
+        Some("upgrade") => Ok("upgrade"),
+        Some(other) => Err((
+            NackCode::Invalid,
+            format!("the data of \"stop\": reason {} is neither stop nor upgrade", Quoted(other)),
+        )),
+    }
+}
+
+fn data<T: DeserializeOwned>(spoken: &MessagePayload<'_>) -> Result<T, Refusal> {
+    let json = spoken.data.map_or("{}", RawValue::get);
+    let refused =
+        |why: String| (NackCode::Invalid, format!("the data of {:?}: {why}", spoken.body));
+    if json.len() > DATA_BYTES_MAX {
+        return Err(refused(format!("it may be {DATA_BYTES_MAX} bytes long")));
+    }
+    // A type would take a list of its members as well.
+    if !json.starts_with('{') {
+        return Err(refused("it is not an object".to_owned()));
+    }
+    typed::read(json).map_err(refused)
+}
+
+/// Parses the name that a request is about.
+pub(super) fn name(text: &str) -> Result<Name, Refusal> {
+    if text.starts_with('@') && text.len() <= NAME_BYTES_MAX {
+        return Ok(Name::made_by_daemon(text));
+    }
+    Name::parse(text)
+        .map_err(|why| (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(text))))
+}
+
+/// Returns how many rows a page may have.
+pub(super) fn rows_wanted(limit: Option<usize>) -> usize {
+    limit.unwrap_or(ROWS).clamp(1, ROWS_MAX)
+}
+
+/// Parses a cursor: the number of the delivery that a page ended with.
+pub(super) fn cursor(text: Option<&str>) -> Result<Option<u64>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        (NackCode::Invalid, "a cursor is the `next_cursor` of the page before it".to_owned())
+    })
+}
+
+pub(super) fn not_found(id: &str) -> Refusal {
+    (
+        NackCode::NotFound,
+        format!("{} is not a message's id, or that message is no longer kept", Quoted(id)),
+    )
+}

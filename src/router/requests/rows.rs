@@ -1,0 +1,291 @@
+//! Rows of answers: deliveries from the store, with what the router knows better, and agents.
+
+use super::{
+    request::{cursor, not_found, rows_wanted},
+    table::Requests,
+};
+use crate::{
+    protocol::{
+        Moment,
+        code::NackCode,
+        deliver::{Shared, shared_object},
+        name::Name,
+        relay::{AgentRow, Agents, MessageRequest, MessageRow, Messages, Page, Piece, Way},
+    },
+    record::{DeliveryRecord, DeliveryRow, Ending, QueryResult},
+    router::{
+        connections::{Connections, Membership},
+        context::Context,
+        directory::{Agent, Directory},
+        keys::{AgentKey, MessageKey},
+        mail::{HEAD_BYTES, Mail, Message, Reliable, State},
+        send_request::Refusal,
+    },
+};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Room for what an answer is beside its rows.
+const PAGE_BYTES: usize = 4 * HEAD_BYTES;
+
+/// The longest reason that a recipient may give with a report.
+pub(super) const WHY_CHARS_MAX: usize = 200;
+
+/// The longest row of a page of agents: a character of its reason is at most six bytes of JSON.
+const ROW_BYTES: usize = 400 + 6 * WHY_CHARS_MAX;
+
+/// How long after the start an agent of the last daemon counts as reconnecting.
+const RECONNECTING_MS: u64 = 30_000;
+
+/// A view of the router, from which rows are made.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'r> {
+    pub(super) ctx: &'r Context,
+    pub(super) connections: &'r Connections,
+    pub(super) directory: &'r Directory,
+    pub(super) mail: &'r Mail,
+    pub(super) requests: &'r Requests,
+    pub(super) uptime_ms: u64,
+}
+
+pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).expect("wire types are JSON")
+}
+
+impl<'r> Rows<'r> {
+    /// Returns the answer to `message`.
+    pub(super) fn message(
+        &self,
+        request: &MessageRequest,
+        mut found: QueryResult,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let Some(first) = found.rows.first() else { return Err(not_found(&request.id)) };
+        if let Some(offset) = request.offset {
+            return self.piece(&first.message.shared, offset).map(|piece| raw(&piece));
+        }
+        if let Some(before) = cursor(request.cursor.as_deref())? {
+            found.rows.retain(|row| row.delivery.number < before);
+        }
+        let wanted = rows_wanted(request.limit);
+        let more = found.more || found.rows.len() > wanted;
+        Ok(raw(&self.page(found.rows.iter().take(wanted), more)))
+    }
+
+    /// Returns a part of a message's text. As JSON it can become twice as long.
+    fn piece(&self, shared: &[u8], offset: usize) -> Result<Piece<'static>, Refusal> {
+        let text = shared_object(shared);
+        let Some(rest) = text.get(offset..) else {
+            let message = "an offset is the `next_offset` of the piece before it".to_owned();
+            return Err((NackCode::Invalid, message));
+        };
+        let bytes = (self.room_for_rows() / 2).max(4);
+        let ends = (0..=rest.len().min(bytes)).rev();
+        let end = ends.into_iter().find(|end| rest.is_char_boundary(*end)).unwrap_or(0);
+        let next_offset = (end < rest.len()).then_some(offset + end);
+        Ok(Piece { text: rest[..end].to_owned().into(), next_offset })
+    }
+
+    /// Returns what waits for an agent, and what it has not acknowledged, the oldest first.
+    pub(super) fn inbox(
+        &self,
+        of: Option<&Name>,
+        after: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<Messages<Box<RawValue>>, Refusal> {
+        let Some(of) = of else {
+            let message = "who has no name has no inbox: say whose in `of`".to_owned();
+            return Err((NackCode::Invalid, message));
+        };
+        let Some(agent) = self.directory.find(of.as_str()) else {
+            return Err((NackCode::UnknownAgent, format!("no agent {of} was ever here")));
+        };
+        let open = self.mail.open_deliveries(agent, cursor(after)?.unwrap_or(0));
+        let wanted = rows_wanted(limit);
+        let rows: Vec<_> = open.iter().take(wanted).filter_map(|key| self.row_of(*key)).collect();
+        Ok(self.page(rows.iter(), open.len() > wanted))
+    }
+
+    /// Returns an open delivery, as the store would.
+    fn row_of(&self, key: MessageKey) -> Option<DeliveryRow> {
+        let message = self.mail.message(key)?;
+        let delivery = self.mail.delivery_record(key, self.directory.name(message.to)?)?;
+        let attempts = message.reliable()?.attempts;
+        let delivery = DeliveryRecord { attempts, ..delivery };
+        Some(DeliveryRow { delivery, message: self.mail.message_record(key)?, ended: None })
+    }
+
+    /// Returns as many rows as fit into a frame. A row that is too long for any goes without its
+    /// payload.
+    pub(super) fn page<'a>(
+        &self,
+        rows: impl Iterator<Item = &'a DeliveryRow>,
+        mut more: bool,
+    ) -> Messages<Box<RawValue>> {
+        let (room, mut bytes) = (self.room_for_rows(), 0);
+        let (mut messages, mut last) = (Vec::new(), None);
+        for row in rows {
+            let mut json = self.message_row(row, true);
+            if messages.is_empty() && json.get().len() > room {
+                json = self.message_row(row, false);
+            }
+            bytes += json.get().len() + 1;
+            if bytes > room && !messages.is_empty() {
+                more = true;
+                break;
+            }
+            messages.push(json);
+            last = Some(row.delivery.number);
+        }
+        Messages { messages, next_cursor: last.filter(|_| more).map(|number| number.to_string()) }
+    }
+
+    /// Returns the bytes of a frame that rows may have.
+    pub(super) const fn room_for_rows(&self) -> usize {
+        self.ctx.limits.frame_bytes_max.saturating_sub(PAGE_BYTES)
+    }
+
+    fn message_row(&self, row: &DeliveryRow, is_whole: bool) -> Box<RawValue> {
+        let DeliveryRow { delivery, message, .. } = row;
+        let shared = Shared::read(&message.shared);
+        let whole = shared.as_ref().filter(|_| is_whole);
+        raw(&MessageRow {
+            id: delivery.id.to_string().into(),
+            send_id: (&*message.send_id).into(),
+            from: shared.as_ref().map_or_else(Default::default, |shared| (&*shared.from).into()),
+            auth: message.proof,
+            to: delivery.to_name.as_str().into(),
+            to_everyone: message.to_everyone,
+            topic: shared.as_ref().and_then(|shared| shared.topic.as_deref()).map(Into::into),
+            seq: delivery.seq,
+            taken: message.unix_ms,
+            durability: self.ctx.limits.durability.as_str().into(),
+            way: self.way(row),
+            payload: whole.map(|shared| shared.payload),
+            payload_meta: whole.and_then(|shared| shared.payload_meta),
+            truncated: whole.is_none(),
+        })
+    }
+
+    /// Whether the store says that a delivery is open which is over by now.
+    pub(super) fn is_outdated(&self, row: &DeliveryRow) -> bool {
+        row.ended.is_none() && self.mail.delivery(row.delivery.id).is_none()
+    }
+
+    /// Returns how far a delivery is. Of an open one the router knows more than the store.
+    fn way<'a>(&'a self, row: &'a DeliveryRow) -> Way<'a> {
+        let open = self.mail.delivery(row.delivery.id).map(|(_, message)| message);
+        if let Some(message) = open
+            && let Some(reliable) = message.reliable()
+        {
+            return self.way_of_open(message, reliable);
+        }
+        let DeliveryRecord { attempts, failures, .. } = row.delivery;
+        let reported = self.requests.reports().get(row.delivery.id).cloned();
+        let way = Way { attempts, failures, reported, ..Way::default() };
+        match &row.ended {
+            None => Way { state: "over".into(), ..way },
+            Some((Ending::Acknowledged, at)) => {
+                Way { state: "acknowledged".into(), ended: Some(*at), ..way }
+            }
+            Some((Ending::Dead { code, why }, at)) => Way {
+                state: "dead".into(),
+                ended: Some(*at),
+                code: Some(code.as_str().into()),
+                why: Some((&**why).into()),
+                ..way
+            },
+        }
+    }
+
+    fn way_of_open(&self, message: &Message, reliable: &'r Reliable) -> Way<'r> {
+        let membership = self.membership(&self.directory[message.to]);
+        let (state, waits_for, until) = match reliable.state {
+            State::Persisting => ("waiting", Some("store"), None),
+            State::Waiting => {
+                let in_flight_max = membership.map(Membership::in_flight_max);
+                ("waiting", Some(self.mail.obstacle(message, in_flight_max)), None)
+            }
+            State::Delayed(until) => ("waiting", Some("rest"), Some(until)),
+            State::InFlight { .. } => {
+                let (state, waits_for) = reliable.progress(reports(membership));
+                (state, waits_for, None)
+            }
+        };
+        let reported = reliable.reported.as_deref();
+        let waiting = reported.filter(|reported| reported.is_waiting());
+        Way {
+            state: state.into(),
+            waits_for: waits_for.map(Into::into),
+            until: until.map(|until| self.unix_ms_at(until)),
+            attempts: reliable.attempts,
+            failures: reliable.failures,
+            expires: Some(self.unix_ms_at(message.expires)),
+            why: waiting.and_then(|reported| reported.why.as_deref()).map(Into::into),
+            reported: reported.cloned(),
+            ..Way::default()
+        }
+    }
+
+    const fn unix_ms_at(&self, moment: Moment) -> u64 {
+        let now = self.ctx.now;
+        let ahead = moment.since(now.monotonic);
+        let behind = now.monotonic.since(moment);
+        now.unix_ms.saturating_add(ahead).saturating_sub(behind)
+    }
+
+    fn membership(&self, agent: &Agent) -> Option<&'r Membership> {
+        self.connections.membership(agent.client?)
+    }
+
+    /// Returns the answer to `agents`.
+    pub(super) fn agents(&self, page: &Page) -> Agents<'r> {
+        let bytes = self.ctx.limits.frame_bytes_max.saturating_sub(2 * HEAD_BYTES);
+        let rows = rows_wanted(page.limit).min((bytes / ROW_BYTES).max(1));
+        let after = page.cursor.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let names = self.directory.by_name();
+        let first = names.partition_point(|(folded, _)| *folded <= after.as_bytes());
+        let shown = &names[first..(first + rows).min(names.len())];
+        let more = first + shown.len() < names.len();
+        let last = shown.last().filter(|_| more);
+        Agents {
+            agents: shown.iter().map(|(_, agent)| self.agent_row(*agent)).collect(),
+            next_cursor: last.map(|(_, agent)| self.directory[*agent].name.as_str().into()),
+        }
+    }
+
+    fn agent_row(&self, key: AgentKey) -> AgentRow<'r> {
+        let agent = &self.directory[key];
+        let membership = self.membership(agent);
+        let progress = self.mail.progress(key, reports(membership));
+        let (queued, queued_bytes) = self.mail.queued(key);
+        let session = agent.session.as_deref();
+        AgentRow {
+            name: agent.name.as_str().into(),
+            here: membership.is_some(),
+            reconnecting: self.is_reconnecting(agent),
+            session: membership.map(|membership| (&*membership.auth.session).into()),
+            since: agent.since_unix_ms,
+            queued: queued as u64,
+            queued_bytes: queued_bytes as u64,
+            in_flight: progress.in_flight,
+            waiting: progress.waiting,
+            why: progress.why.and_then(|reported| reported.why.as_deref()).map(Into::into),
+            why_since: progress.why.map(|reported| reported.at),
+            subscriptions: session.map_or(0, |session| session.subscriptions.len() as u64),
+        }
+    }
+
+    /// Whether an absent agent may still be reconnecting from the last daemon to this one.
+    fn is_reconnecting(&self, agent: &Agent) -> bool {
+        let now = self.ctx.now.monotonic;
+        let session = agent.session.as_deref();
+        self.uptime_ms < RECONNECTING_MS
+            && agent.is_expected
+            && session.is_some_and(|session| session.is_good_at(now))
+    }
+}
+
+/// Whether an agent's connection reports how far deliveries are.
+fn reports(membership: Option<&Membership>) -> bool {
+    membership.is_some_and(|membership| membership.capabilities.reports)
+}

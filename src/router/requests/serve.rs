@@ -1,0 +1,362 @@
+//! Serving of requests to `@relay`, each connection's in order.
+
+use super::{
+    access::Asker,
+    queue::{Errand, PendingRequest, Queue, WAITING_MAX},
+    request::{Request, cursor, name, not_found, rows_wanted},
+    rows::{Rows, WHY_CHARS_MAX, raw},
+};
+use crate::{
+    protocol::{
+        PROTOCOL,
+        code::NackCode,
+        deliver::{Delivery, Head, Proof, Sender, append_shared},
+        envelope::Kind,
+        frame,
+        name::RELAY,
+        payload::{Ack, Empty, MessagePayload},
+        relay::{
+            HistoryRequest, MessageRequest, REPORTS, RESPONSE, RedeliverRequest, ReplyMeta,
+            ReportRequest, Reported, Status,
+        },
+    },
+    record::{Filter, Query, QueryResult},
+    router::{
+        Router,
+        connections::{Content, Membership},
+        frame::Frame,
+        interface::{ClientId, Output},
+        mail::HEAD_BYTES,
+        send_request::{Refusal, SendRequest},
+    },
+};
+use serde_json::value::RawValue;
+use std::collections::VecDeque;
+use uuid::Uuid;
+
+/// The session of `@relay`, as its DELIVERs state it.
+const SESSION: &str = "s-relay";
+
+/// The effect of a request: the `data` of its answer, or what has to be done before.
+enum Served {
+    Answer(Box<RawValue>),
+    Errand(Errand),
+}
+
+impl Router {
+    /// Handles a SEND to `@relay`.
+    pub(in crate::router) fn request(&mut self, send: &SendRequest<'_>) {
+        let envelope = send.envelope;
+        let request = match envelope.typed::<MessagePayload<'_>>(envelope.payload) {
+            Ok(spoken) => Request::parse(&spoken),
+            Err(violation) => Err((NackCode::Invalid, violation.message)),
+        };
+        let (send_id, requires_ack) = ((&*envelope.id).into(), send.requires_ack);
+        let request = PendingRequest { client: send.client, send_id, requires_ack, request };
+        match self.requests.enqueue(request) {
+            Ok(Some(first)) => self.serve_in_order(first, VecDeque::new()),
+            Ok(None) => {}
+            Err(()) => {
+                let why = format!("{WAITING_MAX} requests wait already: send it after an answer");
+                self.refuse(send.client, &envelope.id, NackCode::Limit, why);
+            }
+        }
+    }
+
+    /// Serves a request and those behind it, up to the next one that has an errand.
+    fn serve_in_order(&mut self, first: PendingRequest, mut waiting: VecDeque<PendingRequest>) {
+        let mut next = Some(first);
+        while let Some(first) = next {
+            match self.serve(&first) {
+                Ok(None) => {}
+                Ok(Some(errand)) => {
+                    return self.begin_errand(errand, Queue { first, is_second: false, waiting });
+                }
+                Err((code, why)) => self.refuse(first.client, &first.send_id, code, why),
+            }
+            next = waiting.pop_front();
+        }
+    }
+
+    fn begin_errand(&mut self, errand: Errand, queue: Queue) {
+        let client = queue.first.client;
+        // One of the requests before may have closed the connection.
+        if self.connections.membership(client).is_some() {
+            self.ctx.emit(match errand {
+                Errand::Query(query) => Output::Query(client, Box::new(query)),
+                Errand::Reload => Output::Reload(client),
+            });
+            self.requests.wait(queue);
+        }
+    }
+
+    /// Handles the store's answer to a query. The client may be gone.
+    pub(in crate::router) fn found(
+        &mut self,
+        client: ClientId,
+        found: Result<QueryResult, String>,
+    ) {
+        let Some(queue) = self.requests.take_queue(client) else { return };
+        let Queue { first, is_second, waiting } = queue;
+        if let Ok(found) = &found
+            && !is_second
+            && found.rows.iter().any(|row| self.rows().is_outdated(row))
+            && let Ok(Some(errand)) = self.serve(&first)
+        {
+            return self.begin_errand(errand, Queue { first, is_second: true, waiting });
+        }
+        if let Err((code, why)) = self.conclude(&first, found) {
+            self.refuse(client, &first.send_id, code, why);
+        }
+        self.serve_waiting(waiting);
+    }
+
+    /// Handles that the policy file was read again, and is in force if it is valid.
+    pub(in crate::router) fn reloaded(&mut self, client: ClientId, result: Result<(), String>) {
+        let Some(queue) = self.requests.take_queue(client) else { return };
+        match result {
+            Ok(()) => self.respond(&queue.first, Request::Reload.name(), &raw(&Empty {})),
+            Err(why) => self.refuse(client, &queue.first.send_id, NackCode::Invalid, why),
+        }
+        self.serve_waiting(queue.waiting);
+    }
+
+    fn serve_waiting(&mut self, mut waiting: VecDeque<PendingRequest>) {
+        if let Some(next) = waiting.pop_front() {
+            self.serve_in_order(next, waiting);
+        }
+    }
+
+    /// Answers a request with what the store found.
+    fn conclude(
+        &mut self,
+        pending: &PendingRequest,
+        found: Result<QueryResult, String>,
+    ) -> Result<(), Refusal> {
+        let request = pending.request.as_ref().map_err(Clone::clone)?;
+        let found = found.map_err(|why| {
+            (NackCode::StoreFailed, format!("the store could not look it up: {why}"))
+        })?;
+        self.check_room_to_answer(request)?;
+        let data = match request {
+            Request::Message(message) => {
+                let found = self.asker(pending.client).own(found)?;
+                self.rows().message(message, found)?
+            }
+            Request::Redeliver(of) if found.rows.is_empty() => return Err(not_found(&of.id)),
+            Request::Redeliver(_) => raw(&self.redeliver(&found.rows)?),
+            _ => raw(&self.rows().page(found.rows.iter(), found.more)),
+        };
+        self.respond(pending, request.name(), &data);
+        Ok(())
+    }
+
+    /// Answers a request, unless something has to be done first.
+    fn serve(&mut self, pending: &PendingRequest) -> Result<Option<Errand>, Refusal> {
+        let request = pending.request.as_ref().map_err(Clone::clone)?;
+        let asker = self.asker(pending.client);
+        let name = asker.agent()?.name.as_str();
+        if let Some(rule) = self.enforcement.rule_against(name, RELAY, Some(request.name())) {
+            return Err((NackCode::Forbidden, rule.refusal(name, RELAY)));
+        }
+        asker.check(request)?;
+        if let Request::Stop(reason) = request {
+            self.respond(pending, request.name(), &raw(&Empty {}));
+            self.log(pending.client, &format!("asked the daemon to end: {reason}"));
+            self.stop(reason);
+            return Ok(None);
+        }
+        match self.answer_to(pending, request)? {
+            Served::Errand(errand) => Ok(Some(errand)),
+            Served::Answer(data) => {
+                self.respond(pending, request.name(), &data);
+                Ok(None)
+            }
+        }
+    }
+
+    fn answer_to(
+        &mut self,
+        pending: &PendingRequest,
+        request: &Request,
+    ) -> Result<Served, Refusal> {
+        self.check_room_to_answer(request)?;
+        let client = pending.client;
+        let query = |query| Served::Errand(Errand::Query(query));
+        Ok(match request {
+            Request::Status => Served::Answer(raw(&self.status())),
+            Request::Agents(page) => Served::Answer(raw(&self.rows().agents(page))),
+            Request::Tap => {
+                self.requests.begin_tap(client, &pending.send_id);
+                Served::Answer(raw(&Empty {}))
+            }
+            Request::Stop(_) => Served::Answer(raw(&Empty {})),
+            Request::Reload => Served::Errand(Errand::Reload),
+            Request::Message(MessageRequest { id, .. })
+            | Request::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
+            Request::Inbox(inbox) => {
+                let of = self.asker(client).owner(inbox.of.as_deref())?;
+                let rows = self.rows();
+                let page = rows.inbox(of.as_ref(), inbox.cursor.as_deref(), inbox.limit)?;
+                Served::Answer(raw(&page))
+            }
+            Request::History(history) => query(self.history(client, history)?),
+            Request::DeadLetters(page) => query(Query::List(Filter {
+                dead: true,
+                ..self.filter(page.cursor.as_deref(), page.limit)?
+            })),
+            Request::Report(report) => {
+                self.report(client, report)?;
+                Served::Answer(raw(&Empty {}))
+            }
+        })
+    }
+
+    /// Checks whether memory has room for an answer, which counts until it is read. One with rows
+    /// can be as long as a frame.
+    fn check_room_to_answer(&mut self, request: &Request) -> Result<(), Refusal> {
+        if request.has_rows() {
+            self.mail.make_room(&mut self.ctx, 0);
+            if !self.ctx.has_memory_for(0) {
+                let why = "the daemon has no memory for the answer; ask again later";
+                return Err((NackCode::Limit, why.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn asker(&self, client: ClientId) -> Asker<'_> {
+        let agent = self.connections.agent_of(client);
+        let membership = self.connections.membership(client);
+        Asker {
+            client,
+            agent: agent.and_then(|agent| self.directory.get(agent)),
+            is_operator: membership.is_some_and(Membership::is_operator),
+        }
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        Rows {
+            ctx: &self.ctx,
+            connections: &self.connections,
+            directory: &self.directory,
+            mail: &self.mail,
+            requests: &self.requests,
+            uptime_ms: self.lifecycle.uptime_ms(self.ctx.now.monotonic),
+        }
+    }
+
+    fn history(&self, client: ClientId, history: &HistoryRequest) -> Result<Query, Refusal> {
+        Ok(Query::List(Filter {
+            of: self.asker(client).owner(history.of.as_deref())?,
+            with: history.with.as_deref().map(name).transpose()?,
+            topic: history.topic.clone(),
+            search: history.search.clone(),
+            ..self.filter(history.cursor.as_deref(), history.limit)?
+        }))
+    }
+
+    /// Returns a filter for any deliveries, as many as a page holds.
+    fn filter(&self, after: Option<&str>, limit: Option<usize>) -> Result<Filter, Refusal> {
+        Ok(Filter {
+            before: cursor(after)?,
+            limit: rows_wanted(limit),
+            bytes_max: self.rows().room_for_rows(),
+            ..Filter::default()
+        })
+    }
+
+    /// Takes a recipient's report about a delivery.
+    fn report(&mut self, client: ClientId, report: &ReportRequest) -> Result<(), Refusal> {
+        let id = Uuid::try_parse(&report.id).ok();
+        let recipient = id.and_then(|id| {
+            let open = self.mail.delivery(id).map(|(_, message)| message.to);
+            open.or_else(|| self.requests.reports().recipient(id))
+        });
+        let (Some(id), Some(to)) = (id, recipient) else { return Err(not_found(&report.id)) };
+        self.asker(client).check_report(self.directory.get(to))?;
+        if !REPORTS.contains(&&*report.state) {
+            let message = format!("the state of a report is one of {}", REPORTS.join(", "));
+            return Err((NackCode::Invalid, message));
+        }
+        let why = report.why.as_ref();
+        let why = why.map(|why| why.chars().take(WHY_CHARS_MAX).collect::<String>());
+        let reported = Reported {
+            state: report.state.as_str().into(),
+            why: why.map(Into::into),
+            at: self.ctx.now.unix_ms,
+        };
+        self.connections.note_reports(client);
+        if !self.mail.report(id, &reported) {
+            self.requests.add_report(id, reported);
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Status<'_> {
+        let (known, guests) = self.directory.count();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            protocol: PROTOCOL.into(),
+            uptime_ms: self.lifecycle.uptime_ms(self.ctx.now.monotonic),
+            connections: self.connections.len() as u64,
+            agents_here: self.directory.here().len() as u64,
+            agents_known: known as u64,
+            guests: guests as u64,
+            streams: self.mail.streams() as u64,
+            messages: self.mail.messages() as u64,
+            memory_bytes: self.ctx.memory.held() as u64,
+            memory_bytes_max: self.ctx.limits.memory_bytes_max as u64,
+            counts: self.ctx.counts,
+            too_often: self.enforcement.too_often().cloned(),
+            daemon: self.requests.about_daemon(),
+        }
+    }
+
+    /// Answers a request. A response goes out however full the client's queue is.
+    fn respond(&mut self, pending: &PendingRequest, body: &str, data: &RawValue) {
+        let PendingRequest { client, send_id, .. } = pending;
+        if pending.requires_ack {
+            // The request is answered at once, and not persisted.
+            let ack_id = (&**send_id).into();
+            let ack = Ack { ack_id, state: Some("accepted".into()), ..Ack::default() };
+            self.connections.answer(&mut self.ctx, *client, Kind::Ack, &ack);
+        }
+        if let Some(frame) = self.relay_frame(*client, RESPONSE, body, data, send_id) {
+            self.connections.hand(&mut self.ctx, *client, frame, Content::Answer);
+        }
+    }
+
+    /// Returns a DELIVER from `@relay`.
+    pub(super) fn relay_frame(
+        &mut self,
+        client: ClientId,
+        kind: &str,
+        body: &str,
+        data: &RawValue,
+        reply_to: &str,
+    ) -> Option<Frame> {
+        let id = self.ctx.new_id();
+        let agent = self.connections.agent_of(client)?;
+        let to = self.directory.name(agent)?;
+        let seq = self.requests.next_seq(agent);
+        let delivery = Delivery {
+            seq,
+            session_id: (&*self.connections.membership(client)?.auth.session).into(),
+            original_to: None,
+            attempt: 1,
+            requires_ack: false,
+            sender: Some(Sender { session: SESSION.into(), auth: Proof::Operator }),
+        };
+        let spoken =
+            MessagePayload { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
+        let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: Some(reply_to.into()) }));
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.get().len() + meta.get().len());
+        let mut text = Uuid::encode_buffer();
+        let id = id.hyphenated().encode_lower(&mut text);
+        Head { id, ts: self.ctx.now.unix_ms, to: to.as_str(), delivery }.append(&mut bytes, 0);
+        append_shared(&mut bytes, RELAY, None, payload.get(), Some(meta.get()));
+        frame::seal(&mut bytes, 0, 0);
+        Some(Frame { head: bytes, shared: None })
+    }
+}

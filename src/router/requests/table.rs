@@ -1,0 +1,140 @@
+//! The state behind `@relay`: request queues, taps, reports, and the numbers of its answers.
+
+use super::{
+    queue::{PendingRequest, Queue},
+    reports::Reports,
+};
+use crate::{
+    protocol::relay::Reported,
+    router::{interface::ClientId, keys::AgentKey},
+};
+use rustc_hash::FxHashMap;
+use serde_json::value::RawValue;
+use std::mem;
+use uuid::Uuid;
+
+/// All state of `@relay`.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Requests {
+    /// The queues of clients whose first request waits for the store or the policy file.
+    queues: FxHashMap<ClientId, Queue>,
+    taps: Vec<Tap>,
+    reports: Reports,
+    /// The last number in the stream of answers to each agent, counted from `seq_base`.
+    seqs: FxHashMap<AgentKey, u64>,
+    seq_base: u64,
+    about_daemon: Option<Box<RawValue>>,
+}
+
+/// A client that gets copies of all that is routed.
+#[derive(Debug)]
+pub(super) struct Tap {
+    pub(super) client: ClientId,
+    /// The id of the request for it.
+    pub(super) request: Box<str>,
+    /// Copies that found no room.
+    lost: u64,
+}
+
+impl Requests {
+    /// Has `status` state this JSON object about the daemon around the router.
+    pub(in crate::router) fn describe_daemon(&mut self, about: Box<RawValue>) {
+        self.about_daemon = Some(about);
+    }
+
+    pub(super) fn about_daemon(&self) -> Option<&RawValue> {
+        self.about_daemon.as_deref()
+    }
+
+    /// Puts a request in its client's queue. Returns the request if there is no queue: it has its
+    /// turn. An error means that the queue is full.
+    pub(super) fn enqueue(
+        &mut self,
+        request: PendingRequest,
+    ) -> Result<Option<PendingRequest>, ()> {
+        match self.queues.get_mut(&request.client) {
+            None => Ok(Some(request)),
+            Some(queue) => queue.push(request).map(|()| None),
+        }
+    }
+
+    /// Has a client's requests wait for the first one.
+    pub(super) fn wait(&mut self, queue: Queue) {
+        self.queues.insert(queue.first.client, queue);
+    }
+
+    /// Removes and returns a client's queue: what its first request waited for is there.
+    pub(super) fn take_queue(&mut self, client: ClientId) -> Option<Queue> {
+        self.queues.remove(&client)
+    }
+
+    /// Forgets a client that has left.
+    pub(in crate::router) fn leave(&mut self, client: ClientId) {
+        self.taps.retain(|tap| tap.client != client);
+        self.queues.remove(&client);
+    }
+
+    /// Forgets an agent.
+    pub(in crate::router) fn forget(&mut self, agent: AgentKey) {
+        self.seqs.remove(&agent);
+    }
+
+    /// Begins a tap, or continues it for another request.
+    pub(super) fn begin_tap(&mut self, client: ClientId, request: &str) {
+        let fresh = Tap { client, request: request.into(), lost: 0 };
+        match self.taps.iter_mut().find(|tap| tap.client == client) {
+            Some(tap) => *tap = fresh,
+            None => self.taps.push(fresh),
+        }
+    }
+
+    pub(super) fn taps(&self) -> &[Tap] {
+        &self.taps
+    }
+
+    /// Counts a copy that found no room in a tap's window.
+    pub(super) fn note_lost_copy(&mut self, tap: usize) {
+        self.taps[tap].lost += 1;
+    }
+
+    /// Returns how many copies a tap has lost since this was asked last.
+    pub(super) fn take_lost_copies(&mut self, tap: usize) -> u64 {
+        mem::take(&mut self.taps[tap].lost)
+    }
+
+    /// Numbers the next answer to an agent.
+    pub(super) fn next_seq(&mut self, agent: AgentKey) -> u64 {
+        let seq = self.seqs.entry(agent).or_default();
+        *seq += 1;
+        self.seq_base + *seq
+    }
+
+    /// Returns the number of the last answer to an agent.
+    pub(in crate::router) fn last_seq(&self, agent: AgentKey) -> u64 {
+        self.seq_base + self.seqs.get(&agent).copied().unwrap_or(0)
+    }
+
+    /// Continues the numbers of answers above this one.
+    pub(in crate::router) const fn continue_seqs(&mut self, base: u64) {
+        self.seq_base = base;
+    }
+
+    /// Remembers a delivery that has just ended, with its last report.
+    pub(in crate::router) fn close_reported(
+        &mut self,
+        id: Uuid,
+        to: AgentKey,
+        reported: Option<Reported>,
+    ) {
+        self.reports.close(id, to, reported);
+    }
+
+    /// Adds a report to a delivery that is over. Returns whether the delivery is known.
+    pub(super) fn add_report(&mut self, id: Uuid, reported: Reported) -> bool {
+        self.reports.add(id, reported)
+    }
+
+    pub(super) const fn reports(&self) -> &Reports {
+        &self.reports
+    }
+}

@@ -1,0 +1,110 @@
+//! A SEND that passed all checks which do not depend on its recipients.
+
+use super::{
+    frame::Frame,
+    interface::ClientId,
+    keys::{AgentKey, MessageKey},
+    mail::HEAD_BYTES,
+};
+use crate::protocol::{
+    Moment,
+    code::NackCode,
+    deliver::{Head, append_shared},
+    envelope::Envelope,
+    frame,
+    name::Name,
+    payload::Sync,
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A shared part that is no longer than this is copied: counting its owners would cost more.
+const COPIED_BYTES_MAX: usize = 2048;
+
+/// A SEND that is accepted if its recipients have room.
+#[derive(Debug)]
+pub(super) struct SendRequest<'e> {
+    pub(super) envelope: &'e Envelope<'e>,
+    pub(super) client: ClientId,
+    pub(super) from: AgentKey,
+    /// The same connection, if it isn't its agent's own.
+    pub(super) by: Option<ClientId>,
+    /// At least once.
+    pub(super) requires_ack: bool,
+    /// The question that the SEND asks.
+    pub(super) asks: Option<Sync>,
+    pub(super) expires: Moment,
+    /// A bound for the bytes of each DELIVER.
+    pub(super) bytes: usize,
+}
+
+/// The reason why a SEND is refused, for all recipients or for one.
+pub(super) type Refusal = (NackCode, String);
+
+/// A message that was queued or handed out.
+pub(super) struct Queued {
+    /// The DELIVER's id.
+    pub(super) id: Uuid,
+    pub(super) seq: u64,
+    /// None if the message was handed out at once.
+    pub(super) key: Option<MessageKey>,
+}
+
+impl SendRequest<'_> {
+    /// Returns the part of the DELIVERs that is the same for all recipients.
+    pub(super) fn shared(&self, from: &Name) -> Arc<[u8]> {
+        let mut bytes = Vec::with_capacity(self.bytes);
+        self.append_shared(from, &mut bytes);
+        bytes.into()
+    }
+
+    fn append_shared(&self, from: &Name, bytes: &mut Vec<u8>) {
+        let Envelope { topic, payload, payload_meta, .. } = self.envelope;
+        append_shared(bytes, from.as_str(), topic.as_deref(), payload, *payload_meta);
+    }
+
+    /// Returns the room that a DELIVER's first part needs.
+    pub(super) const fn head_bytes(&self, is_shared: bool) -> usize {
+        let is_large = self.bytes > COPIED_BYTES_MAX + HEAD_BYTES;
+        if is_shared && is_large { HEAD_BYTES } else { self.bytes }
+    }
+
+    /// Returns a whole DELIVER, in one piece unless its end is large and shared with others.
+    pub(super) fn frame(
+        &self,
+        mut bytes: Vec<u8>,
+        from: &Name,
+        head: &Head<'_>,
+        shared: Option<&Arc<[u8]>>,
+    ) -> Frame {
+        head.append(&mut bytes, shared.map_or(0, |shared| shared.len()));
+        match shared {
+            Some(shared) if shared.len() > COPIED_BYTES_MAX => {
+                return Frame { head: bytes, shared: Some(Arc::clone(shared)) };
+            }
+            Some(shared) => bytes.extend_from_slice(shared),
+            None => {
+                self.append_shared(from, &mut bytes);
+                frame::seal(&mut bytes, 0, 0);
+            }
+        }
+        Frame { head: bytes, shared: None }
+    }
+}
+
+/// Returns a bound for every DELIVER that can be made of a SEND; off by its unused room at most.
+pub(super) fn deliver_bytes_max(envelope: &Envelope<'_>, from: &Name) -> usize {
+    const FIELDS: &str = r#""from":"","topic":"","payload":,"payload_meta":}"#;
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    let topic: usize = envelope.topic.iter().flat_map(|topic| topic.bytes()).map(escaped).sum();
+    HEAD_BYTES
+        + FIELDS.len()
+        + from.as_str().len()
+        + topic
+        + envelope.payload.len()
+        + envelope.payload_meta.map_or(0, str::len)
+}

@@ -1,0 +1,51 @@
+//! The parts of a SEND that its deliveries carry: its id, and the proof of its sender.
+
+use crate::protocol::deliver::Proof;
+use std::sync::Arc;
+
+/// The session that a SEND came from, and what proved its sender's name.
+#[derive(Clone, Debug)]
+pub(super) struct SenderAuth {
+    pub(super) session: Arc<str>,
+    pub(super) proof: Proof,
+}
+
+/// A SEND's id, kept to answer it later. Ids of the usual length are not allocated.
+#[derive(Clone, Debug)]
+pub(super) enum SendId {
+    Short(u8, [u8; 36]),
+    Long(Box<str>),
+}
+
+impl SendId {
+    pub(super) fn new(text: &str) -> Self {
+        let mut bytes = [0; 36];
+        match bytes.get_mut(..text.len()) {
+            Some(start) => {
+                start.copy_from_slice(text.as_bytes());
+                Self::Short(text.len() as u8, bytes)
+            }
+            None => Self::Long(text.into()),
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Short(length, bytes) => std::str::from_utf8(&bytes[..usize::from(*length)])
+                .expect("the bytes were copied from a whole text"),
+            Self::Long(text) => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_ids_of_any_length_read_back() {
+        for text in ["", "m-001", &"é".repeat(18), &"é".repeat(19), &"i".repeat(128)] {
+            assert_eq!(SendId::new(text).as_str(), text);
+        }
+    }
+}
