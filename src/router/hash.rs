@@ -1,6 +1,6 @@
 //! Hash tables by who chooses their keys.
 //!
-//! Ids and numbers are the daemon's own, and get rustc-hash ([`FastMap`](super::FastMap)). Text
+//! Ids and numbers are the daemon's own, and get rustc-hash (`FxHashMap`). Text
 //! that peers choose (names, topics) gets SipHash with a key from the router's seed ([`KeyedMap`]),
 //! so that no peer can build collisions. Both are the same in every run of one seed.
 
