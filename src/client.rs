@@ -1,6 +1,7 @@
 //! The client library: join, send, receive, acknowledge. Its calls block; it reconnects by itself.
 //!
-//! [`session`] is the state machine that knows the protocol; a driver thread owns it and does the I/O.
+//! [`session`] is the state machine that knows the protocol; a driver thread owns it and does the
+//! I/O.
 
 mod driver;
 mod error;
@@ -130,8 +131,8 @@ impl Client {
         &self.events
     }
 
-    /// Queues a message for sending, without waiting. It stays queued while the daemon is away or the
-    /// recipient busy.
+    /// Queues a message for sending, without waiting. It stays queued while the daemon is away or
+    /// the recipient busy.
     ///
     /// An at-least-once message is answered by [`Event::Accepted`] or [`Event::Refused`], any other
     /// message only if it cannot be routed.
@@ -174,8 +175,8 @@ impl Client {
         answer
     }
 
-    /// Answers a question and acknowledges its delivery. The first answer counts; a delivery without a
-    /// question, or whose question is over, is only acknowledged.
+    /// Answers a question and acknowledges its delivery. The first answer counts; a delivery
+    /// without a question, or whose question is over, is only acknowledged.
     pub fn answer(
         &self,
         delivery: &Delivery,
@@ -198,7 +199,8 @@ impl Client {
         self.command(Command::Input(Input::Answer(reply, weight)))
     }
 
-    /// Returns a delivery with a NACK: to be redelivered after `retry_after_ms`, or for good without it.
+    /// Returns a delivery with a NACK: to be redelivered after `retry_after_ms`, or for good
+    /// without it.
     pub fn return_delivery(
         &self,
         delivery_id: &str,
@@ -263,8 +265,8 @@ impl Client {
         self.commands.send(command).map_err(|_| ClientError::Closed)
     }
 
-    /// Sends a command that has no answer. Once the driver has ended, it has no effect; the end of the
-    /// events reports that.
+    /// Sends a command that has no answer. Once the driver has ended, it has no effect; the end of
+    /// the events reports that.
     fn command_if_running(&self, command: Command) {
         drop(self.command(command));
     }

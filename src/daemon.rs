@@ -6,8 +6,8 @@
 //!                              writer ----+ "written"                          \--> writer
 //! ```
 //!
-//! [`run`] takes the locks, starts the threads, supervises the socket, and ends everything in order.
-//! The waiting table of ARCHITECTURE.md says which thread waits for which.
+//! [`run`] takes the locks, starts the threads, supervises the socket, and ends everything in
+//! order. The waiting table of ARCHITECTURE.md says which thread waits for which.
 
 mod acceptor;
 mod client_handle;
@@ -72,7 +72,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// The number of these checks in an hour.
 const CHECKS_PER_HOUR: u32 = 720;
 
-/// Runs a daemon until it is told to stop. `ready` is called with its endpoint once clients can connect.
+/// Runs a daemon until it is told to stop. `ready` is called with its endpoint once clients can
+/// connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let mut lock = InstanceLock::acquire(&settings)?;
     let policy = Arc::new(load_policy(&settings.home)?);

@@ -1,9 +1,9 @@
 //! Frames over a stream: the threads that read and write.
 //!
 //! [`Connection`] is a client's end: two bounded channels of batches and the two threads that serve
-//! them. The daemon has one router for all clients, so it uses the parts: a thread with [`read_frames`]
-//! for each client, and a [`Lane`] that writes directly or hands over to a thread with
-//! [`write_batches`].
+//! them. The daemon has one router for all clients, so it uses the parts: a thread with
+//! [`read_frames`] for each client, and a [`Lane`] that writes directly or hands over to a thread
+//! with [`write_batches`].
 
 mod lane;
 mod reader;
@@ -43,7 +43,8 @@ pub struct Connection {
     threads: Option<JoinHandle<()>>,
 }
 
-/// The end of a connection: its reason, and the means to cause it. Clones are of the same connection.
+/// The end of a connection: its reason, and the means to cause it. Clones are of the same
+/// connection.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     stream: Option<Stream>,
@@ -100,8 +101,8 @@ impl Connection {
         Ok(Self { incoming, outgoing, ending, threads: Some(threads) })
     }
 
-    /// Closes the connection after everything sent is written, and waits for that. Frames that arrive
-    /// meanwhile are dropped.
+    /// Closes the connection after everything sent is written, and waits for that. Frames that
+    /// arrive meanwhile are dropped.
     pub fn close(self) {
         let Self { incoming, outgoing, threads, .. } = self;
         drop((incoming, outgoing));

@@ -1,9 +1,9 @@
-//! What is said: frames, envelopes and the fifteen kinds of message, names, topics and codes.
+//! The wire protocol: frames, envelopes and the fifteen types of message, names, topics and codes.
 //!
-//! Pure: nothing here reads a clock, waits, or knows where bytes come from. The rules are those of
-//! docs/PROTOCOL.md. Reading goes from the outside in: [`frame`] cuts a stream of bytes into frames,
-//! [`envelope`] judges one frame's JSON and borrows its header from it, [`payload`] types what an
-//! envelope carries. Writing goes the other way and appends whole frames to a buffer.
+//! The rules are those of docs/PROTOCOL.md. Nothing here reads a clock, waits, or does I/O. Reading
+//! goes from the outside in: [`frame`] splits a stream of bytes into frames, [`envelope`] checks
+//! one frame's JSON and borrows its header from it, [`payload`] has the types of what an envelope
+//! carries. Writing goes the other way and appends whole frames to a buffer.
 
 pub mod calendar;
 pub mod code;
@@ -19,17 +19,17 @@ pub mod secret;
 pub mod text;
 pub mod topic;
 pub mod typed;
-mod words;
+mod wire_enum;
 
-/// The version of the envelope: its `v`.
+/// The version of the envelope, its `v`.
 pub const VERSION: u64 = 1;
 
-/// The protocol that WELCOME states in `server.protocol`.
+/// The version of the protocol, which WELCOME states in `server.protocol`.
 pub const PROTOCOL: &str = "1.1";
 
-/// A point on a clock that never goes back and counts suspended time, in milliseconds.
+/// A moment of a monotonic clock that counts suspended time, in milliseconds.
 ///
-/// Its zero means nothing; only differences do.
+/// Its zero is arbitrary; only differences have a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 
@@ -40,18 +40,18 @@ impl Moment {
         Self(self.0.saturating_add(ms))
     }
 
-    /// Milliseconds from `earlier` to this moment; 0 if that one is not earlier.
+    /// The milliseconds from `earlier` to this moment, or 0 if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// Both clocks, read once by a driver and handed to a machine.
+/// Both clocks, read once by a driver and passed to a state machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// For deadlines.
+    /// The monotonic clock, for deadlines.
     pub monotonic: Moment,
-    /// Milliseconds since 1970, for `ts` and for what outlives a process.
+    /// The wall clock in milliseconds since 1970, for `ts` and for times that outlive a process.
     pub unix_ms: u64,
 }

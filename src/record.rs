@@ -144,7 +144,7 @@ pub struct DeliveryRecord {
 pub enum Ending {
     /// The recipient acknowledged it.
     Acknowledged,
-    /// It is a dead letter.
+    /// The delivery became a dead letter.
     Dead {
         /// The code that its sender was told.
         code: NackCode,
@@ -173,7 +173,7 @@ pub struct DedupRecord {
 pub struct AgentRecord {
     /// The agent's number.
     pub number: u64,
-    /// Its name, in the latest spelling.
+    /// The agent's name, in the latest spelling.
     pub name: Name,
     /// The time since which it is connected or away, in milliseconds since 1970.
     pub since_unix_ms: u64,
@@ -209,7 +209,7 @@ pub struct StreamRecord {
     pub from: u64,
     /// The recipient's number; 0 stands for all closed streams of the sender.
     pub to: u64,
-    /// Its topic.
+    /// The stream's topic.
     pub topic: Option<Arc<str>>,
     /// The highest of its numbers that may have been used.
     pub reserved: u64,
@@ -362,7 +362,7 @@ pub struct QueryResult {
 pub struct DeliveryRow {
     /// The delivery.
     pub delivery: DeliveryRecord,
-    /// Its message.
+    /// The delivery's message.
     pub message: MessageRecord,
     /// How and when it ended (milliseconds since 1970), if it did.
     pub ended: Option<(Ending, u64)>,

@@ -1,8 +1,8 @@
 //! The thread that owns a [`Session`]: it waits for the connection, the application and the clock.
 //!
 //! It never waits for one of them alone. Frames and events that are not taken at once are buffered
-//! here. While too many events are unread, nothing is read from the daemon; the [`Quota`] limits what
-//! the application sends.
+//! here. While too many events are unread, nothing is read from the daemon; the [`Quota`] limits
+//! what the application sends.
 
 use super::{
     error::ClientError,
@@ -57,7 +57,7 @@ pub(super) enum Command {
     Request(SendId, Input<'static>, Sender<Result<Delivery, ClientError>>),
     /// A question to another agent with this id, whose answer goes to the sender.
     Ask(SendId, Input<'static>, Sender<Result<Answer, ClientError>>),
-    /// Nobody waits for the answer to this message any more.
+    /// Drops the caller that waited for the answer to this message.
     Forget(SendId),
     Subscribe(String, Sender<Result<(), ClientError>>),
     Close,
@@ -270,7 +270,8 @@ impl Driver {
                 self.handle(Input::Connected);
             }
             Err(error) => {
-                // A pipe that stays busy belongs to a daemon that has ended; its clients hold it open.
+                // A pipe that stays busy belongs to a daemon that has ended; its clients hold it
+                // open.
                 let absent = matches!(
                     error.kind(),
                     io::ErrorKind::NotFound
@@ -295,8 +296,8 @@ impl Driver {
             && !connection.outgoing.is_full()
         {
             let batch = Batch::of(mem::take(&mut self.unwritten));
-            // This thread alone fills the channel, so there is room. If it is disconnected, so is the
-            // other one, once the daemon's last frames are read.
+            // This thread alone fills the channel, so there is room. If it is disconnected, so is
+            // the other one, once the daemon's last frames are read.
             drop(connection.outgoing.try_send(batch));
         }
         self.quota.unwritten.store(self.unwritten.len(), Ordering::Relaxed);
@@ -405,8 +406,8 @@ impl Driver {
         self.buffered_events.push_back(event);
     }
 
-    /// Answers a caller after passing on earlier events: a caller that asks in order to learn whether
-    /// its messages were refused looks at the events next. It may have stopped waiting.
+    /// Answers a caller after passing on earlier events: a caller that asks in order to learn
+    /// whether its messages were refused looks at the events next. It may have stopped waiting.
     fn answer<T>(&mut self, reply: &Sender<T>, value: T) {
         self.pass_events();
         drop(reply.try_send(value));

@@ -22,7 +22,7 @@ pub enum ClientError {
     Full {
         /// The number of messages.
         messages: usize,
-        /// Their bytes.
+        /// The bytes of these messages.
         bytes: usize,
     },
     /// No answer came in time.

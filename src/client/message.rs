@@ -35,7 +35,7 @@ pub struct Outgoing {
     pub data: Option<Box<RawValue>>,
     /// The payload's label for a conversation.
     pub thread: Option<String>,
-    /// Its `payload_meta`.
+    /// The message's `payload_meta`.
     pub meta: Meta,
 }
 
@@ -78,7 +78,7 @@ pub struct Delivery {
     pub original_to: Option<String>,
     /// The topic it was sent on.
     pub topic: Option<String>,
-    /// Its number in the stream.
+    /// The delivery's number in its stream.
     pub seq: u64,
     /// 1, or more for a redelivery.
     pub attempt: u32,
@@ -174,7 +174,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Its text: the `body` of its data, which this project's clients set.
+    /// The text: the `body` of its data, which this project's clients set.
     #[must_use]
     pub fn body(&self) -> Option<String> {
         #[derive(Deserialize)]
@@ -224,9 +224,9 @@ pub enum Event {
     },
     /// A message was not delivered, or not to one recipient of several (`nack.to`).
     ///
-    /// The library does not send it again. With the code `STORE_FAILED`, the daemon's disk is full or
-    /// failing, and the message may be accepted later. If the id is a delivery's, the answer to it
-    /// could not be passed on.
+    /// The library does not send it again. With the code `STORE_FAILED`, the daemon's disk is full
+    /// or failing, and the message may be accepted later. If the id is a delivery's, the answer to
+    /// it could not be passed on.
     Refused {
         /// The message.
         send_id: SendId,

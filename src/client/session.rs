@@ -1,8 +1,9 @@
-//! The client's side of the protocol: the state machine behind [`Client`](super::Client), without I/O.
+//! The client's side of the protocol: the state machine behind [`Client`](super::Client), without
+//! I/O.
 //!
-//! It follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has
-//! accepted them, backs off when a recipient is busy, resumes its session, drops duplicates, and
-//! answers PINGs. A driver executes each [`Output`] in order and calls again with the next [`Input`].
+//! It follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has accepted them,
+//! backs off when a recipient is busy, resumes its session, drops duplicates, and answers PINGs. A
+//! driver executes each [`Output`] in order and calls again with the next [`Input`].
 
 mod answers;
 mod backoff;
@@ -37,8 +38,8 @@ use serde::Serialize;
 use std::{borrow::Cow, collections::VecDeque};
 use subscriptions::{Request, SUBSCRIPTIONS_MAX, Subscriptions};
 
-/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter: at
-/// least one attempt a second.
+/// The longest wait of a [local](Identity::local) client whose connection is lost, before jitter:
+/// at least one attempt a second.
 pub const LOCAL_WAIT_MS_MAX: u64 = 800;
 
 /// The number of times that a local client's wait doubles.
@@ -74,11 +75,11 @@ pub struct Identity {
     pub companion_key: Option<Secret>,
     /// The number of attempts before the first WELCOME.
     pub first_attempts: u32,
-    /// The wait before a new cycle of attempts, also if the name is in use; without it, the session ends
-    /// after one cycle.
+    /// The wait before a new cycle of attempts, also if the name is in use; without it, the session
+    /// ends after one cycle.
     pub retry_cycle_after_ms: Option<u64>,
-    /// Whether the daemon is on this machine: once joined, the session reconnects at least once a second
-    /// without end, unless the daemon answers with an ERROR.
+    /// Whether the daemon is on this machine: once joined, the session reconnects at least once a
+    /// second without end, unless the daemon answers with an ERROR.
     pub local: bool,
     /// The seed for ids and jitter.
     pub seed: [u8; 32],
@@ -98,8 +99,8 @@ pub struct Session {
     waits: u32,
     /// Whether the last attempt found no listener.
     absent: bool,
-    /// The newest resume token, good for one return. It is sent until the daemon has answered it, since
-    /// a HELLO can be lost as well as a WELCOME.
+    /// The newest resume token, good for one return. It is sent until the daemon has answered it,
+    /// since a HELLO can be lost as well as a WELCOME.
     token: Option<String>,
     /// The session of the last WELCOME.
     session_id: String,
@@ -244,7 +245,8 @@ impl Session {
         self.write(now, Kind::Hello, None, &hello, out);
     }
 
-    /// Handles a failed attempt or a lost connection. The next attempt waits at least `wait_ms_min`.
+    /// Handles a failed attempt or a lost connection. The next attempt waits at least
+    /// `wait_ms_min`.
     fn lost(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
         if !self.end_connection(now, out) {
             return;
@@ -435,8 +437,8 @@ impl Session {
         self.resume.requested(id, now.monotonic.plus(SYNC_MS));
     }
 
-    /// Handles a RESUME that failed: the session continues without a replay, which the application is
-    /// told.
+    /// Handles a RESUME that failed: the session continues without a replay, which the application
+    /// is told.
     fn resume_failed(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
         let held_back = self.resume.clear();
         out.push(Output::Event(Event::Missed { why }));

@@ -14,8 +14,8 @@ pub struct Settings {
     pub server: Option<User>,
     /// The identity to join with.
     pub mode: Mode,
-    /// The capabilities that HELLO states. With `resume`, which agents have by default, the daemon keeps
-    /// this client's subscriptions and at-most-once messages while the connection is lost.
+    /// The capabilities that HELLO states. With `resume`, which agents have by default, the daemon
+    /// keeps this client's subscriptions and at-most-once messages while the connection is lost.
     pub capabilities: Capabilities,
     /// The key of the name, or of the operator.
     pub key: Option<Secret>,
@@ -23,12 +23,12 @@ pub struct Settings {
     pub companion_key: Option<Secret>,
     /// The number of attempts before [`Client::join`](super::Client::join) fails.
     pub first_attempts: u32,
-    /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15); without it, the client
-    /// ends after one cycle.
+    /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15); without it, the
+    /// client ends after one cycle.
     pub retry_cycle_after_ms: Option<u64>,
-    /// Whether the daemon is on this machine: once joined, the client tries to reconnect at least once a
-    /// second without end. After an ERROR it still waits as docs/PROTOCOL.md,
-    /// section 15, says.
+    /// Whether the daemon is on this machine: once joined, the client tries to reconnect at least
+    /// once a second without end. After an ERROR it still waits as docs/PROTOCOL.md, section 15,
+    /// says.
     pub local: bool,
     /// A callback for each attempt to reconnect that finds no listener.
     pub when_absent: Option<WhenAbsent>,

@@ -84,7 +84,8 @@ fn default_endpoint() -> io::Result<Endpoint> {
     if shared.is_foreign()? { Endpoint::per_user() } else { Ok(shared) }
 }
 
-/// The directory of the endpoints' locks. It is in the default home, whatever a daemon's own home is.
+/// The directory of the endpoints' locks. It is in the default home, whatever a daemon's own home
+/// is.
 pub fn locks_directory() -> io::Result<PathBuf> {
     Ok(paths::home()?.join(LOCKS))
 }

@@ -1,5 +1,5 @@
-//! The operator's key, in the file `operator.key`. The daemon creates it; anyone who can read the home
-//! directory can use it.
+//! The operator's key, in the file `operator.key`. The daemon creates it; anyone who can read the
+//! home directory can use it.
 
 use super::random::random_bytes;
 use crate::{config::text, protocol::secret::Secret};
@@ -20,8 +20,8 @@ const FILE_BYTES_MAX: u64 = 256;
 /// Reads the key of a home.
 ///
 /// # Errors
-/// `NotFound` if there is none yet; else if the file cannot be read, is accessible to other users, or
-/// holds no key. The error names the file and never repeats its content.
+/// `NotFound` if there is none yet; else if the file cannot be read, is accessible to other users,
+/// or holds no key. The error names the file and never repeats its content.
 pub fn read(home: &Path) -> io::Result<Secret> {
     read_among(home, &[])
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_replaced_and_not_repeated() {
+    fn invalid_key_is_replaced_and_not_repeated_in_the_error() {
         let long = "a".repeat(10_000);
         for wrong in [&b""[..], b"\n", b"planted", &[0xff; 64], long.as_bytes()] {
             let home = Home::new();

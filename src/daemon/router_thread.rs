@@ -74,8 +74,8 @@ impl RouterThread {
     }
 
     /// Runs until the router has stopped or the store's thread has panicked, which dropping `ended`
-    /// reports; then until the inbox has no sender any more. Returns the reason of the stop, if it was
-    /// told one.
+    /// reports; then until the inbox has no sender any more. Returns the reason of the stop, if it
+    /// was told one.
     pub(super) fn run(mut self, ended: Sender<()>) -> Option<&'static str> {
         while !self.effects.stopped {
             let event = self.wait();
@@ -276,8 +276,8 @@ impl RouterThread {
     }
 }
 
-/// Hangs up on a client that connects while the daemon ends. Its lane in the inbox would keep its writer
-/// waiting: a channel's content is not dropped with its receiver.
+/// Hangs up on a client that connects while the daemon ends. Its lane in the inbox would keep its
+/// writer waiting: a channel's content is not dropped with its receiver.
 fn reject(event: Event) {
     if let Event::Accepted(_, client) = event {
         client.hang_up();

@@ -1,8 +1,8 @@
 //! Adaptive spinning: polling the inbox for a short time before parking, while traffic is dense.
 //!
-//! Waking a parked thread takes longer than routing a message. So the router's thread polls for some
-//! tens of microseconds, but only if there is another core, and only while that succeeds: an idle
-//! daemon parks at once and uses no processor.
+//! Waking a parked thread takes longer than routing a message. So the router's thread polls for
+//! some tens of microseconds, but only if there is another core, and only while that succeeds: an
+//! idle daemon parks at once and uses no processor.
 
 use crossbeam_channel::Receiver;
 use std::{

@@ -1,8 +1,9 @@
 //! The mark `daemon.stopped` in a home: its daemon was stopped on purpose. While it exists, only a
 //! person's command starts a daemon.
 //!
-//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon that
-//! starts clears it. A daemon that is killed, fails, or is replaced by another does not set it.
+//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon
+//! that starts clears it. A daemon that is killed, fails, or is replaced by another does not set
+//! it.
 
 use crate::config::is_absent;
 use platform::paths;

@@ -1,7 +1,7 @@
 //! The store's thread, and the router's side of it.
 //!
-//! The router never waits for the disk: changes stay here while the store's channel is full. The router
-//! limits their number.
+//! The router never waits for the disk: changes stay here while the store's channel is full. The
+//! router limits their number.
 
 use super::event::Event;
 use crate::{
@@ -91,7 +91,8 @@ impl StoreHandle {
         }
     }
 
-    /// Sends a job, or returns it if there is no room. The store's next report is the time to retry.
+    /// Sends a job, or returns it if there is no room. The store's next report is the time to
+    /// retry.
     fn try_send(&self, job: Job) -> Option<Job> {
         match self.jobs.try_send(job) {
             Ok(()) => None,

@@ -1,11 +1,12 @@
 //! The writing half of the daemon's end: direct writes while the writer thread is idle, else a
 //! hand-over to it.
 //!
-//! The router's thread writes to a client's stream itself, without blocking, while the client's writer
-//! thread has nothing to write. Bytes that the system does not take at once are handed over. An empty
-//! channel would not mean an idle writer, which may hold what it took out, and two writers on one stream
-//! would mix their frames. So the bytes handed over are counted before the hand-over and subtracted once
-//! the writer reports them, and the router's thread writes only while the count is zero.
+//! The router's thread writes to a client's stream itself, without blocking, while the client's
+//! writer thread has nothing to write. Bytes that the system does not take at once are handed over.
+//! An empty channel would not mean an idle writer, which may hold what it took out, and two writers
+//! on one stream would mix their frames. So the bytes handed over are counted before the hand-over
+//! and subtracted once the writer reports them, and the router's thread writes only while the count
+//! is zero.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use platform::transport::{Stream, Written};
@@ -58,14 +59,15 @@ impl Wire for WriterWire {
     }
 }
 
-/// The queue of bytes to one client. Dropping it ends the writer thread once it has written everything
-/// handed over.
+/// The queue of bytes to one client. Dropping it ends the writer thread once it has written
+/// everything handed over.
 #[derive(Debug)]
 pub struct Lane<W> {
     wire: W,
     /// Bytes to be written.
     unsent: Vec<u8>,
-    /// The number of bytes at the front of `unsent` that are written or handed over; never all of them.
+    /// The number of bytes at the front of `unsent` that are written or handed over; never all of
+    /// them.
     sent: usize,
     /// The bytes handed over that the writer thread has not reported yet.
     handed_over: usize,
@@ -82,7 +84,8 @@ impl<W: Wire> Lane<W> {
         &mut self.unsent
     }
 
-    /// Writes or hands over what is unsent. Returns the number of bytes that the system took at once.
+    /// Writes or hands over what is unsent. Returns the number of bytes that the system took at
+    /// once.
     pub fn flush(&mut self) -> io::Result<usize> {
         let mut written = 0;
         if self.handed_over == 0 && !self.unsent.is_empty() {
@@ -119,8 +122,8 @@ impl<W: Wire> Lane<W> {
         }
     }
 
-    /// Marks bytes as sent. The rest moves to the front only once it is the smaller part, which bounds the
-    /// cost of moving.
+    /// Marks bytes as sent. The rest moves to the front only once it is the smaller part, which
+    /// bounds the cost of moving.
     fn mark_sent(&mut self, count: usize) {
         self.sent += count;
         if 2 * self.sent >= self.unsent.len() {
@@ -139,8 +142,8 @@ impl<W: Wire> Lane<W> {
     }
 }
 
-/// Runs a writer thread: writes each batch and reports it, until the lane is dropped or a write fails.
-/// Then, and also if it panics, the stream is hung up.
+/// Runs a writer thread: writes each batch and reports it, until the lane is dropped or a write
+/// fails. Then, and also if it panics, the stream is hung up.
 pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl Fn(Vec<u8>)) {
     let _guard = HangUpGuard(stream);
     while let Ok(bytes) = batches.recv() {
@@ -162,8 +165,8 @@ impl Drop for HangUpGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! Tests of the hand-over under shuttle: a [`Lane`] between models of the router's thread and the
-    //! writer thread, with a socket of little capacity.
+    //! Tests of the hand-over under shuttle: a [`Lane`] between models of the router's thread and
+    //! the writer thread, with a socket of little capacity.
 
     use super::*;
     use shuttle::{
@@ -264,7 +267,8 @@ mod tests {
         }
     }
 
-    /// Appends and flushes frames one by one while writer and reader run. Returns what the reader read.
+    /// Appends and flushes frames one by one while writer and reader run. Returns what the reader
+    /// read.
     fn run(counts: bool) -> Vec<u8> {
         let socket = Arc::new(Socket::default());
         let (writer, batches) = sync_channel::<Vec<u8>>(WRITER_BATCHES);

@@ -51,7 +51,8 @@ impl ReadPause {
     }
 }
 
-/// A count of the bytes outside the router: in half-read frames, and in frames that wait in the inbox.
+/// A count of the bytes outside the router: in half-read frames, and in frames that wait in the
+/// inbox.
 #[derive(Clone, Debug, Default)]
 pub struct BufferedBytes(Arc<Counts>);
 
@@ -92,7 +93,8 @@ pub struct Reading {
     pub pause: Arc<ReadPause>,
     /// The count of half-read frames.
     pub buffered: BufferedBytes,
-    /// The limit of half-read bytes of all readers. Above it, a long half-read frame ends its connection.
+    /// The limit of half-read bytes of all readers. Above it, a long half-read frame ends its
+    /// connection.
     pub half_read_bytes_max: usize,
 }
 

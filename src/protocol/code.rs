@@ -1,40 +1,40 @@
-//! The codes of ERROR and NACK, and a peer's mistake as a value.
+//! The codes of ERROR and NACK, and the violation of a rule by a peer.
 
-use super::words::words;
+use super::wire_enum::wire_enum;
 use std::fmt;
 
-words! {
-    /// What an ERROR says. All but the last two end the connection.
+wire_enum! {
+    /// A code of an ERROR. All but the last two end the connection.
     ErrorCode {
-        /// Not a frame: empty, not UTF-8, not JSON, not an object.
+        /// The frame is empty, not UTF-8, not JSON, or not an object.
         BadFrame = "BAD_FRAME",
-        /// A length over `max_frame_bytes`.
+        /// The frame is longer than `max_frame_bytes`.
         FrameTooLarge = "FRAME_TOO_LARGE",
         /// `v` is not 1.
         UnsupportedVersion = "UNSUPPORTED_VERSION",
         /// The first frame was neither HELLO nor RESUME.
         HandshakeRequired = "HANDSHAKE_REQUIRED",
-        /// No handshake within `handshake_timeout_ms`.
+        /// There was no handshake within `handshake_timeout_ms`.
         HandshakeTimeout = "HANDSHAKE_TIMEOUT",
-        /// A name that can't be had by anyone.
+        /// The name is invalid or reserved.
         InvalidName = "INVALID_NAME",
         /// The peer, its key or its mode is not allowed here.
         Unauthorized = "UNAUTHORIZED",
-        /// Somebody live has the name.
+        /// Another connection has the name.
         NameInUse = "NAME_IN_USE",
-        /// A newer connection took this session over.
+        /// A newer connection resumed this session.
         SessionReplaced = "SESSION_REPLACED",
-        /// No sign of life for too long.
+        /// The client did not answer PINGs in time.
         HeartbeatTimeout = "HEARTBEAT_TIMEOUT",
-        /// A bound on connections or names is reached.
+        /// A limit of connections or names is reached.
         TooManyClients = "TOO_MANY_CLIENTS",
-        /// The daemon is going down.
+        /// The daemon is stopping.
         ShuttingDown = "SHUTTING_DOWN",
-        /// The daemon's own mistake.
+        /// The daemon failed.
         Internal = "INTERNAL",
-        /// An envelope that breaks a rule; the connection goes on.
+        /// The envelope breaks a rule; the connection continues.
         Invalid = "INVALID",
-        /// The resume token is not valid; the handshake goes on as a fresh session.
+        /// The resume token is invalid; the handshake continues with a new session.
         ResumeRejected = "RESUME_REJECTED",
     }
 }
@@ -47,50 +47,50 @@ impl ErrorCode {
     }
 }
 
-words! {
-    /// Why something was not done or not delivered.
+wire_enum! {
+    /// A code of a NACK: the reason why something was not done or not delivered.
     NackCode {
-        /// A value that isn't allowed.
+        /// A value is not allowed.
         Invalid = "INVALID",
-        /// Not yours to do.
+        /// Policy or the client's role does not allow it.
         Forbidden = "FORBIDDEN",
-        /// Proof is missing.
+        /// A proof of identity is missing.
         Unauthorized = "UNAUTHORIZED",
-        /// Nobody of that name was ever here.
+        /// No agent of that name is known.
         UnknownAgent = "UNKNOWN_AGENT",
-        /// The agent is away and the message can't wait.
+        /// The agent is away and the message cannot wait.
         AgentOffline = "AGENT_OFFLINE",
-        /// The recipient takes no at-least-once mail.
+        /// The recipient does not accept at-least-once messages.
         NoAck = "NO_ACK",
-        /// Its time to live ran out.
+        /// The message's time to live is over.
         Expired = "EXPIRED",
-        /// The recipient refused it for good.
+        /// The recipient refused the message permanently.
         Refused = "REFUSED",
         /// Ten attempts failed.
         GaveUp = "GAVE_UP",
-        /// What was asked for is no longer kept.
+        /// The requested data is not kept any more.
         Stale = "STALE",
-        /// No answer within `timeoutMs`.
+        /// There was no answer within `timeoutMs`.
         SyncTimeout = "SYNC_TIMEOUT",
-        /// The DELIVER would be over the frame limit.
+        /// The DELIVER would be longer than a frame.
         TooLarge = "TOO_LARGE",
-        /// A bound is reached.
+        /// A limit is reached.
         Limit = "LIMIT",
-        /// Nothing has that id.
+        /// There is nothing with that id.
         NotFound = "NOT_FOUND",
-        /// The store could not take it.
+        /// The store could not write it.
         StoreFailed = "STORE_FAILED",
     }
 }
 
-/// A rule that a peer's bytes broke: what the ERROR says that answers it.
+/// A violation of a rule by a peer, as the ERROR that answers it states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule's code.
     pub code: ErrorCode,
-    /// A sentence that a person understands.
+    /// A sentence for a person.
     pub message: String,
-    /// The id of the envelope, where it could be read.
+    /// The id of the envelope, if it could be read.
     pub reference: Option<String>,
 }
 
@@ -113,15 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_read_back_and_only_two_errors_let_the_connection_live() {
+    fn codes_read_back_and_two_errors_are_not_fatal() {
         for code in ErrorCode::ALL {
             assert_eq!(ErrorCode::parse(code.as_str()), Some(*code));
         }
         for code in NackCode::ALL {
             assert_eq!(NackCode::parse(code.as_str()), Some(*code));
         }
-        let mild: Vec<_> = ErrorCode::ALL.iter().filter(|code| !code.is_fatal()).collect();
-        assert_eq!(mild, [&ErrorCode::Invalid, &ErrorCode::ResumeRejected]);
+        let minor: Vec<_> = ErrorCode::ALL.iter().filter(|code| !code.is_fatal()).collect();
+        assert_eq!(minor, [&ErrorCode::Invalid, &ErrorCode::ResumeRejected]);
         assert_eq!(NackCode::parse("nonsense"), None);
     }
 }

@@ -1,90 +1,91 @@
-//! What a person's command and one wrapper say to each other, at the wrapper's own endpoint.
+//! The protocol between a command and a wrapper, at the wrapper's own endpoint.
 //!
-//! The frames are the protocol's, each with one JSON object whose `type` says what it is. The command
-//! asks, the wrapper answers; who attaches gets pictures and output until the end.
+//! Frames are as in the daemon's protocol; each has one JSON object whose `type` names its variant.
+//! The command sends requests, the wrapper answers. A command that attaches gets screens and output
+//! until the end.
 
 use super::frame;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
-/// The longest frame that a wrapper takes: a read's worth of keys.
+/// The longest frame that a wrapper accepts: the keys of one read.
 pub const REQUEST_BYTES_MAX: usize = 128 * 1024;
 
-/// The longest frame that a command takes: the picture of a large screen with every attribute there is.
+/// The longest frame that a command accepts: a large screen with all attributes.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes of a picture, or of a piece of output, before they are put into a frame.
+/// The bytes of a screen, or of a piece of output, before they are encoded.
 pub const PICTURE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Lines of a command that ended which are told.
+/// The number of an ended command's last lines that are sent.
 pub const LAST_LINES_MAX: usize = 10;
 
-/// What a command asks.
+/// A request of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Request {
-    /// Show the terminal from now on.
+    /// Sends the terminal's screen and its output from now on.
     Attach {
-        /// Keys are to come, too.
+        /// Whether the command will send keys, too.
         drive: bool,
-        /// The size of the terminal that it is shown on.
+        /// The columns of the terminal that shows it.
         columns: u16,
-        /// See there.
+        /// The rows of that terminal.
         rows: u16,
     },
-    /// The person typed this.
+    /// Passes on keys that the person pressed.
     Keys {
-        /// As the terminal sent it.
+        /// The bytes that the terminal sent.
         bytes: Bytes,
     },
-    /// The terminal that it is shown on has this size now; a fresh picture is wanted.
+    /// Reports a new size of the terminal that shows it, and asks for a new screen.
     Resize {
-        /// Its columns.
+        /// The terminal's columns.
         columns: u16,
-        /// And rows.
+        /// The terminal's rows.
         rows: u16,
     },
-    /// Type no more messages.
+    /// Stops typing messages.
     Hold,
-    /// Type them again.
+    /// Continues typing messages.
     Release,
-    /// End the agent's command; ENDED answers.
+    /// Ends the agent's command; ENDED answers.
     Stop,
-    /// How does it stand?
+    /// Asks for the state.
     State,
 }
 
-/// What a wrapper says.
+/// An answer of a wrapper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Answer {
-    /// How it stands; the answer to STATE, HOLD and RELEASE.
+    /// The state; the answer to STATE, HOLD and RELEASE.
     State(State),
-    /// The whole screen, painted anew whatever the terminal showed before.
+    /// The whole screen, which replaces whatever the terminal shows.
     Screen {
-        /// The size of the agent's terminal.
+        /// The columns of the agent's terminal.
         columns: u16,
-        /// See there.
+        /// The rows of the agent's terminal.
         rows: u16,
-        /// What paints it.
+        /// The output that paints it.
         bytes: Bytes,
     },
-    /// What the agent's command printed after that.
+    /// Output of the agent's command after that.
     Output {
-        /// As it printed it.
+        /// The bytes as they were printed.
         bytes: Bytes,
     },
     /// The command has ended; the last answer.
     Ended(Ended),
     /// The request was refused.
     Error {
-        /// In one sentence.
+        /// The reason, in one sentence.
         message: String,
     },
 }
 
-/// How a wrapped agent stands.
+/// The state of a wrapped agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The agent's name.
@@ -95,71 +96,71 @@ pub struct State {
     pub pid: u32,
     /// The wrapper's process.
     pub wrapper_pid: u32,
-    /// Messages that wait to be typed.
+    /// The number of messages that wait to be typed.
     pub waiting: usize,
-    /// Why they do, in words.
+    /// The reason why they wait, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Its person holds its messages.
+    /// Whether its person holds its messages.
     pub held: bool,
-    /// The daemon is there.
+    /// Whether the daemon is connected.
     pub connected: bool,
-    /// Terminals that show it, beside its own.
+    /// The number of terminals that show it, besides its own.
     pub attached: usize,
-    /// When the command began, in milliseconds since 1970.
+    /// The start of the command, in milliseconds since 1970.
     pub since: u64,
-    /// Where what the agent says is read. An older wrapper doesn't say.
+    /// The source from which the agent's messages are read. An older wrapper does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
 }
 
-/// Where what an agent says is read.
+/// A source of an agent's messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum Source {
-    /// Off its screen.
+    /// The agent's screen.
     Screen,
-    /// In the transcript that its program writes.
+    /// The transcript that the agent's program writes.
     Transcript {
-        /// Which file that is.
+        /// The transcript's file.
         path: String,
     },
-    /// Nowhere: its program's transcript is not found so far.
+    /// None: the transcript of the agent's program is not found yet.
     Missing {
-        /// Since when it is looked for, in milliseconds since 1970.
+        /// The start of the search, in milliseconds since 1970.
         since: u64,
     },
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Its exit code.
+    /// The exit code.
     pub code: i32,
     /// The signal that ended it, by the convention for exit codes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// The last lines on its screen that were not blank.
     pub last_lines: Vec<String>,
-    /// They stood on a full screen, which its terminal has taken away.
+    /// Whether they were on the alternate screen, which the terminal has removed.
     #[serde(skip)]
     pub taken_away: bool,
 }
 
 impl Ended {
-    /// With this exit code, and these lines on its screen.
+    /// The end of a command with this exit code and this text on its screen.
     #[must_use]
     pub fn new(code: i32, screen: &str) -> Self {
         let lines = screen.lines().map(str::trim_end).filter(|line| !line.is_empty());
         let mut last_lines: Vec<_> = lines.rev().take(LAST_LINES_MAX).map(str::to_owned).collect();
         last_lines.reverse();
-        // What shells make of a signal.
+        // The convention of shells for signals.
         let signal = (129..=128 + 64).contains(&code).then(|| code - 128);
         Self { code, signal, last_lines, taken_away: false }
     }
 }
 
-/// In words: `ended with code 137 (signal 9)`.
+/// The end in words: `ended with code 137 (signal 9)`.
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ended with code {}", self.code)?;
@@ -171,41 +172,40 @@ impl fmt::Display for Ended {
 }
 
 impl Request {
-    /// Appends it as a frame.
+    /// Appends the value as a frame.
     pub fn append(&self, bytes: &mut Vec<u8>) {
         append(self, bytes);
     }
 
-    /// Reads a frame's JSON; a sentence says what is wrong with it.
+    /// Reads a frame's JSON. The error is a sentence.
     pub fn read(json: &[u8]) -> Result<Self, String> {
         read(json, "request")
     }
 }
 
 impl Answer {
-    /// Appends it as a frame.
+    /// Appends the value as a frame.
     pub fn append(&self, bytes: &mut Vec<u8>) {
         append(self, bytes);
     }
 
-    /// Reads a frame's JSON; a sentence says what is wrong with it.
+    /// Reads a frame's JSON. The error is a sentence.
     pub fn read(json: &[u8]) -> Result<Self, String> {
         read(json, "answer")
     }
 }
 
-fn append(it: &impl Serialize, bytes: &mut Vec<u8>) {
+fn append(value: &impl Serialize, bytes: &mut Vec<u8>) {
     frame::append(bytes, |json| {
-        serde_json::to_writer(json, it).expect("memory takes every value of ours");
+        serde_json::to_writer(json, value).expect("wire types are JSON and a Vec takes every byte");
     });
 }
 
 fn read<'a, T: Deserialize<'a>>(json: &'a [u8], what: &str) -> Result<T, String> {
-    serde_json::from_slice(json)
-        .map_err(|error| format!("this is no {what} of a wrapper's: {error}"))
+    serde_json::from_slice(json).map_err(|error| format!("invalid wrapper {what}: {error}"))
 }
 
-/// Bytes that need not be text: base64 in JSON.
+/// Bytes of any kind, as base64 in JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_asked(request: &Request, text: &str) {
+    fn assert_request(request: &Request, text: &str) {
         let mut bytes = Vec::new();
         request.append(&mut bytes);
         assert_eq!(json(&bytes), text);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_said(answer: &Answer, text: &str) {
+    fn assert_answer(answer: &Answer, text: &str) {
         let mut bytes = Vec::new();
         answer.append(&mut bytes);
         assert_eq!(json(&bytes), text);
@@ -258,28 +258,28 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_one_object_each() {
+    fn requests_are_objects_with_a_type() {
         let attach = Request::Attach { drive: true, columns: 100, rows: 30 };
-        is_asked(&attach, r#"{"type":"ATTACH","drive":true,"columns":100,"rows":30}"#);
+        assert_request(&attach, r#"{"type":"ATTACH","drive":true,"columns":100,"rows":30}"#);
         let bytes = Bytes(b"\x1b\xff".to_vec());
-        is_asked(&Request::Keys { bytes }, r#"{"type":"KEYS","bytes":"G/8="}"#);
+        assert_request(&Request::Keys { bytes }, r#"{"type":"KEYS","bytes":"G/8="}"#);
         let resize = Request::Resize { columns: 1, rows: 2 };
-        is_asked(&resize, r#"{"type":"RESIZE","columns":1,"rows":2}"#);
-        is_asked(&Request::Hold, r#"{"type":"HOLD"}"#);
-        is_asked(&Request::Release, r#"{"type":"RELEASE"}"#);
-        is_asked(&Request::Stop, r#"{"type":"STOP"}"#);
-        is_asked(&Request::State, r#"{"type":"STATE"}"#);
+        assert_request(&resize, r#"{"type":"RESIZE","columns":1,"rows":2}"#);
+        assert_request(&Request::Hold, r#"{"type":"HOLD"}"#);
+        assert_request(&Request::Release, r#"{"type":"RELEASE"}"#);
+        assert_request(&Request::Stop, r#"{"type":"STOP"}"#);
+        assert_request(&Request::State, r#"{"type":"STATE"}"#);
     }
 
     #[test]
-    fn answers_are_one_object_each() {
+    fn answers_are_objects_with_a_type() {
         let state = State { name: "Ann".into(), command: vec!["cat".into()], ..State::default() };
         for (source, json) in [
             (Source::Screen, r#"{"from":"screen"}"#),
             (Source::Transcript { path: "/t".into() }, r#"{"from":"transcript","path":"/t"}"#),
             (Source::Missing { since: 5 }, r#"{"from":"missing","since":5}"#),
         ] {
-            is_said(
+            assert_answer(
                 &Answer::State(State { source: Some(source), ..State::default() }),
                 &format!(
                     "{{\"type\":\"STATE\",\"name\":\"\",\"command\":[],\"pid\":0,\"wrapper_pid\":0,\
@@ -288,25 +288,25 @@ mod tests {
                 ),
             );
         }
-        is_said(
+        assert_answer(
             &Answer::State(State { why: Some("held".into()), held: true, waiting: 3, ..state }),
             "{\"type\":\"STATE\",\"name\":\"Ann\",\"command\":[\"cat\"],\"pid\":0,\"wrapper_pid\":0,\
              \"waiting\":3,\"why\":\"held\",\"held\":true,\"connected\":false,\"attached\":0,\"since\":0}",
         );
         let bytes = Bytes(b"\x1b[m".to_vec());
         let screen = Answer::Screen { columns: 9, rows: 8, bytes: bytes.clone() };
-        is_said(&screen, r#"{"type":"SCREEN","columns":9,"rows":8,"bytes":"G1tt"}"#);
-        is_said(&Answer::Output { bytes }, r#"{"type":"OUTPUT","bytes":"G1tt"}"#);
-        is_said(
+        assert_answer(&screen, r#"{"type":"SCREEN","columns":9,"rows":8,"bytes":"G1tt"}"#);
+        assert_answer(&Answer::Output { bytes }, r#"{"type":"OUTPUT","bytes":"G1tt"}"#);
+        assert_answer(
             &Answer::Ended(Ended::new(137, "one\n\ntwo  \n\n")),
             r#"{"type":"ENDED","code":137,"signal":9,"last_lines":["one","two"]}"#,
         );
         let error = Answer::Error { message: "no".into() };
-        is_said(&error, r#"{"type":"ERROR","message":"no"}"#);
+        assert_answer(&error, r#"{"type":"ERROR","message":"no"}"#);
     }
 
     #[test]
-    fn what_is_new_is_passed_over_and_what_is_unknown_refused() {
+    fn new_members_are_ignored_and_unknown_types_refused() {
         assert_eq!(Request::read(br#"{"new":[1],"type":"STOP"}"#), Ok(Request::Stop));
         for text in [
             r#"{"type":"STOP""#,
@@ -319,12 +319,12 @@ mod tests {
             "\u{1}",
         ] {
             let refused = Request::read(text.as_bytes()).unwrap_err();
-            assert!(refused.starts_with("this is no request of a wrapper's: "), "{refused}");
+            assert!(refused.starts_with("invalid wrapper request: "), "{refused}");
         }
     }
 
     #[test]
-    fn an_end_has_its_last_lines_and_its_signal() {
+    fn end_has_last_lines_and_signal() {
         let screen: String = (0..40).map(|n| format!("line {n}\n\n")).collect();
         let ended = Ended::new(3, &screen);
         assert_eq!(ended.last_lines.len(), LAST_LINES_MAX);

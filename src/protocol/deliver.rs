@@ -1,6 +1,6 @@
-//! DELIVER: a small head of the recipient's own around bytes that all recipients share.
+//! DELIVER: a head for each recipient, followed by bytes that all recipients share.
 //!
-//! The sender's `payload` and `payload_meta` go through byte for byte; nothing here parses them.
+//! The sender's `payload` and `payload_meta` are passed on byte for byte.
 
 use super::{
     code::Violation,
@@ -12,26 +12,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// How the daemon knows the sender.
+/// The proof of the sender's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Proof {
-    /// It has the key that policy sets for the name.
+    /// The key that policy sets for the name.
     Key,
-    /// It resumed its session.
+    /// The token of a resumed session.
     Token,
-    /// It took a free name.
+    /// None: the name was free.
     Claim,
-    /// It speaks for its agent.
+    /// The companion key of its agent.
     Companion,
-    /// It has no name of its own.
+    /// None: it is a guest without a name of its own.
     Guest,
-    /// It runs the place.
+    /// The operator's key.
     Operator,
 }
 
 impl Proof {
-    /// The proof as it stands on the wire.
+    /// The text on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,19 +45,19 @@ impl Proof {
     }
 }
 
-/// `delivery.sender`.
+/// A DELIVER's `delivery.sender`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender<'a> {
     /// The sender's session.
     pub session: Cow<'a, str>,
-    /// How it is known.
+    /// The proof of its identity.
     pub auth: Proof,
 }
 
-/// `delivery`: what the daemon says about a message.
+/// A DELIVER's `delivery`: what the daemon states about the message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery<'a> {
-    /// Its number in the stream.
+    /// The number in the stream.
     pub seq: u64,
     /// The recipient's session.
     #[serde(default)]
@@ -65,13 +65,13 @@ pub struct Delivery<'a> {
     /// `*` where it was sent to everyone or to a topic.
     #[serde(default, rename = "originalTo", skip_serializing_if = "Option::is_none")]
     pub original_to: Option<Cow<'a, str>>,
-    /// From the second on.
+    /// The number of the attempt; left out for the first.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub attempt: u32,
-    /// An ACK is awaited.
+    /// Whether the daemon waits for an ACK.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requires_ack: bool,
-    /// Who sent it, in the daemon's words; absent from a 1.0 daemon.
+    /// The sender as the daemon knows it; absent from a 1.0 daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Sender<'a>>,
 }
@@ -85,24 +85,24 @@ const fn is_first(attempt: &u32) -> bool {
     *attempt <= 1
 }
 
-/// A DELIVER's part that differs by recipient.
+/// The part of a DELIVER that differs by recipient.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
-    /// The DELIVER's own id; of the daemon's making, so without escapes.
+    /// The DELIVER's id, which the daemon made, so it needs no escapes.
     pub id: &'a str,
-    /// The daemon's clock.
+    /// The daemon's time, in milliseconds since 1970.
     pub ts: u64,
     /// The recipient's name.
     pub to: &'a str,
-    /// What the daemon says about it.
+    /// The `delivery` object.
     pub delivery: Delivery<'a>,
 }
 
 impl Head<'_> {
-    /// Appends the frame up to its shared part, its length counting that too.
+    /// Appends the frame up to its shared part, whose length is included in the frame's.
     ///
-    /// Written by hand, as every delivery pays for it; the sessions and `originalTo` are of the
-    /// daemon's making, so without escapes.
+    /// It is written without serde, for speed. Sessions and `originalTo` are made by the daemon, so
+    /// they need no escapes.
     pub fn append(&self, bytes: &mut Vec<u8>, shared_bytes: usize) {
         let start = bytes.len();
         bytes.extend_from_slice(b"\0\0\0\0{\"v\":1,\"type\":\"DELIVER\",\"id\":\"");
@@ -162,7 +162,7 @@ fn append_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.extend_from_slice(&digits[first..]);
 }
 
-/// Appends the part that is the same for every recipient: it ends the frame.
+/// Appends the part that all recipients share, which ends the frame.
 pub fn append_shared(
     bytes: &mut Vec<u8>,
     from: &str,
@@ -234,7 +234,7 @@ pub fn shared_object(shared: &[u8]) -> String {
     format!("{{{}", String::from_utf8_lossy(shared))
 }
 
-/// Reads what the daemon says about a message, on a client's side.
+/// Reads a DELIVER's `delivery`, as a client does.
 pub fn read<'a>(envelope: &Envelope<'a>) -> Result<Delivery<'a>, Violation> {
     envelope.typed(envelope.delivery.unwrap_or("{}"))
 }
@@ -245,7 +245,7 @@ mod tests {
     use crate::protocol::envelope::Kind;
 
     #[test]
-    fn numbers_are_written_as_json_writes_them() {
+    fn numbers_are_written_as_in_json() {
         for number in [0, 9, 10, 1_734_440_000_000, u64::MAX] {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             append_number(&mut ours, number);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_by_hand_is_what_the_type_says() {
+    fn delivery_is_written_as_serde_writes_it() {
         let bare = Delivery {
             seq: 1,
             session_id: "s-2".into(),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deliver_is_head_and_shared_part_in_one_frame() {
+    fn head_and_shared_part_form_a_frame() {
         let payload = r#"{ "body" : "\u00e9", "n": 1234567890123456789012345 }"#;
         let (mut shared, mut bytes) = (Vec::new(), Vec::new());
         append_shared(&mut shared, "Ann", Some("a\"b"), payload, Some("{ }"));

@@ -1,4 +1,5 @@
-//! Envelopes: the JSON object in a frame, read without copying and written without a tree.
+//! Envelopes: the JSON object in a frame, read without copying and written without a tree of
+//! values.
 
 use super::{
     VERSION,
@@ -7,78 +8,78 @@ use super::{
     json::{self, NotJson, unquoted},
     text::Quoted,
     typed,
-    words::words,
+    wire_enum::wire_enum,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// How deep objects and arrays may nest; the envelope itself counts as 1.
+/// The greatest depth of nested objects and arrays; the envelope itself counts as 1.
 pub const DEPTH_MAX: usize = 128;
 
 /// The longest `id`, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-words! {
+wire_enum! {
     /// An envelope's `type`. There are fifteen.
     Kind {
         /// A client introduces itself.
         Hello = "HELLO",
         /// The daemon confirms the session.
         Welcome = "WELCOME",
-        /// A client says something.
+        /// A client sends a message.
         Send = "SEND",
-        /// The daemon passes it on.
+        /// The daemon delivers a message.
         Deliver = "DELIVER",
-        /// Taken, or arrived.
+        /// A message was accepted, or a delivery acknowledged.
         Ack = "ACK",
-        /// Not taken, or given back.
+        /// A message was refused, or a delivery returned.
         Nack = "NACK",
-        /// Are you there?
+        /// A request for a sign of life.
         Ping = "PING",
-        /// I am.
+        /// The answer to a PING.
         Pong = "PONG",
-        /// A rule was broken.
+        /// A rule was violated.
         Error = "ERROR",
-        /// Not now; later.
+        /// The recipient's queue is full; the message can be sent again later.
         Busy = "BUSY",
-        /// A client comes back.
+        /// A client resumes its session.
         Resume = "RESUME",
-        /// Where its streams stand.
+        /// The daemon states the numbers of the session's streams.
         Sync = "SYNC",
-        /// Somebody leaves.
+        /// The connection is being closed.
         Bye = "BYE",
-        /// A client wants a topic.
+        /// A client subscribes to a pattern.
         Subscribe = "SUBSCRIBE",
-        /// A client is done with a topic.
+        /// A client ends a subscription.
         Unsubscribe = "UNSUBSCRIBE",
     }
 }
 
-/// An envelope as it lies in its frame. Raw members are JSON text, byte for byte.
+/// An envelope, borrowed from its frame. Raw members are JSON text, byte for byte.
 #[derive(Clone, Debug)]
 pub struct Envelope<'a> {
-    /// Its type.
+    /// The envelope's type.
     pub kind: Kind,
-    /// Unique for its sender; 1 to [`ID_BYTES_MAX`] bytes.
+    /// The envelope's id, unique for its sender; 1 to [`ID_BYTES_MAX`] bytes.
     pub id: Cow<'a, str>,
-    /// Who says it; only the daemon's word counts.
+    /// The sender's name, as the daemon states it; a client's statement is ignored.
     pub from: Option<Cow<'a, str>>,
-    /// For whom.
+    /// The recipient's name.
     pub to: Option<Cow<'a, str>>,
-    /// On which topic.
+    /// The topic.
     pub topic: Option<Cow<'a, str>>,
-    /// An object.
+    /// The payload, an object.
     pub payload: &'a str,
-    /// An object.
+    /// The payload's meta data, an object.
     pub payload_meta: Option<&'a str>,
-    /// An object: what the daemon adds to a DELIVER.
+    /// The object that the daemon adds to a DELIVER.
     pub delivery: Option<&'a str>,
     /// The whole envelope.
     pub json: &'a str,
 }
 
 impl<'a> Envelope<'a> {
-    /// Judges a frame's JSON.
+    /// Reads and checks a frame's JSON.
     pub fn read(json: &'a [u8]) -> Result<Self, Violation> {
         let bad = |why: &str| Violation::new(ErrorCode::BadFrame, why);
         let text = std::str::from_utf8(json).map_err(|_| bad("the frame is not UTF-8"))?;
@@ -93,20 +94,20 @@ impl<'a> Envelope<'a> {
             return Err(members.invalid(why));
         }
         match outcome {
-            Ok(()) => members.judge(text),
+            Ok(()) => members.check(text),
             Err(NotJson { at, expected }) => {
                 Err(bad(&format!("the frame is not JSON: {expected} expected at byte {at}")))
             }
         }
     }
 
-    /// Types a raw member. What doesn't fit is `INVALID`, naming this envelope.
+    /// Decodes a raw member. A mismatch is a violation `INVALID` that refers to this envelope.
     pub fn typed<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
         typed::read(json)
             .map_err(|why| self.breaks(ErrorCode::Invalid, format!("{}: {why}", self.kind)))
     }
 
-    /// A violation that names this envelope.
+    /// A violation that refers to this envelope.
     #[must_use]
     pub fn breaks(&self, code: ErrorCode, message: impl Into<String>) -> Violation {
         let reference = Some(self.id.clone().into_owned());
@@ -114,30 +115,30 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The type that a frame's JSON states, however wrong the rest of the envelope is.
+/// The type that a frame's JSON states, even if the rest of the envelope is invalid.
 #[must_use]
 pub fn stated_kind(json: &[u8]) -> Option<Kind> {
     let mut members = Members::default();
     let text = std::str::from_utf8(json).ok()?;
-    // What else is wrong with it was judged by whoever asks.
+    // Other errors are ignored: the caller has checked the envelope.
     let _ = json::members(text, |key, value| members.set(key, value));
     members.kind.and_then(unquoted).and_then(|kind| Kind::parse(&kind))
 }
 
-/// What an envelope says before its payload, to be written.
+/// The members of an envelope before its payload, for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
-    /// Its type.
+    /// The envelope's type.
     pub kind: Kind,
-    /// Its id.
+    /// The envelope's id.
     pub id: &'a str,
-    /// The writer's clock, in milliseconds since 1970.
+    /// The sender's time, in milliseconds since 1970.
     pub ts: u64,
-    /// Who says it.
+    /// The sender's name.
     pub from: Option<&'a str>,
-    /// For whom.
+    /// The recipient's name.
     pub to: Option<&'a str>,
-    /// On which topic.
+    /// The topic.
     pub topic: Option<&'a str>,
 }
 
@@ -158,7 +159,7 @@ impl<'a> Header<'a> {
         });
     }
 
-    /// Appends the whole frame around members that are JSON text already.
+    /// Appends the whole frame with further members that are JSON text.
     pub fn append_raw(&self, bytes: &mut Vec<u8>, members: &[(&str, &str)]) {
         frame::append(bytes, |json| {
             self.append_members(json);
@@ -193,12 +194,12 @@ impl<'a> Header<'a> {
 /// Appends a value as JSON.
 ///
 /// # Panics
-/// If the value can't be JSON (a map whose keys aren't strings); no wire type is such.
+/// If the value cannot be JSON (a map whose keys are not strings); no wire type is such.
 pub fn append_json(json: &mut Vec<u8>, value: &impl Serialize) {
     serde_json::to_writer(json, value).expect("wire types are JSON and a Vec takes every byte");
 }
 
-/// The members that mean something, as text; what they are is judged when all are there.
+/// The known members as text. They are checked once all are found.
 #[derive(Default)]
 struct Members<'a> {
     version: Option<&'a str>,
@@ -216,7 +217,7 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn set(&mut self, key: &str, value: &'a str) {
-        // A key with escapes may still be one that means something.
+        // A key with escapes may still be a known one.
         if !self.set_plain(key, value)
             && key.contains('\\')
             && let Ok(key) = serde_json::from_str::<String>(&format!("\"{key}\""))
@@ -225,7 +226,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Whether the key means something as it stands.
+    /// Sets the member with this key, without unescaping it. False if the key is unknown.
     fn set_plain(&mut self, key: &str, value: &'a str) -> bool {
         let (member, name) = match key {
             "v" => (&mut self.version, "v"),
@@ -241,13 +242,13 @@ impl<'a> Members<'a> {
             _ => return false,
         };
         if member.replace(value).is_some() && self.twice != Some("v") {
-            // A doubled `v` is told before all others.
+            // A duplicate `v` takes precedence over all others.
             self.twice = Some(name);
         }
         true
     }
 
-    fn judge(self, json: &'a str) -> Result<Envelope<'a>, Violation> {
+    fn check(self, json: &'a str) -> Result<Envelope<'a>, Violation> {
         self.check_version()?;
         if let Some(name) = self.twice {
             return Err(self.invalid(format!("`{name}` is given twice")));
@@ -277,10 +278,10 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Comes first: what else there is to an envelope depends on it.
+    /// Checks the version, which comes first since all other rules depend on it.
     fn check_version(&self) -> Result<(), Violation> {
         let version = self.required("v", self.version)?;
-        // Of two, neither is what it states.
+        // Of two versions, neither counts.
         if self.twice == Some("v") {
             return Err(self.invalid("`v` is given twice"));
         }
@@ -326,20 +327,21 @@ impl<'a> Members<'a> {
         Violation { code, message, reference: self.reference() }
     }
 
-    /// The envelope's id, where it can be read.
+    /// The envelope's id, if it can be read.
     fn reference(&self) -> Option<String> {
         let id = unquoted(self.id?)?;
         (!id.is_empty() && id.len() <= ID_BYTES_MAX).then(|| id.into_owned())
     }
 }
 
-/// Whether something nests deeper than [`DEPTH_MAX`]. Only a frame with that many openers is walked.
+/// Whether the JSON nests deeper than [`DEPTH_MAX`]. It is scanned only if it has that many
+/// openers.
 fn is_too_deep(json: &[u8]) -> bool {
     openers(json) > DEPTH_MAX && depth(json) > DEPTH_MAX
 }
 
-/// Counts `{` and `[`, which differ in one bit; in pieces whose count fits a byte, which is what makes
-/// it many at a time.
+/// Counts `{` and `[`, which differ in one bit. The pieces are so short that a count fits into a
+/// byte, which lets the compiler use vector instructions.
 fn openers(json: &[u8]) -> usize {
     let count =
         |piece: &[u8]| piece.iter().fold(0_u8, |count, byte| count + u8::from(byte | 0x20 == b'{'));
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_type_is_not_said_back_whole() {
+    fn long_type_is_cut_in_the_message() {
         let json =
             format!(r#"{{"v":1,"type":"{}","id":"i","ts":1,"payload":{{}}}}"#, "X".repeat(9_999));
         let violation = Envelope::read(json.as_bytes()).unwrap_err();
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_is_borrowed_from_its_frame() {
+    fn envelope_is_borrowed_from_its_frame() {
         let envelope = read(GOOD).unwrap();
         assert_eq!(envelope.kind, Kind::Send);
         assert!(matches!(envelope.id, Cow::Borrowed("m-001")));
@@ -429,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_json_object_is_a_bad_frame() {
+    fn frame_that_is_not_a_json_object_is_a_bad_frame() {
         for json in
             ["x", "[]", "null", "\"a\"", "", " ", "{", "{}x", "{} {}", "{\"a\":}", "{\"a\":1,}"]
         {
@@ -442,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_so() {
+    fn other_versions_are_unsupported() {
         violates(&GOOD.replace("\"v\":1", "\"v\":2"), ErrorCode::UnsupportedVersion, Some("m-001"));
         violates(
             &GOOD.replace("\"v\":1", "\"v\":1.5"),
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_judged_first_and_is_stated_once() {
+    fn version_is_checked_first_and_must_be_unique() {
         for rest in [r#""id":"x","id":"x""#, r#""type":7,"id":"x""#, r#""type":"SHOUT","id":"x""#] {
             let json = format!(r#"{{"v":2,{rest}}}"#);
             violates(&json, ErrorCode::UnsupportedVersion, Some("x"));
@@ -469,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_missing_or_of_the_wrong_kind_is_invalid_and_names_the_id() {
+    fn missing_or_mistyped_member_is_invalid_with_the_id() {
         for (from, to) in [
             ("\"v\":1,", ""),
             ("\"type\":\"SEND\",", ""),
@@ -501,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_judged_after_the_first_character_and_before_the_grammar() {
+    fn depth_is_checked_after_the_first_character_and_before_the_grammar() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let json = |inner: String| GOOD.replace("\"x\"", &inner);
         assert!(read(&json(nested(126))).is_ok(), "128 with envelope and payload");
@@ -517,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_envelopes_read_back() {
         let mut bytes = Vec::new();
         let header =
             Header { to: Some("B\"ob"), topic: Some("t"), ..Header::new(Kind::Bye, "i", 7) };
@@ -532,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_found_in_a_wrong_envelope() {
+    fn type_is_found_in_an_invalid_envelope() {
         assert_eq!(stated_kind(br#"{"v":"x","type":"HELLO","id":7}"#), Some(Kind::Hello));
         assert_eq!(stated_kind(br#"{"v":1,"type":"hello"}"#), None);
         assert_eq!(stated_kind(br#"{"v":1,"id":"i"}"#), None);

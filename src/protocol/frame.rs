@@ -2,19 +2,19 @@
 
 use super::code::{ErrorCode, Violation};
 
-/// Bytes of a frame's length.
+/// The bytes of a frame's length prefix.
 pub const PREFIX: usize = 4;
 
 /// The default `max_frame_bytes`.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
-/// Room that a read asks the system to fill while much comes.
+/// The bytes requested from a read while traffic is dense.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The same while little comes: thousands of quiet connections are to cost little.
+/// The bytes requested from a read on a quiet connection, of which there may be thousands.
 const QUIET_BYTES: usize = 4 * 1024;
 
-/// Small reads in a row after which little comes.
+/// The number of consecutive small reads after which a connection is quiet.
 const SMALL_READS: u8 = 32;
 
 /// Appends one frame whose JSON `write` appends.
@@ -25,28 +25,30 @@ pub fn append(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     seal(bytes, start, 0);
 }
 
-/// Fills in the length of the frame that began at `start`, of which `more` bytes follow elsewhere.
+/// Fills in the length of the frame that begins at `start` and of which `more` bytes follow
+/// elsewhere.
 ///
 /// # Panics
-/// If the frame has 4 GiB or more; every writer's bound is far below.
+/// If the frame has 4 GiB or more, which all limits exclude.
 pub fn seal(bytes: &mut [u8], start: usize, more: usize) {
     let length = u32::try_from(bytes.len() - start - PREFIX + more).expect("frames are bounded");
     bytes[start..start + PREFIX].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Cuts a stream of bytes into frames; holds at most one that isn't whole.
+/// A decoder from a stream of bytes to frames. It buffers at most one incomplete frame.
 ///
-/// A driver reads into [`space`](Self::space), says how much with [`filled`](Self::filled), and
-/// takes what is whole with [`take`](Self::take) or [`batch`](Self::batch).
+/// A driver reads into [`space`](Self::space), reports the count with [`filled`](Self::filled), and
+/// takes whole frames with [`take`](Self::take) or [`batch`](Self::batch).
 #[derive(Debug)]
 pub struct Decoder {
     frame_bytes_max: usize,
     buffer: Vec<u8>,
-    taken: usize,
-    filled: usize,
-    /// What a read may bring.
-    room: usize,
-    /// Reads in a row that brought little.
+    /// The range of bytes in `buffer` that are not taken yet.
+    start: usize,
+    end: usize,
+    /// The bytes requested from a read.
+    read_bytes: usize,
+    /// The number of consecutive small reads.
     small_reads: u8,
 }
 
@@ -57,74 +59,76 @@ impl Decoder {
         Self {
             frame_bytes_max,
             buffer: Vec::new(),
-            taken: 0,
-            filled: 0,
-            room: QUIET_BYTES,
+            start: 0,
+            end: 0,
+            read_bytes: QUIET_BYTES,
             small_reads: 0,
         }
     }
 
-    /// Where the next bytes go. Never empty.
+    /// The buffer for the next read, never empty.
     pub fn space(&mut self) -> &mut [u8] {
-        self.buffer.copy_within(self.taken..self.filled, 0);
-        self.filled -= self.taken;
-        self.taken = 0;
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
         self.fit();
-        &mut self.buffer[self.filled..]
+        &mut self.buffer[self.end..]
     }
 
-    /// Says that the first `count` bytes of the space were filled.
+    /// Reports that the first `count` bytes of the space were filled.
     pub fn filled(&mut self, count: usize) {
-        let is_full = self.filled + count == self.buffer.len();
-        self.filled += count;
-        debug_assert!(self.filled <= self.buffer.len());
+        let is_full = self.end + count == self.buffer.len();
+        self.end += count;
+        debug_assert!(self.end <= self.buffer.len());
         if is_full {
-            self.room = READ_BYTES;
+            self.read_bytes = READ_BYTES;
             self.small_reads = 0;
         } else if count > QUIET_BYTES / 2 {
             self.small_reads = 0;
-        } else if self.room > QUIET_BYTES {
+        } else if self.read_bytes > QUIET_BYTES {
             self.small_reads += 1;
             if self.small_reads == SMALL_READS {
-                self.room = QUIET_BYTES;
+                self.read_bytes = QUIET_BYTES;
             }
         }
     }
 
-    /// Bytes of a frame that isn't whole yet.
+    /// The bytes of the incomplete frame.
     #[must_use]
     pub const fn pending(&self) -> usize {
-        self.filled - self.taken
+        self.end - self.start
     }
 
-    /// Whether there is a whole frame, or a violation.
+    /// Whether there is a whole frame or a violation.
     #[must_use]
     pub fn has_next(&self) -> bool {
         self.whole() > 0 || self.check_next().is_err()
     }
 
-    /// Takes every whole frame, in place. `Ok(None)` asks for more bytes.
+    /// Takes all whole frames, borrowed from the buffer. `None` if there are none yet.
     ///
-    /// A violation comes after the good frames before it were taken, and then for ever.
+    /// # Errors
+    /// A violation, once all frames before it are taken; it is returned again by every further
+    /// call.
     pub fn take(&mut self) -> Result<Option<Frames<'_>>, Violation> {
-        let start = self.taken;
+        let start = self.start;
         let whole = self.whole();
         if whole == 0 {
             return self.check_next().map(|()| None);
         }
-        self.taken += whole;
+        self.start += whole;
         Ok(Some(Frames { rest: &self.buffer[start..start + whole] }))
     }
 
-    /// The same as a value of its own, to be handed to another thread.
+    /// Takes all whole frames as an owned batch, for another thread.
     pub fn batch(&mut self) -> Result<Option<Batch>, Violation> {
         let taken = self.take()?;
         Ok(taken.map(|frames| Batch { bytes: frames.rest.to_vec() }))
     }
 
-    /// Bytes of whole good frames at the front.
+    /// The bytes of the whole valid frames at the front.
     fn whole(&self) -> usize {
-        let bytes = &self.buffer[self.taken..self.filled];
+        let bytes = &self.buffer[self.start..self.end];
         let mut end = 0;
         while let Some(length) = length_at(&bytes[end..]) {
             let after = end + PREFIX + length;
@@ -137,7 +141,7 @@ impl Decoder {
     }
 
     fn check_next(&self) -> Result<(), Violation> {
-        match length_at(&self.buffer[self.taken..self.filled]) {
+        match length_at(&self.buffer[self.start..self.end]) {
             Some(0) => Err(Violation::new(ErrorCode::BadFrame, "a frame has at least one byte")),
             Some(length) if length > self.frame_bytes_max => Err(Violation::new(
                 ErrorCode::FrameTooLarge,
@@ -150,14 +154,15 @@ impl Decoder {
         }
     }
 
-    /// Makes room as bytes come, not as a length promises: a peer that only announces takes none.
-    /// Gives it back once a large frame is gone.
+    /// Grows the buffer as bytes arrive, not as a length announces, so that an announcement alone
+    /// takes no memory. Shrinks it after a large frame.
     fn fit(&mut self) {
-        let wanted = (self.filled * 2).clamp(self.room, PREFIX + self.frame_bytes_max + READ_BYTES);
-        if self.buffer.len() - self.filled < self.room / 2 {
+        let wanted =
+            (self.end * 2).clamp(self.read_bytes, PREFIX + self.frame_bytes_max + READ_BYTES);
+        if self.buffer.len() - self.end < self.read_bytes / 2 {
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
-        } else if self.buffer.len() > self.room && self.filled < self.room / 2 {
-            self.buffer.truncate(self.room);
+        } else if self.buffer.len() > self.read_bytes && self.end < self.read_bytes / 2 {
+            self.buffer.truncate(self.read_bytes);
             self.buffer.shrink_to_fit();
         }
     }
@@ -168,39 +173,39 @@ fn length_at(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_be_bytes(*prefix) as usize)
 }
 
-/// Whole frames, in the order they came.
+/// Whole frames, in order of arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     bytes: Vec<u8>,
 }
 
 impl Batch {
-    /// Frames that were appended by this crate's own writers.
+    /// A batch of frames that this crate's writers appended.
     #[must_use]
     pub const fn of(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// The frames as they go over a stream.
+    /// The frames with their prefixes, as on a stream.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes in all, prefixes counted.
+    /// The number of bytes, including prefixes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The frames' JSON, one by one.
+    /// An iterator over the frames' JSON.
     #[must_use]
     pub fn frames(&self) -> Frames<'_> {
         Frames { rest: &self.bytes }
     }
 }
 
-/// Goes through a [`Batch`].
+/// An iterator over the frames of a [`Batch`].
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: &'a [u8],
@@ -229,7 +234,7 @@ mod tests {
         bytes
     }
 
-    /// Feeds `pieces` and gives back every frame, or what was violated.
+    /// Decodes bytes into frames.
     fn decode(decoder: &mut Decoder, mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, Violation> {
         let mut got = Vec::new();
         while !bytes.is_empty() {
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_gives_the_same_frames() {
+    fn frames_do_not_depend_on_the_reads() {
         let bytes = frames(&[b"{}", b"{\"a\":1}", &[b'x'; 300], b"z"]);
         let whole = decode(&mut Decoder::new(1000), &bytes).unwrap();
         assert_eq!(whole.len(), 4);
@@ -260,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_frame_arrives_whole_and_its_room_is_given_back() {
+    fn buffer_shrinks_after_a_large_frame() {
         let large = vec![b'x'; 700_000];
         let mut decoder = Decoder::new(1 << 20);
         let got = decode(&mut decoder, &frames(&[&large, b"{}"])).unwrap();
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn room_grows_with_the_first_read_that_fills_it() {
+    fn buffer_grows_with_the_first_read_that_fills_it() {
         let mut decoder = Decoder::new(1 << 20);
         let frame = frames(&[&[b'x'; 60]]);
         decode(&mut decoder, &frame.repeat(QUIET_BYTES / frame.len())).unwrap();
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_length_is_told_after_the_frames_before_it() {
+    fn invalid_length_is_reported_after_the_frames_before_it() {
         let mut decoder = Decoder::new(10);
         let mut bytes = frames(&[b"{}"]);
         bytes.extend_from_slice(&11u32.to_be_bytes());
@@ -299,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_length_takes_no_room_before_its_bytes_come() {
+    fn announced_length_takes_no_memory() {
         let mut decoder = Decoder::new(1 << 20);
         decode(&mut decoder, &(1u32 << 20).to_be_bytes()).unwrap();
         assert_eq!(decoder.buffer.len(), QUIET_BYTES);

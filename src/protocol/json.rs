@@ -1,27 +1,27 @@
-//! JSON's grammar (RFC 8259), judged in one pass that builds nothing.
+//! A validating scanner of JSON (RFC 8259) that builds no values.
 //!
-//! Every message goes through here once, so this is the daemon's innermost loop: an object is walked
-//! member by member, and each value is given as the text that it is.
+//! Every message passes through it once, so this is the daemon's innermost loop: an object is
+//! scanned member by member, and each value is returned as text.
 
 use std::borrow::Cow;
 
-/// Where text stops to be JSON, and why.
+/// A position where a text is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotJson {
-    /// Bytes before it.
+    /// The number of bytes before it.
     pub(super) at: usize,
-    /// What was expected.
+    /// The token that was expected.
     pub(super) expected: &'static str,
 }
 
-/// Bytes looked at together in a string: compilers make one comparison of them.
+/// The bytes of a string that are checked together, with vector instructions.
 const PIECE: usize = 32;
 
-/// Walks the object that `text` is, with nothing but white space around it.
+/// Scans a text that is one object, possibly with white space around it.
 ///
-/// `found` gets each member: its key between the quotes, its value's text. Where the text turns out
-/// not to be JSON, the members before that were found; where a value only nests too deep to be judged,
-/// those behind it, too.
+/// `found` is called with each member: its key without quotes, and its value's text. If the text is
+/// not JSON, it was called with the members before the error; if a value only nests too deep, it
+/// was called with those after it, too.
 pub(super) fn members<'a>(
     text: &'a str,
     mut found: impl FnMut(&'a str, &'a str),
@@ -32,7 +32,7 @@ pub(super) fn members<'a>(
     scanner.members(&mut found)
 }
 
-/// Walks the rest of an object whose opening brace is missing from `text`, like [`members`].
+/// Scans a text that is one object without its opening brace, like [`members`].
 pub(super) fn members_without_brace<'a>(
     text: &'a str,
     mut found: impl FnMut(&'a str, &'a str),
@@ -53,12 +53,12 @@ pub(super) fn unquoted(json: &str) -> Option<Cow<'_, str>> {
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
-    /// Where something nests too deep.
+    /// The position of a value that nests too deep.
     too_deep: Option<NotJson>,
 }
 
 impl<'a> Scanner<'a> {
-    /// The members of an object whose opening brace was read, to the end of the text.
+    /// Scans the members of an object after its opening brace, and the end of the text.
     fn members(mut self, found: &mut impl FnMut(&'a str, &'a str)) -> Result<(), NotJson> {
         self.blank();
         if self.peek() == Some(b'}') {
@@ -85,7 +85,7 @@ impl<'a> Scanner<'a> {
         self.too_deep.map_or(Ok(()), Err)
     }
 
-    /// A key, the colon, and the white space around it.
+    /// Scans a key and the colon. Returns the key.
     fn key(&mut self) -> Result<&'a str, NotJson> {
         let start = self.at;
         self.string()?;
@@ -96,7 +96,8 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
-    /// A value of any kind. What it nests is kept in one bit each: deeper than 128 is no frame of ours.
+    /// Scans a value of any kind. One bit for each open object or array suffices, since no frame
+    /// may nest deeper than 128.
     fn value(&mut self) -> Result<(), NotJson> {
         let mut objects = 0_u128;
         let mut depth = 0;
@@ -137,7 +138,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The rest of an object or array, by its brackets alone.
+    /// Skips the rest of an object or array, by its brackets alone.
     #[cold]
     fn skip_too_deep(&mut self) -> Result<(), NotJson> {
         self.too_deep = Some(NotJson { at: self.at, expected: "less depth" });
@@ -158,7 +159,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// A whole value, or the beginning of an object (true) or an array (false) that isn't empty.
+    /// Scans a whole value, or the beginning of a non-empty object (true) or array (false).
     fn begin(&mut self) -> Result<Option<bool>, NotJson> {
         match self.peek() {
             Some(b'"') => self.string()?,
@@ -169,7 +170,7 @@ impl<'a> Scanner<'a> {
             Some(opener @ (b'{' | b'[')) => {
                 self.at += 1;
                 self.blank();
-                // '}' and ']' stand two after their openers.
+                // In ASCII, '}' and ']' are two after their openers.
                 if self.peek() != Some(opener + 2) {
                     return Ok(Some(opener == b'{'));
                 }
@@ -274,9 +275,9 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The place of the first byte from `at` on that means something in a string, or the end.
+/// The position of the first special byte of a string from `at` on, or the end.
 ///
-/// Most strings are short, so two eights are looked at before the pieces that long ones are made of.
+/// Most strings are short, so 16 bytes are checked before the longer pieces.
 fn skip_plain(bytes: &[u8], at: usize) -> usize {
     let mut rest = &bytes[at..];
     let place = |rest: &[u8]| bytes.len() - rest.len();
@@ -288,7 +289,7 @@ fn skip_plain(bytes: &[u8], at: usize) -> usize {
         rest = after;
     }
     while let Some((piece, after)) = rest.split_first_chunk::<PIECE>() {
-        // No branch within a piece, or it would be walked byte by byte.
+        // A branch within a piece would prevent vector instructions.
         if piece.iter().fold(0, |found, byte| found | u8::from(is_special(*byte))) != 0 {
             break;
         }
@@ -307,8 +308,8 @@ fn is_special(byte: u8) -> bool {
     (byte == b'"') | (byte == b'\\') | (byte < 0x20)
 }
 
-/// The same for eight bytes at once, the first in the lowest place. A byte less than its subtrahend
-/// borrows from the next, so that only the first hit is exact, which is the one that is wanted.
+/// The index of the first special byte among eight, the first in the lowest bits. A byte less than
+/// its subtrahend borrows from the next, so only the first hit is exact, which suffices.
 fn special_in(eight: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     let zero_in = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_given_as_they_stand() {
+    fn members_are_returned_as_text() {
         let mut found = Vec::new();
         let text = r#" { "a" : [ 1 , {"b":[]} ] ,"\u0061\"":"x\\" , "":-1.5E+3} "#;
         members(text, |key, value| found.push((key, value))).unwrap();
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grammar_is_the_one_that_others_read() {
+    fn grammar_agrees_with_serde_json() {
         for value in [
             "0",
             "-0",
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_a_special_byte_is_found() {
+    fn special_byte_is_found_at_every_position() {
         for special in ['"', '\\', '\u{1f}', '\0'] {
             for length in 0..80 {
                 for other in ['a', ' ', '!', '#', '[', ']', '\u{7f}', 'é', '\u{a2}'] {
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_has_an_end() {
+    fn depth_is_limited() {
         let nested =
             |depth: usize| format!("{{\"k\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
         assert!(is_json_object(&nested(128)));
@@ -430,11 +431,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_does_not_hide_what_stands_behind_it() {
+    fn members_after_a_too_deep_value_are_found() {
         let found = |json: &str| {
             let mut keys = Vec::new();
-            let judged = members(json, |key, _| keys.push(key.to_owned()));
-            (keys.concat(), judged.map_err(|bad| bad.expected))
+            let outcome = members(json, |key, _| keys.push(key.to_owned()));
+            (keys.concat(), outcome.map_err(|bad| bad.expected))
         };
         let (open, close) = ("[".repeat(500), "]".repeat(500));
         let inner = r#"{"x":"]\"é"},é"#;
@@ -451,7 +452,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_judged_as_others_judge_it(text in "[\\[\\]{}:,\"\\\\ a0-9eE.+tnu-]{0,24}") {
+        fn any_text_is_judged_as_by_serde_json(text in "[\\[\\]{}:,\"\\\\ a0-9eE.+tnu-]{0,24}") {
             agrees(&text);
             agrees(&format!("{{\"k\":{text}}}"));
             agrees(&format!("{{\"k\":\"{text}\"}}"));

@@ -1,4 +1,4 @@
-//! Names of agents: what they may look like, and when two of them are the same.
+//! Names of agents: their syntax, and their comparison without case.
 
 use std::{
     fmt,
@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-/// Names that nobody can have, in any case.
+/// Names that no agent can have, in any case.
 pub const RESERVED: [&str; 15] = [
     "user",
     "human",
@@ -31,63 +31,63 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// The daemon's own name.
 pub const RELAY: &str = "@relay";
 
-/// The name of everybody who proved that he runs the place.
+/// The name of all operators.
 pub const OPERATOR: &str = "@operator";
 
-/// What a guest's name begins with; [`GUEST_DIGITS`] hexadecimal digits follow.
+/// The prefix of a guest's name; [`GUEST_DIGITS`] hexadecimal digits follow.
 pub const GUEST: &str = "@guest-";
 
-/// Digits of a guest's name.
+/// The number of digits in a guest's name.
 pub const GUEST_DIGITS: usize = 8;
 
-/// Everyone, as a SEND's `to`.
+/// The `to` of a SEND to everyone.
 pub const EVERYONE: &str = "*";
 
-/// A name as its agent spells it; compared and hashed without case.
+/// A name in its agent's spelling; compared and hashed without case.
 #[derive(Clone, Debug)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks that an agent may have this name.
+    /// Checks and makes an agent's name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         check(text).map(|()| Self(text.into()))
     }
 
-    /// A name of the daemon's own making, such as `@guest-1a2b3c4d`.
+    /// Makes a name that the daemon assigns, such as `@guest-1a2b3c4d`.
     ///
     /// # Panics
-    /// If it doesn't begin with `@`.
+    /// If it does not begin with `@`.
     #[must_use]
     pub fn made_by_daemon(text: &str) -> Self {
         assert!(text.starts_with('@'), "the daemon's names begin with @: {text}");
         Self(text.into())
     }
 
-    /// The name as it is spelled.
+    /// The name in its spelling.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `text` means this name.
+    /// Whether `text` is this name, in any case.
     #[must_use]
     pub fn is(&self, text: &str) -> bool {
         self.0.eq_ignore_ascii_case(text)
     }
 
-    /// Whether a guest has it.
+    /// Whether it is a guest's name.
     #[must_use]
     pub fn is_guests(&self) -> bool {
         self.0.starts_with(GUEST)
     }
 
-    /// Whether the daemon gave it (guests, operators, the daemon itself).
+    /// Whether the daemon assigned it: to guests, operators or itself.
     #[must_use]
     pub fn is_daemons(&self) -> bool {
         is_daemons(&self.0)
     }
 
-    /// The form in which equal names are equal strings.
+    /// The name in lower case, in which equal names are equal strings.
     #[must_use]
     pub fn folded(&self) -> String {
         self.0.to_ascii_lowercase()
@@ -116,7 +116,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Whether the daemon gave this name, if it is one: then it is no agent's.
+/// Whether a name has the form that the daemon assigns, which no agent's name has.
 #[must_use]
 pub fn is_daemons(text: &str) -> bool {
     text.starts_with('@')
@@ -142,18 +142,18 @@ fn check(text: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Why a text is no agent's name.
+/// The reason why a text is not an agent's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// Nothing in it.
+    /// The text is empty.
     Empty,
-    /// Over [`NAME_BYTES_MAX`].
+    /// The text is longer than [`NAME_BYTES_MAX`].
     TooLong,
-    /// A character that is not one of `A–Z a–z 0–9 . _ -`.
+    /// The text has a character that is not one of `A–Z a–z 0–9 . _ -`.
     Character,
-    /// It begins or ends with something else than a letter or a digit.
+    /// The text does not begin and end with a letter or a digit.
     Ends,
-    /// One of [`RESERVED`].
+    /// The text is one of [`RESERVED`].
     Reserved,
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_short_plain_and_not_reserved() {
+    fn names_have_a_length_an_alphabet_and_reserved_words() {
         for good in ["a", "Ann", "claude-1", "x.y_z-9", &"n".repeat(64), "users", "relay2"] {
             assert_eq!(Name::parse(good).unwrap().as_str(), good);
         }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn case_is_kept_but_not_distinguished() {
+    fn case_is_kept_and_ignored_in_comparisons() {
         use std::collections::HashSet;
         let (upper, lower) = (Name::parse("Bob").unwrap(), Name::parse("bob").unwrap());
         assert_eq!(upper, lower);

@@ -1,7 +1,7 @@
-//! What each kind of envelope carries, typed. The shapes are those of docs/PROTOCOL.md.
+//! The payloads of each type of envelope, as in docs/PROTOCOL.md.
 //!
-//! A SEND's and a DELIVER's own `payload` is the agents' business and stays raw; [`MessagePayload`] is how
-//! our own clients fill it.
+//! The daemon passes on the `payload` of a SEND without reading it; [`MessagePayload`] is the form
+//! that this project's clients use.
 
 use super::{
     code::{ErrorCode, NackCode, Violation},
@@ -14,33 +14,33 @@ use serde::{
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-/// HELLO: who is there.
+/// HELLO: the identity of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The name asked for; ignored for guests and operators.
+    /// The name requested; ignored for guests and operators.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What the client can do.
+    /// The capabilities of the client.
     #[serde(default, deserialize_with = "typed::object")]
     pub capabilities: Capabilities,
-    /// How it takes an earlier session up again.
+    /// The claim to resume a session.
     #[serde(
         default,
         deserialize_with = "typed::present_object",
         skip_serializing_if = "Option::is_none"
     )]
     pub session: Option<SessionClaim>,
-    /// Absent is an agent; `companion`, `guest` or `operator`.
+    /// `companion`, `guest` or `operator`; absent for an agent.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// What proves a keyed name, or an operator.
+    /// The proof for a keyed name, or of an operator.
     #[serde(
         default,
         deserialize_with = "typed::present_object",
         skip_serializing_if = "Option::is_none"
     )]
     pub auth: Option<Auth>,
-    /// An agent states it; its companion proves itself with it.
+    /// The key that an agent and its companions share.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub companion_key: Option<String>,
 }
@@ -48,7 +48,7 @@ pub struct Hello {
 /// HELLO's `session`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionClaim {
-    /// The token of the last WELCOME.
+    /// The resume token of the last WELCOME.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub resume_token: Option<String>,
 }
@@ -61,19 +61,19 @@ pub struct Auth {
     pub key: Option<String>,
 }
 
-/// What a client can do, and what the daemon granted.
+/// The capabilities of a client, or those that the daemon granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
-    /// It acknowledges; without it no at-least-once mail comes.
+    /// Whether it acknowledges; without that it gets no at-least-once messages.
     pub ack: bool,
-    /// It comes back with its token.
+    /// Whether it resumes its session.
     pub resume: bool,
-    /// Unacknowledged at-least-once DELIVERs at a time; 0 is none.
+    /// The limit of unacknowledged at-least-once DELIVERs; 0 means none.
     pub max_inflight: u64,
-    /// It may subscribe.
+    /// Whether it may subscribe.
     pub supports_topics: bool,
-    /// It reports how far each delivery is: one of which nothing is reported waits for its agent.
+    /// Whether it reports the state of each delivery. One without a report waits for its agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reports: bool,
 }
@@ -84,40 +84,40 @@ impl Default for Capabilities {
     }
 }
 
-/// WELCOME: the session.
+/// WELCOME: the new or resumed session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Begins with `s-`.
+    /// The session's id, which begins with `s-`.
     pub session_id: String,
-    /// For one return within `server.resume_window_ms`.
+    /// The token for resuming it once, within `server.resume_window_ms`.
     pub resume_token: String,
     /// The connection's name.
     #[serde(default)]
     pub agent: String,
-    /// What was granted.
+    /// The capabilities granted.
     #[serde(default)]
     pub capabilities: Capabilities,
-    /// The daemon's side.
+    /// The daemon's limits and versions.
     pub server: Server,
 }
 
 /// WELCOME's `server`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// The longest frame, its length not counted.
+    /// The longest frame, without its prefix.
     pub max_frame_bytes: u64,
-    /// Silence after which a PING comes.
+    /// The silence after which the daemon sends a PING, in milliseconds.
     pub heartbeat_ms: u64,
-    /// The protocol, `1.1`; absent from a 1.0 daemon.
+    /// The version of the protocol, `1.1`; absent from a 1.0 daemon.
     #[serde(default)]
     pub protocol: String,
-    /// The daemon's own version.
+    /// The version of the daemon.
     #[serde(default)]
     pub version: String,
-    /// How long after a disconnect the token is good.
+    /// The time for which the token is valid after a disconnect, in milliseconds.
     #[serde(default)]
     pub resume_window_ms: u64,
-    /// The bound of each agent's queue.
+    /// The limit of each agent's queue.
     #[serde(default)]
     pub queue_max_messages: u64,
 }
@@ -125,58 +125,58 @@ pub struct Server {
 /// The members of a SEND's `payload_meta` that the daemon reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SendMeta {
-    /// At least once, rather than at most once.
+    /// Whether to deliver at least once, rather than at most once.
     #[serde(default)]
     pub requires_ack: bool,
-    /// How long it may wait, in milliseconds.
+    /// The time to live, in milliseconds.
     #[serde(default, deserialize_with = "typed::present")]
     pub ttl_ms: Option<u64>,
-    /// The sender waits for an answer.
+    /// The parameters of a question, if the sender waits for an answer.
     #[serde(default, deserialize_with = "typed::present_object")]
     pub sync: Option<Sync>,
 }
 
-/// `payload_meta.sync`.
+/// The parameters of a question: `payload_meta.sync`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sync {
-    /// The sender's word for the question; at most 256 bytes.
+    /// The sender's id of the question, at most 256 bytes.
     pub correlation_id: String,
-    /// How long the answer may take.
+    /// The time allowed for the answer, in milliseconds.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Tells the recipient that the sender waits.
+    /// Whether the sender is blocked until the answer arrives.
     #[serde(default)]
     pub blocking: bool,
 }
 
 impl Sync {
-    /// How long an answer may take where nothing is said.
+    /// The time allowed by default, in milliseconds.
     pub const TIMEOUT_MS: u64 = 30_000;
 
-    /// The longest that may be asked for.
+    /// The longest time that can be allowed, in milliseconds.
     pub const TIMEOUT_MS_MAX: u64 = 3_600_000;
 }
 
 /// The longest `correlationId`, in bytes.
 pub const CORRELATION_ID_BYTES_MAX: usize = 256;
 
-/// The longest `thread` that this project's programs send, in bytes. The daemon looks at none.
+/// The longest `thread` that this project's clients send, in bytes. The daemon does not check it.
 pub const THREAD_BYTES_MAX: usize = 256;
 
 /// ACK, in both directions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ack<'a> {
-    /// The id of what it answers.
+    /// The id of the envelope that it answers.
     #[serde(borrow)]
     pub ack_id: Cow<'a, str>,
-    /// The delivery's number.
+    /// The delivery's number in its stream.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// Everything up to this number in the delivery's stream.
+    /// The number up to which all deliveries of the stream are acknowledged.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cumulative_seq: Option<u64>,
-    /// The question that it answers.
+    /// The correlation id of the question that it answers.
     #[serde(
         default,
         deserialize_with = "typed::present",
@@ -184,22 +184,22 @@ pub struct Ack<'a> {
         skip_serializing_if = "Option::is_none"
     )]
     pub correlation_id: Option<String>,
-    /// Yes or no.
+    /// The answer, yes or no.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub response: Option<bool>,
-    /// The answer.
+    /// The answer's data.
     #[serde(default, borrow, rename = "responseData", skip_serializing_if = "Option::is_none")]
     pub response_data: Option<&'a RawValue>,
     /// `accepted`, from the daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Cow<'a, str>>,
-    /// What the message survives: `memory`, `process` or `disk`.
+    /// The message's [`Durability`], or `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Cow<'a, str>>,
-    /// How many have a broadcast.
+    /// The number of recipients of a broadcast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipients: Option<u64>,
-    /// The recipient is not here: the message waits for it.
+    /// Whether the recipient is away, so that the message waits for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub away: bool,
 }
@@ -228,27 +228,27 @@ impl Durability {
 /// NACK, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nack {
-    /// The id of what it answers.
+    /// The id of the envelope that it answers.
     pub ack_id: String,
-    /// One of [`NackCode`]; a recipient may say anything.
+    /// A [`NackCode`]; a recipient may also use another text.
     #[serde(default)]
     pub code: String,
-    /// A sentence.
+    /// The reason, as a sentence.
     #[serde(default)]
     pub message: String,
-    /// The recipient it is about, of several.
+    /// The recipient that it is about, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// The question that stays unanswered.
+    /// The correlation id of the question that stays unanswered.
     #[serde(default, rename = "correlationId", skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// A recipient asks for the message again after this time.
+    /// The time after which a recipient wants a redelivery, in milliseconds.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 impl Nack {
-    /// A NACK that says no more than which, what and why.
+    /// A NACK with an id, a code and a reason only.
     #[must_use]
     pub fn new(ack_id: impl Into<String>, code: NackCode, message: impl Into<String>) -> Self {
         Self {
@@ -260,17 +260,17 @@ impl Nack {
     }
 }
 
-/// BUSY: not taken, send it again.
+/// BUSY: the message was not accepted and can be sent again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Busy {
     /// The id of the SEND.
     #[serde(default)]
     pub ack_id: String,
-    /// Where the sender's backoff begins.
+    /// The first wait of the sender's backoff, in milliseconds.
     pub retry_after_ms: u64,
-    /// Messages in the recipient's queue.
+    /// The number of messages in the recipient's queue.
     pub queue_depth: u64,
-    /// Who has no room, of several; the others have it.
+    /// The recipients whose queues are full, if there are several; the others have the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<String>,
 }
@@ -278,28 +278,28 @@ pub struct Busy {
 /// PING and PONG.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// A PONG repeats the PING's.
+    /// A text that the PONG repeats.
     pub nonce: String,
 }
 
 /// ERROR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorPayload {
-    /// One of [`ErrorCode`].
+    /// An [`ErrorCode`].
     pub code: String,
     /// Whether the connection ends with it.
     #[serde(default)]
     pub fatal: bool,
-    /// A sentence.
+    /// The reason, as a sentence.
     #[serde(default)]
     pub message: String,
-    /// The id of the envelope it is about.
+    /// The id of the envelope that it is about.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
 
 impl ErrorPayload {
-    /// Whether it says `code`.
+    /// Whether it has this code.
     #[must_use]
     pub fn is(&self, code: ErrorCode) -> bool {
         self.code == code.as_str()
@@ -320,10 +320,10 @@ impl From<Violation> for ErrorPayload {
 /// BYE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bye {
-    /// `stop` or `upgrade` from the daemon; a client's own words.
+    /// `stop` or `upgrade` from the daemon; any text from a client.
     #[serde(default)]
     pub reason: String,
-    /// When it makes sense to come back.
+    /// The time after which to reconnect, in milliseconds.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -331,27 +331,27 @@ pub struct Bye {
 /// RESUME.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
-    /// The session to take up.
+    /// The session to resume.
     #[serde(default)]
     pub session_id: String,
-    /// Its agent.
+    /// The session's agent.
     #[serde(default)]
     pub agent: String,
-    /// Where RESUME is the first frame.
+    /// The session's token, if RESUME is the first frame.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub resume_token: Option<String>,
-    /// What was heard of each stream.
+    /// The position in each stream.
     #[serde(default)]
     pub streams: ResumeStreams,
 }
 
-/// RESUME's `streams`, in either of its two shapes.
+/// RESUME's `streams`, in either of its two forms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ResumeStreams {
-    /// 1.0's: by topic, every peer on it; `""` is no topic.
+    /// The form of version 1.0: one position by topic for all senders; `""` is no topic.
     ByTopic(BTreeMap<String, LastSeq>),
-    /// One by one.
+    /// A position for each stream.
     List(Vec<StreamPosition>),
 }
 
@@ -372,65 +372,65 @@ impl<'de> Deserialize<'de> for ResumeStreams {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut topics: A) -> Result<Self::Value, A::Error> {
-                let mut places = BTreeMap::new();
+                let mut positions = BTreeMap::new();
                 while let Some((topic, Object(last))) = topics.next_entry()? {
-                    places.insert(topic, last);
+                    positions.insert(topic, last);
                 }
-                Ok(ResumeStreams::ByTopic(places))
+                Ok(ResumeStreams::ByTopic(positions))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut streams: A) -> Result<Self::Value, A::Error> {
-                let mut places = Vec::new();
-                while let Some(Object(place)) = streams.next_element()? {
-                    places.push(place);
+                let mut positions = Vec::new();
+                while let Some(Object(position)) = streams.next_element()? {
+                    positions.push(position);
                 }
-                Ok(ResumeStreams::List(places))
+                Ok(ResumeStreams::List(positions))
             }
         }
         json.deserialize_any(EitherShape)
     }
 }
 
-/// How far a stream was heard.
+/// The position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSeq {
-    /// The last number heard.
+    /// The last number received.
     pub last_seq: u64,
 }
 
-/// One stream in RESUME and SYNC.
+/// The position in one stream, in RESUME and SYNC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamPosition {
-    /// Its topic; `""` is none.
+    /// The stream's topic; `""` is none.
     pub topic: String,
-    /// Its sender.
+    /// The stream's sender.
     pub peer: String,
-    /// The last number heard.
+    /// The last number received.
     pub last_seq: u64,
-    /// The last number given, in SYNC.
+    /// The last number that the daemon gave, in SYNC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_last_seq: Option<u64>,
 }
 
-/// SYNC.
+/// SYNC: the answer to RESUME.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncInfo {
-    /// The session taken up.
+    /// The resumed session.
     pub session_id: String,
-    /// Where its streams stand.
+    /// The last numbers of its streams.
     pub streams: Vec<StreamPosition>,
 }
 
-/// How our own clients fill a SEND's `payload`, and read a DELIVER's.
+/// The form of a SEND's and DELIVER's `payload` that this project's clients use.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MessagePayload<'a> {
-    /// `message`, `request`, `response` or what the agents agree on.
+    /// `message`, `request`, `response`, or another kind that agents agree on.
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,
     /// The text.
     #[serde(borrow, default)]
     pub body: Cow<'a, str>,
-    /// Anything else.
+    /// Further data: one JSON value.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a RawValue>,
     /// A label for a conversation; at most 256 bytes.
@@ -438,38 +438,38 @@ pub struct MessagePayload<'a> {
     pub thread: Option<String>,
 }
 
-/// The highest `importance`, by custom.
+/// The highest `importance` by convention.
 pub const IMPORTANCE_MAX: u8 = 100;
 
-/// How our own clients fill a SEND's `payload_meta`.
+/// A SEND's `payload_meta`, as this project's clients write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Meta {
-    /// At least once, rather than at most once.
+    /// Whether to deliver at least once, rather than at most once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub requires_ack: bool,
-    /// How long it may wait, in milliseconds.
+    /// The time to live, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// The sender waits for an answer.
+    /// The parameters of a question, if the sender waits for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
     /// The id of the message that this one answers.
     #[serde(rename = "replyTo", skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// 0 to 100; a recipient's wrapper types what is above 75 before others.
+    /// The importance, 0 to 100; a wrapper types messages above 75 first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub importance: Option<u8>,
 }
 
 impl Meta {
-    /// Whether there is nothing to say.
+    /// Whether no member is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The empty object, for kinds that carry nothing.
+/// The empty object, for types without a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}
 
@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_1_0_hello_is_read_and_missing_capabilities_have_their_defaults() {
+    fn hello_of_1_0_is_read_with_default_capabilities() {
         let hello: Hello = serde_json::from_str(
             r#"{"agent":"claude-1","capabilities":{"ack":false},"session":{"resume_token":"t"}}"#,
         )
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_of_the_wrong_kind_does_not_pass() {
+    fn meta_with_mistyped_members_is_refused() {
         for json in [
             r#"{"requires_ack":1}"#,
             r#"{"ttl_ms":"60"}"#,
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shapes_of_streams_are_read() {
+    fn both_forms_of_streams_are_read() {
         let by_topic: Resume = serde_json::from_str(
             r#"{"session_id":"s-1","agent":"a","streams":{"chat":{"last_seq":45}}}"#,
         )

@@ -1,34 +1,34 @@
-//! What `@relay` is asked and answers: the shapes of a request's and a response's `data`.
+//! The `data` of requests to `@relay` and of its responses.
 
 use super::{deliver::Proof, typed};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// The `kind` of a SEND that asks `@relay` for something.
+/// The `kind` of a request to `@relay`.
 pub const REQUEST: &str = "request";
 
-/// The `kind` of the DELIVER that answers.
+/// The `kind` of a response of `@relay`.
 pub const RESPONSE: &str = "response";
 
 /// The `kind` of a DELIVER that carries a [`TapCopy`].
 pub const TAP: &str = "tap";
 
-/// A request's `data` where the answer comes in pages.
+/// The `data` of a request whose answer has pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// The last answer's `next_cursor`; absent asks for the first page.
+    /// The last answer's `next_cursor`; absent for the first page.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows wanted; the daemon may give fewer.
+    /// The number of rows wanted; the daemon may send fewer.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// A `stop`'s `data`.
+/// The `data` of `stop`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
-    /// What BYE gives as its reason: `upgrade` where another daemon follows; absent is `stop`.
+    /// The reason for BYE: `upgrade` if another daemon follows; absent means `stop`.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -37,7 +37,7 @@ pub struct Stop {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplyMeta<'a> {
-    /// The id of the SEND that asked; a response always has it.
+    /// The id of the request's SEND; a response always has it.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<Cow<'a, str>>,
 }
@@ -47,88 +47,88 @@ pub struct ReplyMeta<'a> {
 pub struct Status<'a> {
     /// The daemon's version.
     pub version: Cow<'a, str>,
-    /// The protocol it speaks.
+    /// The version of the protocol.
     pub protocol: Cow<'a, str>,
-    /// Milliseconds since it was started.
+    /// The time since its start, in milliseconds.
     pub uptime_ms: u64,
-    /// Connections, whatever they are.
+    /// The number of connections of every kind.
     pub connections: u64,
-    /// Agents that are connected.
+    /// The number of connected agents.
     pub agents_here: u64,
-    /// Names that are known, here or away.
+    /// The number of known names, connected or away.
     pub agents_known: u64,
-    /// Guests that are connected.
+    /// The number of connected guests.
     pub guests: u64,
-    /// Streams that have a number to go on from.
+    /// The number of streams whose last number is kept.
     pub streams: u64,
-    /// At-least-once messages that are not acknowledged yet, and all that wait.
+    /// The number of messages that wait or are not acknowledged yet.
     pub messages: u64,
-    /// Bytes that count against `memory_bytes_max`.
+    /// The bytes that count against `memory_bytes_max`.
     pub memory_bytes: u64,
-    /// Their bound.
+    /// The limit of these bytes.
     pub memory_bytes_max: u64,
-    /// What became of messages since the start.
+    /// The outcomes of messages since the start.
     pub counts: Counts,
-    /// What one agent said to another more often than policy allows, if any did.
+    /// Messages refused by a rate limit of policy, if any.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub too_often: Option<TooOften<'a>>,
-    /// What the daemon's driver says about itself: a [`Process`].
+    /// The description of the daemon's process: a [`Process`].
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<&'a RawValue>,
 }
 
-/// What came more often than policy allows: [`Status`]' `too_often`.
+/// Messages refused by a rate limit of policy: `too_often` of [`Status`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TooOften<'a> {
-    /// Messages that were refused for it since the start.
+    /// The number of messages refused since the start.
     pub refused: u64,
-    /// Who sent the last of them.
+    /// The sender of the last one.
     pub from: Cow<'a, str>,
-    /// To whom.
+    /// The recipient of the last one.
     pub to: Cow<'a, str>,
-    /// When; milliseconds since 1970.
+    /// The time of the last one, in milliseconds since 1970.
     pub at: u64,
 }
 
-/// What a daemon says about the process that it is: [`Status`]' `daemon`.
+/// The description of a daemon's process: `daemon` of [`Status`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process<'a> {
-    /// The system's number of it, for a person to look at; it decides nothing.
+    /// The process id, for information only.
     pub pid: u32,
-    /// Where it listens.
+    /// The endpoint it listens at.
     #[serde(borrow)]
     pub endpoint: Cow<'a, str>,
-    /// Where its files are.
+    /// The directory of its files.
     #[serde(borrow)]
     pub home: Cow<'a, str>,
-    /// Where it listened before, if somebody else took that place.
+    /// The endpoint it listened at before another user took that.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Cow<'a, str>>,
-    /// Why the store keeps no messages, while it doesn't.
+    /// The reason why the store fails, while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_fails: Option<String>,
-    /// What the store has to say about its file.
+    /// The store's warnings about its file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// What became of messages since the daemon's start.
+/// The outcomes of messages since the daemon's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// SENDs that were taken.
+    /// SENDs that were accepted.
     pub taken: u64,
-    /// DELIVERs that were handed out, redeliveries too.
+    /// DELIVERs that were sent, including redeliveries.
     pub delivered: u64,
     /// At-least-once deliveries that were acknowledged.
     pub acknowledged: u64,
-    /// SENDs that found no room.
+    /// SENDs that were answered with BUSY.
     pub busy: u64,
-    /// SENDs that were refused, and deliveries that failed for want of their recipient.
+    /// SENDs that were refused, and deliveries that failed without their recipient.
     pub refused: u64,
-    /// Deliveries whose time to live ran out.
+    /// Deliveries that expired.
     pub expired: u64,
-    /// Deliveries that the recipient gave back for good.
+    /// Deliveries that the recipient refused permanently.
     pub given_back: u64,
     /// Deliveries that failed ten times.
     pub gave_up: u64,
@@ -137,60 +137,62 @@ pub struct Counts {
 /// A page of the answer to `agents`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agents<'a> {
-    /// In the order of their names.
+    /// The agents, sorted by name.
     #[serde(borrow)]
     pub agents: Vec<AgentRow<'a>>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Cow<'a, str>>,
 }
 
-/// One agent.
+/// An agent in the answer to `agents`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRow<'a> {
-    /// Its name.
+    /// The agent's name.
     pub name: Cow<'a, str>,
     /// Whether it is connected.
     pub here: bool,
-    /// It is away, was connected when the last daemon ended, and this one was started just now.
+    /// Whether it is away, was connected when the last daemon ended, and this daemon has just
+    /// started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconnecting: bool,
-    /// Its session, while it is connected.
+    /// The agent's session, while it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
-    /// Since when it is here, or away; milliseconds since 1970.
+    /// The time since which it is connected or away, in milliseconds since 1970.
     pub since: u64,
-    /// Messages in its queue: waiting, on the way and mailbox.
+    /// The number of messages in its queue: waiting, in flight and mailbox.
     pub queued: u64,
-    /// Their bytes.
+    /// The bytes of these messages.
     pub queued_bytes: u64,
-    /// At-least-once DELIVERs that neither wait for its agent nor are acknowledged.
+    /// The number of at-least-once DELIVERs that neither wait for the agent nor are acknowledged.
     pub in_flight: u64,
-    /// The rest of its queue: messages that its agent has not been given yet.
+    /// The number of other messages in its queue, which the agent has not been given yet.
     #[serde(default)]
     pub waiting: u64,
-    /// Why the oldest of those waits that its recipient gave a reason for.
+    /// The reason reported for the oldest of these that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
-    /// When that reason was reported; milliseconds since 1970.
+    /// The time of that report, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_since: Option<u64>,
-    /// Patterns that it subscribed to.
+    /// The number of its subscriptions.
     pub subscriptions: u64,
 }
 
-/// The `data` of `message`: the delivery with this id, or all of the SEND with this id.
+/// The `data` of `message`, which asks for the delivery with an id, or all deliveries of the SEND
+/// with that id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageRequest {
     /// A DELIVER's id or a SEND's.
     pub id: String,
-    /// As a [`Page`]'s.
+    /// The cursor, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// As a [`Page`]'s.
+    /// The limit, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Not the delivery, but what was said as a text, from this byte on: for what is too long for a row.
+    /// The byte from which on to send the content as text, for a message too long for a row.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
 }
@@ -198,36 +200,36 @@ pub struct MessageRequest {
 /// The `data` of `inbox`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxRequest {
-    /// Whose; absent is the asker's own.
+    /// The agent; absent for the sender's own inbox.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// As a [`Page`]'s.
+    /// The cursor, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// As a [`Page`]'s.
+    /// The limit, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The `data` of `history`. What is absent may be anything.
+/// The `data` of `history`. An absent member matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRequest {
-    /// To or from this agent; absent is an agent's own, and everybody's for who has no name of its own.
+    /// Sent to or from this agent. Absent, an agent gets its own history, other clients get all.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// To or from that one too.
+    /// Sent to or from this agent as well.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// On this topic.
+    /// Sent on this topic.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// With these words in its body.
+    /// Containing these words in the body.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// As a [`Page`]'s.
+    /// The cursor, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// As a [`Page`]'s.
+    /// The limit, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -239,19 +241,19 @@ pub struct RedeliverRequest {
     pub id: String,
 }
 
-/// The `data` of `report`: how far a recipient is with a delivery of its own.
+/// The `data` of `report`: the state of a delivery at its recipient.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportRequest {
     /// The DELIVER's id.
     pub id: String,
-    /// One of [`REPORTS`].
+    /// The state reported: one of [`REPORTS`].
     pub state: String,
-    /// In words.
+    /// The reason, in words.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What a recipient may report: not typed yet, typed, and seen to have arrived.
+/// The states that a recipient may report: not typed yet, typed, and seen to have arrived.
 pub const REPORTS: [&str; 3] = ["waiting", "injected", "confirmed"];
 
 /// A page of the answer to `message`, `inbox`, `history` and `dead-letters`.
@@ -259,12 +261,12 @@ pub const REPORTS: [&str; 3] = ["waiting", "injected", "confirmed"];
 pub struct Messages<T> {
     /// [`MessageRow`]s.
     pub messages: Vec<T>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One at-least-once delivery, and how far it is.
+/// An at-least-once delivery and its state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MessageRow<'a> {
     /// The DELIVER's id.
@@ -272,83 +274,83 @@ pub struct MessageRow<'a> {
     pub id: Cow<'a, str>,
     /// The SEND's id.
     pub send_id: Cow<'a, str>,
-    /// Who said it.
+    /// The sender's name.
     pub from: Cow<'a, str>,
-    /// How its sender was known.
+    /// The proof of the sender's identity.
     pub auth: Proof,
-    /// To whom this delivery is.
+    /// The recipient's name.
     pub to: Cow<'a, str>,
-    /// It was sent to everyone or to a topic.
+    /// Whether it was sent to everyone or to a topic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_everyone: bool,
-    /// On which topic.
+    /// The topic it was sent on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
-    /// Its number in the stream.
+    /// The delivery's number in its stream.
     pub seq: u64,
-    /// When it was taken; milliseconds since 1970.
+    /// The time of its acceptance, in milliseconds since 1970.
     pub taken: u64,
-    /// What it survives from its `accepted` on: `disk` or `process`.
+    /// The durability once it is accepted: `disk` or `process`.
     pub durability: Cow<'a, str>,
-    /// How far it is.
+    /// The state of the delivery.
     #[serde(flatten)]
     pub way: Way<'a>,
-    /// What was said; absent where [`truncated`](Self::truncated).
+    /// The sender's `payload`; absent if [`truncated`](Self::truncated).
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload: Option<&'a RawValue>,
-    /// And its meta.
+    /// The sender's `payload_meta`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload_meta: Option<&'a RawValue>,
-    /// What was said is too long for a row: `message` gives it in pieces.
+    /// Whether the content is too long for a row; `message` sends it in pieces.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// How far a delivery is.
+/// The state of a delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way<'a> {
     /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`;
-    /// `dead`; or `over` where the end isn't kept yet.
+    /// `dead`; or `over` while the ending is not stored yet.
     #[serde(borrow)]
     pub state: Cow<'a, str>,
-    /// For what it waits: `store` (to be kept), `recipient` (who is away), `turn` (others are
-    /// before it), `window` (others are to be acknowledged first), `rest` (it was given back),
-    /// `agent` (its recipient has it, and its agent has not been given it).
+    /// The obstacle it waits for: `store` (it is not stored yet), `recipient` (who is away), `turn`
+    /// (others are before it), `window` (others have to be acknowledged first), `rest` (it was
+    /// returned), `agent` (its recipient has it and has not given it to the agent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
-    /// The end of its rest; milliseconds since 1970, as all times here.
+    /// The end of its `rest`, in milliseconds since 1970, as all times here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
-    /// How often it was handed out.
+    /// The number of DELIVERs sent.
     pub attempts: u32,
-    /// How often that failed.
+    /// The number of attempts that failed.
     pub failures: u32,
-    /// The end of its time to live, while it isn't over.
+    /// The end of its time to live, while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// What its recipient reported last.
+    /// The last report of its recipient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
-    /// When it was over.
+    /// The time of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// Of a dead one: what its sender was told.
+    /// The code that the sender of a dead letter was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'a, str>>,
-    /// Why it is dead, or waits for its agent, in words.
+    /// The reason why it is dead or waits for its agent, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
 }
 
-/// What a recipient reported.
+/// A report of a recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reported {
-    /// One of [`REPORTS`].
+    /// The state reported: one of [`REPORTS`].
     pub state: Box<str>,
-    /// In words.
+    /// The reason, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Box<str>>,
-    /// When.
+    /// The time of the report.
     pub at: u64,
 }
 
@@ -359,7 +361,7 @@ impl Reported {
         &*self.state == REPORTS[0]
     }
 
-    /// Whether the agent is seen to have the message.
+    /// Whether the message was seen to have arrived at the agent.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         &*self.state == REPORTS[2]
@@ -369,10 +371,10 @@ impl Reported {
 /// The answer to a `message` with an `offset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece<'a> {
-    /// A part of a JSON object with `from`, `topic`, `payload` and `payload_meta`.
+    /// A part of the text of a JSON object with `from`, `topic`, `payload` and `payload_meta`.
     #[serde(borrow)]
     pub text: Cow<'a, str>,
-    /// Where the next part begins, if there is one.
+    /// The offset of the next part, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<usize>,
 }
@@ -380,9 +382,9 @@ pub struct Piece<'a> {
 /// The answer to `redeliver`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redelivered {
-    /// So many deliveries are under way again.
+    /// The number of deliveries made.
     pub redelivered: u64,
-    /// So many stay dead letters.
+    /// The number of dead letters that could not be redelivered.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: u64,
     /// Why the first of these does.
@@ -390,56 +392,56 @@ pub struct Redelivered {
     pub why: Option<String>,
 }
 
-/// A tapper's copy of a SEND that was taken, or of an answer that was handed on.
+/// A copy for a tap, of a SEND that was accepted or an answer that was passed on.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct TapCopy<'a> {
-    /// The DELIVER's id, where there is one recipient; an answer has that of its question.
+    /// The DELIVER's id, if there is one recipient; for an answer, that of its question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Cow<'a, str>>,
-    /// The SEND's id; an answer has that of its question.
+    /// The SEND's id; for an answer, that of its question.
     pub send_id: Cow<'a, str>,
-    /// Who said it.
+    /// The sender's name.
     pub from: Cow<'a, str>,
-    /// To whom, as it was said.
+    /// The recipient, as the sender stated it.
     pub to: Cow<'a, str>,
-    /// On which topic.
+    /// The topic it was sent on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
-    /// The delivery's number, where there is one recipient.
+    /// The delivery's number in its stream, if there is one recipient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// How many have it.
+    /// The number of recipients.
     pub recipients: u64,
-    /// At least once.
+    /// Whether it is delivered at least once.
     pub requires_ack: bool,
-    /// What was said; absent where the copy would be over the frame limit.
+    /// The sender's `payload`; absent if the copy would be longer than a frame.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload: Option<&'a RawValue>,
-    /// And its meta.
+    /// The sender's `payload_meta`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload_meta: Option<&'a RawValue>,
-    /// An answer's words; absent where the copy would be over the frame limit.
+    /// The answer; absent if the copy would be longer than a frame.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub answer: Option<TapAnswer<'a>>,
-    /// Copies that were lost before this one, because the tapper was too slow.
+    /// The number of copies lost before this one because the tap was too slow.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
 }
 
 impl<'a> TapCopy<'a> {
-    /// Nothing of it yet but whose it is.
+    /// A copy with sender and recipient only.
     pub fn new(send_id: &'a str, from: &'a str, to: &'a str) -> Self {
         Self { send_id: send_id.into(), from: from.into(), to: to.into(), ..Self::default() }
     }
 }
 
-/// What an ACK answers.
+/// The answer in a [`TapCopy`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TapAnswer<'a> {
-    /// Yes or no.
+    /// The answer, yes or no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<bool>,
-    /// Anything else.
+    /// Further data: one JSON value.
     #[serde(default, borrow, rename = "responseData", skip_serializing_if = "Option::is_none")]
     pub response_data: Option<&'a RawValue>,
 }
@@ -454,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_reads_back_and_keeps_what_the_driver_said() {
+    fn status_reads_back_with_the_description_of_the_daemon() {
         let json = r#"{"version":"0.1.0","protocol":"1.1","uptime_ms":1,"connections":2,
             "agents_here":1,"agents_known":3,"guests":1,"streams":4,"messages":0,"memory_bytes":5,
             "memory_bytes_max":6,"counts":{"taken":9},"daemon":{"pid":7}}"#;

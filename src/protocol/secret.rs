@@ -1,56 +1,56 @@
-//! Secrets: tokens and keys. Who holds one says it; who checks it keeps only its hash.
+//! Secrets: tokens and keys. Only the holder has the secret; a checker keeps its hash.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use subtle::ConstantTimeEq;
 
-/// What stands before a hash where a person sees it, so that nobody takes it for the secret itself.
+/// The prefix of a hash in a file, which distinguishes it from a secret.
 const HASH_MARK: &str = "sha256:";
 
 /// The SHA-256 of a secret: of a token or a key.
 pub type Hash = [u8; 32];
 
-/// A text that only its holder may know. It is never part of what is logged or printed for debugging.
+/// A text that only its holder may know. `Debug` does not show it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// What somebody says is one.
+    /// A secret as a peer states it.
     #[must_use]
     pub fn stated(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// One of our own making: 256 random bits in 64 hexadecimal digits.
+    /// A new secret of 256 random bits, as 64 hexadecimal digits.
     #[must_use]
     pub fn from_random(bits: [u8; 32]) -> Self {
         Self(hexadecimal(&bits).into())
     }
 
-    /// Reads one of our own making.
+    /// Parses a secret that [`from_random`](Self::from_random) made.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         bytes(text).map(Self::from_random)
     }
 
-    /// The text itself, for the one place that it is meant for.
+    /// The text of the secret. Do not log it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What may be kept of it: SHA-256 of its text.
+    /// The SHA-256 of its text, which may be stored.
     #[must_use]
     pub fn hash(&self) -> Hash {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// Whether it is the one with this hash.
+    /// Whether it has this hash.
     #[must_use]
     pub fn has_hash(&self, hash: &Hash) -> bool {
-        is_same(&self.hash(), hash)
+        hashes_equal(&self.hash(), hash)
     }
 }
 
@@ -60,19 +60,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Compares hashes in a time that says nothing about where they differ.
+/// Compares hashes in constant time.
 #[must_use]
-pub fn is_same(one: &Hash, other: &Hash) -> bool {
+pub fn hashes_equal(one: &Hash, other: &Hash) -> bool {
     one.ct_eq(other).into()
 }
 
-/// A hash as a file states it: `sha256:` and 64 hexadecimal digits.
+/// A hash as text: `sha256:` and 64 hexadecimal digits.
 #[must_use]
 pub fn hash_text(hash: &Hash) -> String {
     format!("{HASH_MARK}{}", hexadecimal(hash))
 }
 
-/// Reads what [`hash_text`] wrote.
+/// Parses a hash that [`hash_text`] wrote.
 #[must_use]
 pub fn parse_hash(text: &str) -> Option<Hash> {
     bytes(text.strip_prefix(HASH_MARK)?)
@@ -85,7 +85,7 @@ fn hexadecimal(bytes: &[u8; 32]) -> String {
     })
 }
 
-/// Reads exactly 64 digits, letters small.
+/// Parses exactly 64 hexadecimal digits in lower case.
 fn bytes(text: &str) -> Option<[u8; 32]> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if pairs.len() != 32 || !rest.is_empty() {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_sha_256_of_the_text() {
+    fn hash_is_sha_256_of_the_text() {
         // From FIPS 180-2, appendix B.1.
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(hash_text(&Secret::stated("abc").hash()), abc);
@@ -127,11 +127,11 @@ mod tests {
         }
         let mut near = hash;
         near[31] ^= 1;
-        assert!(is_same(&hash, &hash) && !is_same(&hash, &near));
+        assert!(hashes_equal(&hash, &hash) && !hashes_equal(&hash, &near));
     }
 
     #[test]
-    fn a_made_secret_reads_back_and_nothing_else_does() {
+    fn only_a_generated_secret_parses() {
         let made = Secret::from_random(std::array::from_fn(|at| at as u8 * 8 + 3));
         let text = made.reveal();
         assert_eq!((text.len(), &text[..6]), (64, "030b13"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_without_its_mark_is_none() {
+    fn hash_without_its_prefix_does_not_parse() {
         let hash = hash_text(&[7; 32]);
         let bare = &hash["sha256:".len()..];
         for wrong in ["", "sha256:", bare, &format!("sha512:{bare}"), &format!("{hash}00")] {

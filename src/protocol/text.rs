@@ -1,14 +1,14 @@
-//! Foreign text: which characters of it a terminal must not get, and how much of it stands in a sentence.
+//! Text from others: characters that a terminal must not get, and quotations in sentences.
 
 use std::fmt::{self, Write};
 
-/// Characters of a foreign text that a sentence shows.
+/// The number of characters that a quotation shows.
 const QUOTED_MAX: usize = 80;
 
-/// Whether a character could press a key, steer a terminal or hide what a text says: C0 but newline
-/// and tab, DEL, C1, bidirectional controls, U+2028 and U+2029, and the invisible tags U+E0000–E007F.
+/// Whether a character could press a key, control a terminal or hide text: C0 except newline and
+/// tab, DEL, C1, bidirectional controls, U+2028 and U+2029, and the invisible tags U+E0000–E007F.
 ///
-/// It is removed from what is typed into an agent, and shown as `\u{…}` where it is printed.
+/// Such a character is removed from text typed into an agent, and printed as `\u{…}`.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     match character {
@@ -21,9 +21,9 @@ pub const fn is_hidden(character: char) -> bool {
     }
 }
 
-/// A foreign text in a sentence: in quotation marks, escaped, and cut where it is long.
+/// A quotation in a sentence: in quotation marks, escaped, and cut if it is long.
 ///
-/// (A precision, `{:.80?}`, doesn't cut: `Debug` of a text passes it over.)
+/// (`Debug` of a text ignores a precision such as `{:.80?}`.)
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
@@ -46,7 +46,7 @@ mod tests {
     use super::{Quoted, is_hidden};
 
     #[test]
-    fn a_quoted_text_is_escaped_and_cut() {
+    fn quotation_is_escaped_and_cut() {
         assert_eq!(Quoted("it's \"é\"\n\u{1b}").to_string(), r#""it's \"é\"\n\u{1b}""#);
         let long = "x".repeat(81);
         assert_eq!(Quoted(&long[1..]).to_string(), format!("\"{}\"", &long[1..]));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn controls_and_what_hides_are_told_from_text() {
+    fn controls_and_invisible_characters_are_hidden() {
         for hidden in "\0\x03\x08\r\x1b\x1f\x7f\u{80}\u{9b}\u{9f}\u{61c}\u{200e}\u{200f}\u{202a}\
             \u{202e}\u{2066}\u{2069}\u{2028}\u{2029}\u{e0000}\u{e0041}\u{e007f}"
             .chars()

@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-/// The longest topic, in bytes; a thread's and a correlation id's bound too.
+/// The longest topic, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 256;
 
-/// Checks a topic that something is sent on: tokens split by `.`, none empty, no wildcard.
+/// Checks a message's topic: tokens separated by `.`, none empty, no wildcard.
 pub fn check(topic: &str) -> Result<(), TopicError> {
     check_tokens(topic)?;
     if topic.split('.').any(|token| token == "*" || token == ">") {
@@ -14,40 +14,40 @@ pub fn check(topic: &str) -> Result<(), TopicError> {
     Ok(())
 }
 
-/// A subscription's topic: `*` is any one token, a final `>` any one or more.
+/// The pattern of a subscription: `*` matches one token, a final `>` one or more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pattern(Arc<str>);
 
 impl Pattern {
-    /// Checks a subscription's topic.
+    /// Checks and makes a pattern.
     pub fn parse(text: &str) -> Result<Self, TopicError> {
         check_tokens(text)?;
         let tokens = text.split('.').count();
         match text.split('.').position(|token| token == ">") {
-            Some(place) if place + 1 < tokens => Err(TopicError::TailNotLast),
+            Some(index) if index + 1 < tokens => Err(TopicError::TailNotLast),
             _ => Ok(Self(text.into())),
         }
     }
 
-    /// The pattern as it was written.
+    /// The pattern's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same, to share.
+    /// The pattern's text, shared.
     #[must_use]
     pub const fn text(&self) -> &Arc<str> {
         &self.0
     }
 
-    /// Whether it has no wildcard, and so matches just the topic it spells.
+    /// Whether it has no wildcard, so that it matches one topic only.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         check(&self.0).is_ok()
     }
 
-    /// Whether a message on `topic` is meant.
+    /// Whether it matches a topic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         let mut tokens = topic.split('.');
@@ -74,16 +74,16 @@ fn check_tokens(text: &str) -> Result<(), TopicError> {
     Ok(())
 }
 
-/// Why a text is no topic, or no pattern.
+/// The reason why a text is not a topic or not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopicError {
-    /// Over [`TOPIC_BYTES_MAX`].
+    /// The text is longer than [`TOPIC_BYTES_MAX`].
     TooLong,
-    /// Empty, or two dots in a row, or a dot at an end.
+    /// The text has an empty token: two dots in a row, or a dot at an end.
     EmptyToken,
-    /// `*` or `>` where something is sent.
+    /// A topic that is not a pattern has a `*` or `>`.
     Wildcard,
-    /// `>` before the end of a pattern.
+    /// The pattern has a `>` before its end.
     TailNotLast,
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics_have_tokens_and_no_wildcards() {
+    fn topics_have_no_empty_tokens_and_no_wildcards() {
         for good in ["a", "build.linux", "a.b.c", "ä.ö", "x*y.z>"] {
             assert_eq!(check(good), Ok(()), "{good}");
         }

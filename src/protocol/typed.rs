@@ -1,8 +1,8 @@
-//! JSON read into a type; what doesn't fit is said in a sentence that names the member.
+//! JSON decoded into types, with errors that name the member and the type expected.
 //!
-//! serde's own words are about types of this program, which nobody outside knows. So what it refuses is
-//! read a second time, only to find out which member it was, and what should stand there. The values
-//! themselves are not repeated: one may be a secret in the wrong place.
+//! serde's errors name types of this program, which users do not know. So JSON that serde refuses
+//! is decoded a second time, to find the member and what it should be. Values are not repeated in
+//! errors: one may be a secret in the wrong place.
 
 use super::{
     json::{self, unquoted},
@@ -19,12 +19,12 @@ use serde::{
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt, marker::PhantomData, vec};
 
-/// Reads JSON into a type, or says in a sentence why it doesn't fit.
+/// Decodes JSON into a type. The error is a sentence.
 pub fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
-    serde_json::from_str(json).map_err(|error| why::<T>(json, &error))
+    serde_json::from_str(json).map_err(|error| mismatch::<T>(json, &error))
 }
 
-/// For `deserialize_with`: a member that is there is of its kind, and `null` is of none.
+/// For `deserialize_with`: an optional member that must not be `null`.
 pub(super) fn present<'de, T, D>(json: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -33,16 +33,16 @@ where
     T::deserialize(json).map(Some)
 }
 
-/// For `deserialize_with`: an object, where a derived type would take a list of its members as well.
+/// For `deserialize_with`: an object; a derived type alone would also accept a list of its members.
 pub(super) fn object<'de, T, D>(json: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    Object::deserialize(json).map(|Object(it)| it)
+    Object::deserialize(json).map(|Object(value)| value)
 }
 
-/// Both.
+/// For `deserialize_with`: an optional object that must not be `null`.
 pub(super) fn present_object<'de, T, D>(json: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -51,7 +51,7 @@ where
     object(json).map(Some)
 }
 
-/// What is read from an object alone.
+/// A value that is decoded from an object only.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -72,46 +72,47 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// The sentence about JSON that serde refused.
 #[cold]
-fn why<'a, T: Deserialize<'a>>(json: &'a str, error: &serde_json::Error) -> String {
+fn mismatch<'a, T: Deserialize<'a>>(json: &'a str, error: &serde_json::Error) -> String {
     if json.trim_ascii().is_empty() {
         return "it is empty".to_owned();
     }
     if serde_json::from_str::<IgnoredAny>(json).is_err() {
         return format!("it is not JSON: {error}");
     }
-    match T::deserialize(Doubted(json.trim_ascii())) {
-        Err(misfit) => misfit.to_string(),
-        Ok(_) => "it can't be read".to_owned(),
+    match T::deserialize(JsonValue(json.trim_ascii())) {
+        Err(mismatch) => mismatch.to_string(),
+        Ok(_) => "it cannot be read".to_owned(),
     }
 }
 
-/// What doesn't fit, and where.
+/// A member that does not have the type expected.
 #[derive(Debug)]
-struct Misfit {
-    /// From the outside in, as in `sync.timeoutMs` or `streams[0]`.
+struct Mismatch {
+    /// The path to the member, as in `sync.timeoutMs` or `streams[0]`.
     path: String,
-    what: What,
+    kind: MismatchKind,
 }
 
 #[derive(Debug)]
-enum What {
-    /// It is not what is named here.
+enum MismatchKind {
+    /// The member is not of this type.
     Not(Cow<'static, str>),
-    /// There is no such member.
+    /// The member is missing.
     Missing,
-    /// There are two of it.
+    /// The member occurs twice.
     Twice,
-    /// What a type says itself.
-    Said(String),
+    /// An error of the type's own.
+    Custom(String),
 }
 
-impl Misfit {
+impl Mismatch {
     fn not(expected: &dyn Expected) -> Self {
-        Self { path: String::new(), what: What::Not(kind_in_words(expected.to_string())) }
+        Self { path: String::new(), kind: MismatchKind::Not(type_in_words(expected.to_string())) }
     }
 
-    /// The same, seen from around the member.
+    /// The mismatch with the path seen from the object that has member `key`.
     fn within(self, key: &str) -> Self {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-@".contains(&byte);
         let mut path = match key.bytes().all(is_plain) && !key.is_empty() && key.len() <= 64 {
@@ -124,16 +125,16 @@ impl Misfit {
         Self { path: path + &self.path, ..self }
     }
 
-    /// The same, seen from around the list.
-    fn at(self, place: usize) -> Self {
+    /// The mismatch with the path seen from the list that has an item `index`.
+    fn at(self, index: usize) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
-        Self { path: format!("[{place}]{dot}{}", self.path), ..self }
+        Self { path: format!("[{index}]{dot}{}", self.path), ..self }
     }
 }
 
-/// What a kind is called in the documents. The others' names are good as they are.
-fn kind_in_words(expected: String) -> Cow<'static, str> {
-    let whole = |most: u64| format!("a whole number from 0 to {most}, in digits").into();
+/// The documents' term for a type that serde expected.
+fn type_in_words(expected: String) -> Cow<'static, str> {
+    let whole = |max: u64| format!("a whole number from 0 to {max}, in digits").into();
     match expected.as_str() {
         "u64" | "usize" => whole(u64::MAX),
         "u32" => whole(u32::MAX.into()),
@@ -146,27 +147,27 @@ fn kind_in_words(expected: String) -> Cow<'static, str> {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Missing => return write!(f, "there is no `{}`", self.path),
+        match &self.kind {
+            MismatchKind::Missing => return write!(f, "there is no `{}`", self.path),
             _ if self.path.is_empty() => f.write_str("it")?,
             _ => write!(f, "`{}`", self.path)?,
         }
-        match &self.what {
-            What::Not(expected) => write!(f, " is not {expected}"),
-            What::Twice => f.write_str(" is given twice"),
-            What::Said(words) => write!(f, ": {words}"),
-            What::Missing => Ok(()),
+        match &self.kind {
+            MismatchKind::Not(expected) => write!(f, " is not {expected}"),
+            MismatchKind::Twice => f.write_str(" is given twice"),
+            MismatchKind::Custom(error) => write!(f, ": {error}"),
+            MismatchKind::Missing => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for Mismatch {}
 
-impl de::Error for Misfit {
+impl de::Error for Mismatch {
     fn custom<T: fmt::Display>(words: T) -> Self {
-        Self { path: String::new(), what: What::Said(words.to_string()) }
+        Self { path: String::new(), kind: MismatchKind::Custom(words.to_string()) }
     }
 
     fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -182,64 +183,67 @@ impl de::Error for Misfit {
     }
 
     fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
-        let what = What::Not(format!("one of {}", known.join(", ")).into());
-        Self { path: String::new(), what }
+        let kind = MismatchKind::Not(format!("one of {}", known.join(", ")).into());
+        Self { path: String::new(), kind }
     }
 
     fn missing_field(name: &'static str) -> Self {
-        Self { path: name.to_owned(), what: What::Missing }
+        Self { path: name.to_owned(), kind: MismatchKind::Missing }
     }
 
     fn duplicate_field(name: &'static str) -> Self {
-        Self { path: name.to_owned(), what: What::Twice }
+        Self { path: name.to_owned(), kind: MismatchKind::Twice }
     }
 }
 
-/// A value that is read once more, of which it is known that it is JSON.
+/// A value that is decoded a second time; it is known to be JSON.
 #[derive(Clone, Copy)]
-struct Doubted<'de>(&'de str);
+struct JsonValue<'de>(&'de str);
 
-impl<'de> Doubted<'de> {
-    fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+impl<'de> JsonValue<'de> {
+    fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         if let Ok(number) = self.0.parse() {
             return visitor.visit_u64(number);
         }
-        // A zero with a sign is no whole number.
+        // -0 is not a whole number.
         if let Ok(number) = self.0.parse()
             && number != 0
         {
             return visitor.visit_i64(number);
         }
-        // Of any number, however long, there is a nearest one.
+        // Every number, of whatever length, has a nearest f64.
         visitor.visit_f64(self.0.parse().unwrap_or(f64::NAN))
     }
 
-    fn string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match unquoted(self.0) {
             Some(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
             Some(Cow::Owned(text)) => visitor.visit_string(text),
             // Half of a surrogate pair.
-            None => Err(Misfit { path: String::new(), what: What::Not("Unicode text".into()) }),
+            None => Err(Mismatch {
+                path: String::new(),
+                kind: MismatchKind::Not("Unicode text".into()),
+            }),
         }
     }
 
-    fn object<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn object<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         let mut members = Vec::new();
         json::members(self.0, |key, value| members.push((key, value)))
             .map_err(|bad| de::Error::custom(format_args!("{} expected", bad.expected)))?;
         visitor.visit_map(Members { left: members.into_iter(), current: None })
     }
 
-    fn list<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn list<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         let items: Vec<&RawValue> = serde_json::from_str(self.0).map_err(de::Error::custom)?;
         visitor.visit_seq(Items(items.into_iter().enumerate()))
     }
 }
 
-impl<'de> Deserializer<'de> for Doubted<'de> {
-    type Error = Misfit;
+impl<'de> Deserializer<'de> for JsonValue<'de> {
+    type Error = Mismatch;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self.0.as_bytes().first() {
             Some(b'{') => self.object(visitor),
             Some(b'[') => self.list(visitor),
@@ -251,20 +255,20 @@ impl<'de> Deserializer<'de> for Doubted<'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         if self.0 == "null" { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         visitor.visit_unit()
     }
 
-    /// Only raw JSON is one here, which is nobody's but serde_json's to read.
+    /// Decodes a newtype struct with serde_json: only its `RawValue` is one here.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         let mut json = serde_json::Deserializer::from_str(self.0);
         json.deserialize_newtype_struct(name, visitor).map_err(de::Error::custom)
     }
@@ -274,7 +278,7 @@ impl<'de> Deserializer<'de> for Doubted<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, Mismatch> {
         match unquoted(self.0) {
             Some(word) => visitor.visit_enum(word.into_deserializer()),
             None => Err(de::Error::invalid_type(Unexpected::Unit, &"a string")),
@@ -287,19 +291,19 @@ impl<'de> Deserializer<'de> for Doubted<'de> {
     }
 }
 
-/// Members of an object that are left, and the one whose key was read.
+/// The remaining members of an object, and the one whose key was read.
 struct Members<'de> {
     left: vec::IntoIter<(&'de str, &'de str)>,
     current: Option<(Cow<'de, str>, &'de str)>,
 }
 
 impl<'de> MapAccess<'de> for Members<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Misfit> {
+    ) -> Result<Option<K::Value>, Mismatch> {
         let Some((key, value)) = self.left.next() else { return Ok(None) };
         let unescaped = key.contains('\\').then(|| format!("\"{key}\""));
         let unescaped = unescaped.as_deref().and_then(unquoted).map(Cow::into_owned);
@@ -308,23 +312,23 @@ impl<'de> MapAccess<'de> for Members<'de> {
         seed.deserialize((&**key).into_deserializer()).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mismatch> {
         let (key, value) = self.current.take().expect("a key was read before its value");
-        seed.deserialize(Doubted(value)).map_err(|misfit| misfit.within(&key))
+        seed.deserialize(JsonValue(value)).map_err(|mismatch| mismatch.within(&key))
     }
 }
 
-/// Items of a list that are left, with their places.
+/// The remaining items of a list, with their indices.
 struct Items<'de>(std::iter::Enumerate<vec::IntoIter<&'de RawValue>>);
 
 impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = Misfit;
+    type Error = Mismatch;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Misfit> {
-        let Some((place, item)) = self.0.next() else { return Ok(None) };
-        seed.deserialize(Doubted(item.get())).map(Some).map_err(|misfit| misfit.at(place))
+    ) -> Result<Option<T::Value>, Mismatch> {
+        let Some((index, item)) = self.0.next() else { return Ok(None) };
+        seed.deserialize(JsonValue(item.get())).map(Some).map_err(|mismatch| mismatch.at(index))
     }
 }

@@ -1,4 +1,5 @@
-//! A reference implementation of the store in memory, for tests: what a series of changes amounts to.
+//! A reference implementation of the store in memory, for tests: what a series of changes amounts
+//! to.
 
 use super::{
     AgentRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRow, Ending, Filter, Image,
@@ -8,7 +9,7 @@ use crate::protocol::{deliver::Shared, name::Name};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Everything that was ever stored and not removed.
+/// The content of the store: all records that were written and not removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) clock: Clock,

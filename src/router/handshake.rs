@@ -14,7 +14,7 @@ use crate::protocol::{
     envelope::{self, Envelope, Kind},
     name::{GUEST, GUEST_DIGITS, Name, OPERATOR},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
-    secret::{Hash, Secret, is_same},
+    secret::{Hash, Secret, hashes_equal},
     text::Quoted,
 };
 use std::sync::Arc;
@@ -201,7 +201,7 @@ impl Router {
     pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
         let client = self.directory.client(agent);
         let stated = client.and_then(|client| self.connections.membership(client)?.companion_key);
-        stated.is_some_and(|stated| is_same(&stated, key))
+        stated.is_some_and(|stated| hashes_equal(&stated, key))
     }
 
     /// Gives each name that became free to the first client that waits for it.

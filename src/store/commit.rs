@@ -192,7 +192,8 @@ impl Committer {
         self.sweep_if_due(report);
     }
 
-    /// Writes the time alone, once an hour: the next daemon would not trust a clock that is too old.
+    /// Writes the time alone, once an hour: the next daemon would not trust a clock that is too
+    /// old.
     fn write_time(&mut self, report: Reporter<'_>) {
         if self.failing.is_none()
             && self.clock.0.unix_ms / HOUR_MS != self.hour

@@ -14,8 +14,8 @@ use std::{
 /// The size of a page, in bytes.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// The length of the log, in pages, after which a commit checkpoints it. Fewer make commits wait more
-/// often, more make them wait longer.
+/// The length of the log, in pages, after which a commit checkpoints it. Fewer make commits wait
+/// more often, more make them wait longer.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// The length of the log that is kept for reuse, in bytes.

@@ -1,5 +1,5 @@
-//! Queries of open and ended deliveries. Those not moved to the history yet are scanned, the history
-//! has indices.
+//! Queries of open and ended deliveries. Those not moved to the history yet are scanned, the
+//! history has indices.
 
 use super::{
     error::StoreError,

@@ -48,9 +48,9 @@ CREATE TABLE question (
 /// The send path appends to `message`, `delivery` and `double` (dedup records), so these have no
 /// indices. Ended deliveries move to `history` in idle times.
 ///
-/// A delivery's row keeps its length when it is acknowledged: `ended_ms` is filled from the start, and
-/// 0 and 1 take equal space. `hot` and `cold` count the rows of `delivery` and of `history` that refer
-/// to a message.
+/// A delivery's row keeps its length when it is acknowledged: `ended_ms` is filled from the start,
+/// and 0 and 1 take equal space. `hot` and `cold` count the rows of `delivery` and of `history`
+/// that refer to a message.
 pub(super) const CREATE: &str = "
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -112,16 +112,16 @@ CREATE VIRTUAL TABLE words USING fts5 (
 /// The state in which a file was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Prepared {
-    /// Empty.
+    /// The file was empty.
     New,
-    /// Of the current version.
+    /// The file has the current version.
     Current,
-    /// Older; the text is the path of its copy.
+    /// The file was older; the text is the path of its copy.
     Migrated(String),
 }
 
-/// Brings a file to the version of `schema`: creates the tables in an empty file, copies and migrates
-/// an older one.
+/// Brings a file to the version of `schema`: creates the tables in an empty file, copies and
+/// migrates an older one.
 pub(super) fn prepare(
     connection: &mut Connection,
     path: &Path,

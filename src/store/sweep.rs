@@ -1,5 +1,6 @@
-//! Work for idle times: words are indexed, ended deliveries move to the history, old ones are deleted.
-//! It is done in small steps, since a SEND that arrives meanwhile waits for the end of a step.
+//! Work for idle times: words are indexed, ended deliveries move to the history, old ones are
+//! deleted. It is done in small steps, since a SEND that arrives meanwhile waits for the end of a
+//! step.
 
 use super::{
     error::StoreError,
@@ -185,8 +186,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Frees space for messages by deleting the oldest ended deliveries. A reserve is left for changes
-    /// that must not be refused.
+    /// Frees space for messages by deleting the oldest ended deliveries. A reserve is left for
+    /// changes that must not be refused.
     pub(super) fn free_space(
         &mut self,
         connection: &mut Connection,

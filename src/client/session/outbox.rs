@@ -1,4 +1,5 @@
-//! Outgoing messages: message in order until the daemon has accepted them, retransmitted after BUSY.
+//! Outgoing messages: message in order until the daemon has accepted them, retransmitted after
+//! BUSY.
 
 use super::{
     backoff::{BACKOFF_MS_MAX, doubled},
@@ -21,15 +22,15 @@ use std::{
     collections::{HashMap, VecDeque},
 };
 
-/// The number of at-most-once messages kept after they were sent, in case BUSY answers one; and their
-/// bytes.
+/// The number of at-most-once messages kept after they were sent, in case BUSY answers one; and
+/// their bytes.
 const RECENT_MESSAGES: usize = 256;
 const RECENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// The messages that the daemon has not accepted yet.
 ///
-/// The order is kept for each recipient: behind a message to a busy recipient, all messages wait that
-/// might reach the same one. Only those already in flight when BUSY came can overtake it.
+/// The order is kept for each recipient: behind a message to a busy recipient, all messages wait
+/// that might reach the same one. Only those already in flight when BUSY came can overtake it.
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// The longest frame of the connection, if there is one.
@@ -75,7 +76,7 @@ enum Target {
     One(String),
     /// Any agents.
     Several,
-    /// Those whose queue was full, in lower case; the others have it.
+    /// The agents whose queue was full, in lower case; the others have it.
     Rest(Vec<String>),
 }
 
@@ -120,8 +121,8 @@ impl Outbox {
     }
 
     /// Handles the loss of the connection: unanswered messages are queued again with their ids. An
-    /// at-most-once message that some recipients have is refused, since the daemon may have restarted
-    /// and forgotten which.
+    /// at-most-once message that some recipients have is refused, since the daemon may have
+    /// restarted and forgotten which.
     pub(super) fn disconnected(&mut self, out: &mut Vec<Output>) {
         self.frame_bytes_max = None;
         self.retried = 0;
@@ -253,8 +254,8 @@ impl Outbox {
         self.queued.iter().filter_map(|message| message.retry_at).min()
     }
 
-    /// The messages in flight that were retransmitted after BUSY. Until they are answered, they block
-    /// others.
+    /// The messages in flight that were retransmitted after BUSY. Until they are answered, they
+    /// block others.
     fn retried(&self) -> impl Iterator<Item = &Message> {
         self.in_flight.values().filter(|message| message.busy > 0).take(self.retried)
     }

@@ -72,7 +72,8 @@ impl Received {
         }
     }
 
-    /// Whether an outcome is new. After a crash, the daemon repeats those that may not have arrived.
+    /// Whether an outcome is new. After a crash, the daemon repeats those that may not have
+    /// arrived.
     pub(super) fn is_new_outcome(&mut self, id: &str, send_id: &str) -> bool {
         self.outcomes.insert(&format!("{id} {send_id}"))
     }

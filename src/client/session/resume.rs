@@ -162,7 +162,8 @@ impl ResumeState {
         rest
     }
 
-    /// Forgets all positions, since there is no session to resume. Returns the held-back deliveries.
+    /// Forgets all positions, since there is no session to resume. Returns the held-back
+    /// deliveries.
     pub(super) fn clear(&mut self) -> VecDeque<Delivery> {
         self.positions.clear();
         self.release()

@@ -1,4 +1,5 @@
-//! Transcript tests of the session: inputs at the left margin, the session's outputs indented below.
+//! Transcript tests of the session: inputs at the left margin, the session's outputs indented
+//! below.
 
 use super::*;
 use crate::{client::message::Outgoing, protocol::payload::Meta};

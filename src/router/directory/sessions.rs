@@ -4,7 +4,7 @@ use super::{session::Session, subscriptions, table::Directory};
 use crate::{
     protocol::{
         payload::Capabilities,
-        secret::{Hash, Secret, is_same},
+        secret::{Hash, Secret, hashes_equal},
         topic::Pattern,
     },
     record::{Change, SessionRecord},
@@ -28,7 +28,7 @@ impl Directory {
         let agent = *self.tokens.get(&hash)?;
         let owner = &self[agent];
         let session = owner.session.as_deref()?;
-        if !is_same(&session.token, &hash) {
+        if !hashes_equal(&session.token, &hash) {
             let name = &owner.name;
             let line = format!("{name}: a token that was used came again; it may have been stolen");
             ctx.emit(Output::Log(line));

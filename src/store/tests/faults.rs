@@ -60,7 +60,8 @@ proptest! {
         live.end();
         folder.check_counts();
         let mut image = folder.image();
-        // Numbers of refused messages may be skipped, and a file that was never written has no time.
+        // Numbers of refused messages may be skipped, and a file that was never written has no
+        // time.
         world.oracle.last = image.last;
         image.clock = world.oracle.clock;
         prop_assert_eq!(image, world.oracle.image());

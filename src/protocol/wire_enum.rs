@@ -1,23 +1,23 @@
-//! Sets of words of which the wire knows each: types and codes.
+//! Enums whose variants have a text on the wire: types and codes.
 
-/// Makes an enum of words.
-macro_rules! words {
+/// Defines an enum with the wire text of each variant.
+macro_rules! wire_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name { $($(#[$word_doc])* $variant,)* }
 
         impl $name {
-            /// All of them, in the order of the documents.
+            /// All variants, in the order of docs/PROTOCOL.md.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The word as it stands on the wire.
+            /// The text on the wire.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// What `text` spells.
+            /// The variant with this text.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)* _ => None }
@@ -32,4 +32,4 @@ macro_rules! words {
     };
 }
 
-pub(super) use words;
+pub(super) use wire_enum;
