@@ -30,7 +30,7 @@ pub(crate) fn run(bytes: &[u8]) {
 
 fn taken<T>(bytes: &[u8], read: Result<T, String>) -> Option<T> {
     let about = |why: &String| {
-        let told = why.strip_prefix("this is no ").is_some_and(|rest| rest.contains(": "));
+        let told = why.strip_prefix("invalid wrapper ").is_some_and(|rest| rest.contains(": "));
         // It may quote what it is about, with escapes.
         assert!(told && why.len() <= 10 * bytes.len() + SENTENCE_BYTES_MAX, "{why}");
     };
