@@ -1,10 +1,10 @@
 //! The bridge: the pure machine between an agent's terminal and the relay.
 //!
-//! A driver passes on everything that happens as an [`Input`] and performs each [`Output`] in order.
-//! Two parts do the work, and the bridge passes facts from one to the other: the `listener` reads
-//! what the agent says, off its screen or in its transcript; the `injector` types what arrives for
-//! the agent when the terminal is free, as its [`recipe`] wants it. The machine never waits and
-//! reads no clock.
+//! A driver passes on everything that happens as an [`Input`] and performs each [`Output`] in
+//! order. Two parts do the work, and the bridge passes facts from one to the other: the `listener`
+//! reads what the agent says, off its screen or in its transcript; the `injector` types what
+//! arrives for the agent when the terminal is free, as its [`recipe`] wants it. The machine never
+//! waits and reads no clock.
 
 pub mod agents;
 pub mod brief;
@@ -42,7 +42,7 @@ use listener::{Event, Listener};
 use recipe::{Recipe, Spot};
 use transcript::{Record, TranscriptId};
 
-/// The machine.
+/// The state machine of one wrapper.
 pub struct Bridge {
     injector: Injector,
     listener: Listener,
@@ -173,7 +173,7 @@ impl Bridge {
         self.listener.screen()
     }
 
-    /// Where the agent's messages are read.
+    /// Returns the source of the agent's messages.
     #[must_use]
     pub fn read_from(&self) -> ReadFrom {
         self.listener.read_from()

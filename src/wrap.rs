@@ -1,9 +1,9 @@
 //! The wrapper: a command in a pseudo-terminal between a person and the relay.
 //!
 //! [`run`] passes all bytes through unchanged, in both directions, and drives a
-//! [`Bridge`](crate::bridge::Bridge) beside it: `threads` has the threads, `driver` the one that owns
-//! the bridge. [`control`] is the wrapper's own endpoint for a person's commands, and [`attach`] the
-//! command that shows the agent in another terminal.
+//! [`Bridge`](crate::bridge::Bridge) beside it: `threads` has the threads, `driver` the one that
+//! owns the bridge. [`control`] is the wrapper's own endpoint for a person's commands, and
+//! [`attach`] the command that shows the agent in another terminal.
 
 pub mod attach;
 pub mod control;
@@ -61,8 +61,8 @@ const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
 /// process; but urgent ones go first only among those that are here.
 const INFLIGHT_MAX: u64 = 256;
 
-/// The pause after ten attempts to join that the daemon answered with an ERROR, or one that it answered
-/// with NAME_IN_USE.
+/// The pause after ten attempts to join that the daemon answered with an ERROR, or one that it
+/// answered with NAME_IN_USE.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
 /// The argument that makes an Agent Relay executable the demonstration's agent.
@@ -84,8 +84,8 @@ pub struct Settings {
     pub server: Option<User>,
     /// Called when the daemon no longer listens.
     pub when_absent: Option<WhenAbsent>,
-    /// The directory for the control endpoint, and for the key with which the agent's own commands speak
-    /// in its name.
+    /// The directory for the control endpoint, and for the key with which the agent's own commands
+    /// speak in its name.
     pub run_directory: PathBuf,
     /// A file that also gets the command's output.
     pub record: Option<PathBuf>,
@@ -107,14 +107,15 @@ pub struct Settings {
     pub keys: Box<dyn Read + Send>,
     /// The person's screen.
     pub screen: Box<dyn Write + Send>,
-    /// Whether the control endpoint is the only access, so that the command does not run without it.
+    /// Whether the control endpoint is the only access, so that the command does not run without
+    /// it.
     pub requires_control: bool,
     /// Shows the person a notice before the command starts.
     pub say: fn(&str),
 }
 
-/// Whether standard input and output are a person's terminal. Then it is made raw, its size counts, and it
-/// answers the command's queries.
+/// Whether standard input and output are a person's terminal. Then it is made raw, its size counts,
+/// and it answers the command's queries.
 #[must_use]
 pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
@@ -122,13 +123,13 @@ pub fn is_attached() -> bool {
 
 /// Whether messages can be typed into a command, as far as its file says.
 pub enum Prospect {
-    /// They can.
+    /// Messages are typed.
     Typed,
-    /// They cannot, with or without `--accepts-text`; a sentence says why.
+    /// Messages wait, with or without `--accepts-text`; a sentence says why.
     Barred(String),
-    /// They cannot, except with `--accepts-text`; a sentence says why.
+    /// Messages wait, except with `--accepts-text`; a sentence says why.
     Unknown(String),
-    /// It depends on the program that the command starts.
+    /// The program that the command starts decides.
     Launches,
     /// The command's file is not found.
     NoFile,
@@ -191,7 +192,8 @@ pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     Ok(ended)
 }
 
-/// Binds the control endpoint. If that fails, the agent runs without, unless the settings require it.
+/// Binds the control endpoint. If that fails, the agent runs without, unless the settings require
+/// it.
 fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoint>, WrapError> {
     match ControlEndpoint::bind(&settings.run_directory, name) {
         Ok(endpoint) => Ok(Some(endpoint)),
@@ -327,8 +329,8 @@ fn arguments(recipe: &Recipe, own: &[(&str, OsString)]) -> Vec<OsString> {
 
 /// Returns changes of the command's environment.
 ///
-/// Variables that the command gets as arguments are removed: programs that it starts for others would
-/// inherit them and speak in its name.
+/// Variables that the command gets as arguments are removed: programs that it starts for others
+/// would inherit them and speak in its name.
 fn environment(
     recipe: &Recipe,
     own: [(&'static str, OsString); 3],
@@ -352,7 +354,8 @@ fn environment(
 
 /// Reads a recording like [`run`] reads live output.
 ///
-/// Returns a line of JSON for each message, and a sentence for each problem. `margin` is the recipe's.
+/// Returns a line of JSON for each message, and a sentence for each problem. `margin` is the
+/// recipe's.
 #[must_use]
 pub fn extract(
     bytes: &[u8],

@@ -1,7 +1,8 @@
-//! The brief: the text that teaches an agent to talk to others, and its block in a file that agents read.
+//! The brief: the text that teaches an agent to talk to others, and its block in a file that agents
+//! read.
 //!
-//! The text is Markdown for any agent. An agent that prints it sends nothing: the example stands in a
-//! code fence, and no other line begins like a message or a frame.
+//! The text is Markdown for any agent. An agent that prints it sends nothing: the example stands in
+//! a code fence, and no other line begins like a message or a frame.
 
 /// Returns the brief for the agent `name`, or one that says where an agent finds its name.
 #[must_use]
@@ -136,7 +137,8 @@ impl<'a> Page<'a> {
         match old {
             Some(old) if old.ends_with('\n') => [before, &*block, after].concat(),
             Some(_) => [before, bare].concat(),
-            // A file without a final line end keeps it that way, so that removal restores it exactly.
+            // A file without a final line end keeps it that way, so that removal restores it
+            // exactly.
             None if lacks_line_end(before) => [before, line_end, bare].concat(),
             None => [before, &*block].concat(),
         }
@@ -179,7 +181,8 @@ mod tests {
         [text(None), text(Some("Ann")), first_words("Ann")]
     }
 
-    /// A token of such a text has at least 3.5 characters, so 2,400 characters are under 700 tokens.
+    /// A token of such a text has at least 3.5 characters, so 2,400 characters are under 700
+    /// tokens.
     #[test]
     fn brief_is_short() {
         for text in texts() {

@@ -1,7 +1,7 @@
 //! Failed deliveries of the agent's messages, and the words for them.
 //!
-//! Immediate and late failures have the same words. Everything in them that others wrote is flattened to
-//! one line by [`to_line`].
+//! Immediate and late failures have the same words. Everything in them that others wrote is
+//! flattened to one line by [`to_line`].
 
 use super::output::SendHandle;
 use crate::protocol::{code::NackCode, name, text::is_hidden};
@@ -33,7 +33,8 @@ pub struct DeliveryFailure {
 pub enum FailureCause {
     /// The daemon, or the recipient through it, with this code.
     Nack(NackCode),
-    /// The wrapper, which did not send it; or the daemon, with a code that this version does not know.
+    /// The wrapper, which did not send it; or the daemon, with a code that this version does not
+    /// know.
     Unsent,
     /// The relay, which ended for good without an answer.
     Unanswered,
@@ -118,8 +119,8 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
 
 /// Returns a foreign text as one line of at most `chars_max` characters, plus an ellipsis.
 ///
-/// Brackets become round ones and quotation marks single ones. So no part of it can end the quotation
-/// around it, or be taken for a frame, an opener or a block.
+/// Brackets become round ones and quotation marks single ones. So no part of it can end the
+/// quotation around it, or be taken for a frame, an opener or a block.
 pub(super) fn to_line(text: &str, chars_max: usize) -> String {
     let mut line = String::new();
     let mut left = chars_max;

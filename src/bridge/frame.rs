@@ -1,9 +1,9 @@
 //! Frames: messages as they are typed, which cannot end their frame and press no keys.
 //!
 //! Three measures keep a body from being more than text. Characters that a terminal acts on are
-//! removed, the frame ends with six digits that the sender does not know, and a line that looks like a
-//! frame's first or last gets a backslash. For a shell, the frame is wrapped in a here-document, which
-//! the shell reads and does not run.
+//! removed, the frame ends with six digits that the sender does not know, and a line that looks
+//! like a frame's first or last gets a backslash. For a shell, the frame is wrapped in a
+//! here-document, which the shell reads and does not run.
 
 use super::{
     extract::marks,
@@ -41,7 +41,7 @@ pub struct Frame<'a> {
     pub origin: Origin<'a>,
     /// The text.
     pub body: &'a str,
-    /// What the program would expand in typed text.
+    /// The words that the program would expand in typed text.
     pub expands: &'a Expansions,
     /// Whether marks of messages get a backslash, because messages are read off the screen.
     pub escapes_marks: bool,
@@ -189,8 +189,8 @@ fn plain(text: &str) -> String {
 
 /// Puts a backslash into a line that looks like a frame's first or last.
 ///
-/// Where the program may take a line of a foreign text by itself (`is_alone`), a line gets one, too, if
-/// its first character would give a command or attach a file.
+/// Where the program may take a line of a foreign text by itself (`is_alone`), a line gets one,
+/// too, if its first character would give a command or attach a file.
 fn escape(line: &str, is_alone: bool) -> String {
     let command = (is_alone && line.starts_with(['/', '!', '@'])).then_some(0);
     match find_frame_mark(line).or(command) {

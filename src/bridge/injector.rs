@@ -54,7 +54,7 @@ const WAITING_BYTES_MAX: usize = 64 << 10;
 /// How often something is tried again that no input need announce.
 const RETRY_MS: u64 = 1000;
 
-/// What the injector has to know of the terminal and the agent in it.
+/// Facts about the terminal and the agent, which the injector gets from the listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) spot: &'a Spot,

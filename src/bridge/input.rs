@@ -72,7 +72,7 @@ pub enum Input<'a> {
     Recorded(TranscriptId, Record),
     /// All records that the followed transcripts had at a moment have been passed on.
     Searched {
-        /// That moment.
+        /// The moment at which the files were read.
         at: Moment,
         /// Whether no other agent of the same kind worked in the child's directory then.
         is_alone: bool,

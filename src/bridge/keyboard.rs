@@ -1,7 +1,7 @@
 //! Identifies the program that reads the keyboard, which decides what may be typed.
 //!
-//! A program is identified by its executable, and an interpreter by its script; never by the name in
-//! a command line, a title, or the screen. The driver says which processes are in the terminal's
+//! A program is identified by its executable, and an interpreter by its script; never by the name
+//! in a command line, a title, or the screen. The driver says which processes are in the terminal's
 //! foreground. If the reader is in doubt, nothing is typed.
 
 mod names;
@@ -19,7 +19,7 @@ pub struct Member {
     pub pid: u32,
     /// The parent's process id.
     pub parent: Option<u32>,
-    /// What it runs, if the system says.
+    /// The program that it runs, if the system says.
     pub program: Option<Program>,
     /// Whether job control has suspended it.
     pub is_stopped: bool,
@@ -114,8 +114,8 @@ struct Foreground<'a> {
 }
 
 impl Foreground<'_> {
-    /// Whether this process may read what is typed. A launcher does not, if a program that it started
-    /// may.
+    /// Whether this process may read what is typed. A launcher does not, if a program that it
+    /// started may.
     fn is_reader(&self, member: &Member) -> bool {
         member.reads_terminal != Some(false)
             && !(self.may_launch(member)
@@ -128,8 +128,8 @@ impl Foreground<'_> {
     }
 
     /// Whether a process may be a launcher: scripts, package managers and shims start a program and
-    /// wait for it. If the system does not say who reads, an unknown program may be one only if it is
-    /// the wrapped command.
+    /// wait for it. If the system does not say who reads, an unknown program may be one only if it
+    /// is the wrapped command.
     fn may_launch(&self, member: &Member) -> bool {
         let kind = member.program.as_ref().map(Kind::of);
         let is_known = matches!(kind, Some(Kind::ShellScript(_) | Kind::Launcher));

@@ -1,8 +1,8 @@
-//! What a bridge is made with.
+//! Settings of a bridge.
 
 use super::recipe::Recipe;
 
-/// Everything that a bridge must know before its child runs.
+/// Settings that a bridge needs before its child runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How the command takes text.

@@ -1,4 +1,4 @@
-//! The machine's transcripts, and what must hold whatever happens.
+//! Transcript tests of the whole bridge, and its invariants under random inputs.
 
 use super::{
     Bridge, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle, Settings,
@@ -19,7 +19,7 @@ fn check(command: &str, script: &str, expected: Expect) {
 }
 
 #[test]
-fn a_message_is_typed_submitted_and_then_acknowledged() {
+fn message_is_typed_submitted_and_then_acknowledged() {
     check(
         "agent",
         r"
@@ -36,7 +36,7 @@ fn a_message_is_typed_submitted_and_then_acknowledged() {
 }
 
 #[test]
-fn no_enter_is_pressed_for_what_the_program_has_got_already() {
+fn prompt_in_the_transcript_needs_no_enter() {
     expect![[r#"
         5000 types \e[200~[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nYour turn\nto play\n[/relay 789200]\e[201~
         5100 reports 11111111-2222 Injected
@@ -74,7 +74,7 @@ fn shell_gets_a_here_document_at_its_prompt() {
 }
 
 #[test]
-fn an_agent_is_told_first_and_once_how_to_speak() {
+fn brief_is_typed_once_before_anything_else() {
     expect![[r#"
         5100 1 waiting, 0 typed: the program asks something, which an Enter would answer: answer it
         5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->\relay:Bob <<<\nhello>>\>\n```\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 789200]\e[201~
@@ -107,12 +107,12 @@ fn an_agent_is_told_first_and_once_how_to_speak() {
 }
 
 #[test]
-fn what_runs_what_is_typed_is_told_nothing() {
+fn shell_gets_no_brief() {
     assert_eq!(play_briefed("bash", "0 prints \\e[?2004h$\\s\n9000 ends"), "");
 }
 
 #[test]
-fn nobody_is_interrupted_at_typing() {
+fn half_typed_line_delays_a_message() {
     check(
         "agent",
         r"
@@ -142,7 +142,7 @@ fn nobody_is_interrupted_at_typing() {
 }
 
 #[test]
-fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
+fn held_messages_wait_but_a_begun_one_is_submitted() {
     check(
         "agent",
         r"
@@ -181,7 +181,7 @@ fn what_its_person_holds_waits_but_what_is_begun_is_submitted() {
 }
 
 #[test]
-fn a_line_taken_back_holds_nothing_up() {
+fn erased_line_delays_nothing() {
     check(
         "bash",
         r"
@@ -206,7 +206,7 @@ fn a_line_taken_back_holds_nothing_up() {
 }
 
 #[test]
-fn the_screen_has_stood_still_before_anything_is_typed() {
+fn changing_screen_delays_a_message() {
     check(
         "agent",
         r"
@@ -228,7 +228,7 @@ fn the_screen_has_stood_still_before_anything_is_typed() {
 }
 
 #[test]
-fn a_program_that_shows_nothing_is_taken_to_be_ready_after_a_while() {
+fn silent_program_counts_as_started_after_a_while() {
     check(
         "cat",
         r"
@@ -273,7 +273,7 @@ fn messages_are_typed_one_after_another_in_order() {
 }
 
 #[test]
-fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
+fn enter_waits_for_the_echo_for_a_limited_time() {
     check(
         "agent",
         r"
@@ -304,7 +304,7 @@ fn the_enter_waits_for_the_echo_to_settle_but_not_for_ever() {
 }
 
 #[test]
-fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
+fn keys_wait_while_a_message_is_typed_but_answers_pass() {
     check(
         "agent",
         r"
@@ -340,7 +340,7 @@ fn keys_wait_while_a_message_is_typed_and_answers_do_not() {
 }
 
 #[test]
-fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
+fn message_is_acknowledged_only_after_the_terminal_took_it() {
     check(
         "agent",
         r"
@@ -364,7 +364,7 @@ fn nothing_is_acknowledged_that_the_terminal_has_not_taken() {
 }
 
 #[test]
-fn what_was_not_typed_when_the_child_ends_is_given_back() {
+fn untyped_messages_are_returned_when_the_child_ends() {
     check(
         "agent",
         r"
@@ -386,7 +386,7 @@ fn what_was_not_typed_when_the_child_ends_is_given_back() {
 }
 
 #[test]
-fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
+fn line_editor_in_command_mode_gets_no_text() {
     check(
         "bash",
         r"
@@ -416,7 +416,7 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
             29000 0 waiting, 1 typed: nothing in the way
         "#]],
     );
-    // A full-screen program's keys are none of the shell's, and an agent's CLI knows what a paste is.
+    // Keys of a full-screen program do not reach the shell, and an agent CLI recognises a paste.
     check(
         "bash",
         r"
@@ -455,9 +455,9 @@ fn a_shell_whose_editor_may_take_text_for_commands_gets_none() {
     );
 }
 
-/// To a terminal they are the beginning of a string.
+/// An escape followed by one of these begins a string for a terminal.
 #[test]
-fn nothing_is_typed_behind_an_escape_and_what_follows_it() {
+fn escape_sequence_of_the_person_delays_a_message() {
     check(
         "agent",
         r"
@@ -485,7 +485,7 @@ fn nothing_is_typed_behind_an_escape_and_what_follows_it() {
 }
 
 #[test]
-fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() {
+fn line_begun_after_an_escape_delays_a_message() {
     check(
         "bash",
         r"
@@ -509,7 +509,7 @@ fn nothing_is_typed_behind_a_line_that_would_run_after_an_escape_in_an_editor() 
             9000 1 waiting, 0 typed: no empty input line is recognised: see `agent-relay attach Ann`
         "#]],
     );
-    // With Alt, in its own line editor: the last word of the line before.
+    // Alt with a key: in the shell's line editor, the last word of the previous line.
     check(
         "bash",
         r"
@@ -557,9 +557,9 @@ fn keys_behind_an_escape_wait_while_a_message_is_typed() {
     );
 }
 
-/// As Windows' consoles do it: the prompt is this agent's, which has been here for long.
+/// Windows consoles encode keys this way. The transcript belongs to this agent for long.
 #[test]
-fn what_is_said_after_an_enter_that_is_spelled_out_is_heard() {
+fn reply_after_an_enter_in_win32_encoding_is_sent() {
     expect![[r#"
         40000 types who are you\e[13;28;13;1;0;1_
         40250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
@@ -578,9 +578,9 @@ fn what_is_said_after_an_enter_that_is_spelled_out_is_heard() {
     ));
 }
 
-/// Its second row looks as an empty line does.
+/// The second row of the line looks like an empty line.
 #[test]
-fn a_line_feed_sends_nothing_off_from_an_editor_of_several_rows() {
+fn line_feed_does_not_submit_in_a_multiline_editor() {
     for key in [r"\n", r"\e[106;5u", r"\e[27;2;13~", r"\e[74;36;10;1;8;1_"] {
         let told = play(
             "opencode",
@@ -604,9 +604,9 @@ fn a_line_feed_sends_nothing_off_from_an_editor_of_several_rows() {
     }
 }
 
-/// Where a line is one row, or the terminal's own; and in an editor that takes both for the same.
+/// In a single-row editor, in the terminal's line mode, and in an editor where a line feed submits.
 #[test]
-fn a_line_feed_sends_off_what_is_one_line() {
+fn line_feed_submits_a_single_line() {
     for (command, modes, prompt) in
         [("bash", r"\e[?2004h", r"$\s"), ("agent", "", r">\s"), ("aider", r"\e[?2004h", r">\s")]
     {
@@ -627,7 +627,7 @@ fn a_line_feed_sends_off_what_is_one_line() {
 }
 
 #[test]
-fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
+fn full_queue_wants_no_messages_but_keeps_those_that_come() {
     let settings = settings("fish");
     for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
         let (mut bridge, mut out) = (Bridge::new(&settings), Vec::new());
@@ -645,7 +645,7 @@ fn mail_that_has_no_room_is_not_wanted_and_what_comes_is_kept() {
 }
 
 #[test]
-fn who_asks_and_does_not_read_is_not_answered_for_ever() {
+fn answers_stop_while_the_child_does_not_read() {
     let mut bridge = Bridge::new(&Settings { attached: false, ..settings("cat") });
     let mut answered = |input| {
         let mut out = Vec::new();
@@ -665,7 +665,7 @@ fn who_asks_and_does_not_read_is_not_answered_for_ever() {
 }
 
 #[test]
-fn doubles_are_typed_once() {
+fn redelivered_message_is_typed_once() {
     check(
         "agent",
         r"
@@ -691,7 +691,7 @@ fn doubles_are_typed_once() {
 }
 
 #[test]
-fn the_frame_says_what_is_unusual_about_the_sender() {
+fn frame_mentions_redelivery_and_a_changed_session() {
     check(
         "agent",
         r"
@@ -720,7 +720,7 @@ fn the_frame_says_what_is_unusual_about_the_sender() {
 }
 
 #[test]
-fn nothing_is_typed_into_another_program() {
+fn other_program_gets_no_text() {
     check(
         "bash",
         r"
@@ -760,7 +760,7 @@ fn nothing_is_typed_into_another_program() {
 }
 
 #[test]
-fn a_key_that_ended_a_program_is_no_line_begun() {
+fn key_that_ended_a_program_begins_no_line() {
     check(
         "bash",
         r"
@@ -785,7 +785,7 @@ fn a_key_that_ended_a_program_is_no_line_begun() {
 }
 
 #[test]
-fn what_the_agent_prints_is_sent() {
+fn printed_message_is_sent() {
     check(
         "agent",
         r"
@@ -802,7 +802,7 @@ fn what_the_agent_prints_is_sent() {
 }
 
 #[test]
-fn a_reply_names_the_delivery_that_it_answers() {
+fn reply_carries_the_whole_delivery_id() {
     check(
         "agent",
         r"
@@ -824,7 +824,7 @@ fn a_reply_names_the_delivery_that_it_answers() {
 }
 
 #[test]
-fn a_command_line_that_asks_nothing_is_told_of_in_one_line() {
+fn notice_of_a_message_to_a_command_line_is_one_line() {
     check(
         "agent",
         r"
@@ -843,7 +843,7 @@ fn a_command_line_that_asks_nothing_is_told_of_in_one_line() {
 }
 
 #[test]
-fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
+fn agent_is_notified_of_an_absent_recipient() {
     check(
         "bash",
         r"
@@ -861,7 +861,7 @@ fn the_agent_is_told_that_its_message_waits_for_who_is_away() {
 }
 
 #[test]
-fn the_agent_is_told_what_went_wrong_once_a_turn() {
+fn notices_are_typed_once_a_turn() {
     check(
         "bash",
         r"
@@ -911,8 +911,8 @@ fn the_agent_is_told_what_went_wrong_once_a_turn() {
 }
 
 #[test]
-fn what_fails_later_is_told_where_mail_could_be_typed() {
-    // Not into a line that is half typed; nor is it told twice when another connection repeats it.
+fn late_failure_is_typed_like_a_message() {
+    // A half-typed line delays the notice. A repeated failure on another connection adds none.
     check(
         "agent",
         r"
@@ -938,7 +938,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
             51150 types \r
         "#]],
     );
-    // Nor while the program asks something.
+    // A dialog delays the notice, too.
     check(
         "agent",
         r"
@@ -962,7 +962,7 @@ fn what_fails_later_is_told_where_mail_could_be_typed() {
 }
 
 #[test]
-fn a_program_that_shows_nothing_is_told_all_the_same() {
+fn silent_program_gets_notices() {
     check(
         "cat",
         r"
@@ -985,7 +985,7 @@ fn a_program_that_shows_nothing_is_told_all_the_same() {
 }
 
 #[test]
-fn a_hundred_refusals_are_two_prompts() {
+fn hundred_failures_make_two_prompts() {
     let failures: String = (0..100)
         .map(|n| format!("{} undelivered 0 REFUSED Bob refused it: {n}\n", 2000 + n / 50))
         .collect();
@@ -1001,7 +1001,7 @@ fn a_hundred_refusals_are_two_prompts() {
 }
 
 #[test]
-fn the_agent_is_told_that_it_is_cut_off() {
+fn agent_is_notified_of_a_permanent_rejection() {
     check(
         "agent",
         r"
@@ -1017,7 +1017,7 @@ fn the_agent_is_told_that_it_is_cut_off() {
 }
 
 #[test]
-fn the_agent_is_told_once_that_its_name_was_taken() {
+fn agent_is_notified_once_of_repeated_rejections() {
     check(
         "bash",
         r"
@@ -1039,7 +1039,7 @@ fn the_agent_is_told_once_that_its_name_was_taken() {
 }
 
 #[test]
-fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
+fn echo_of_a_typed_message_is_not_sent() {
     check(
         "cat",
         r"
@@ -1056,7 +1056,7 @@ fn what_was_typed_is_not_sent_when_the_screen_shows_it() {
 }
 
 #[test]
-fn no_enter_answers_a_dialog() {
+fn enter_does_not_answer_a_dialog() {
     check(
         "agent",
         r"
@@ -1078,7 +1078,7 @@ fn no_enter_answers_a_dialog() {
 }
 
 #[test]
-fn a_dialog_that_comes_up_meanwhile_is_the_persons_to_answer() {
+fn person_answers_a_dialog_that_interrupts_an_injection() {
     check(
         "agent",
         r"
@@ -1100,7 +1100,7 @@ fn a_dialog_that_comes_up_meanwhile_is_the_persons_to_answer() {
     );
 }
 
-/// Something that happens to a bridge, of whatever sense.
+/// An input for a bridge, sensible or not.
 #[derive(Clone, Debug)]
 enum Event {
     Wait(u64),
@@ -1111,7 +1111,7 @@ enum Event {
     Stall,
     Take,
     Resize(usize, usize),
-    /// Whether the command has the terminal's foreground, or a shell.
+    /// Whether the command has the terminal's foreground, rather than a shell.
     Foreground(bool),
     Hold(bool),
 }
@@ -1156,17 +1156,17 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..60)
 }
 
-/// Plays events and judges every write by what went before.
+/// Plays events and checks every write against the earlier ones.
 struct Judge {
     bridge: Bridge,
     attached: bool,
     now: Moment,
     own: Reader,
     stalled: Option<usize>,
-    /// Keys pressed and not yet seen in the child's terminal.
+    /// Keys that were pressed and have not reached the child's terminal.
     keys: Vec<u8>,
     awaits_enter: bool,
-    /// By id: whether it was acknowledged or given back.
+    /// Whether each message, by id, was acknowledged or returned.
     mail: HashMap<String, bool>,
 }
 
@@ -1294,7 +1294,7 @@ fn frame_is_text(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Control sequences of digits, one after another, and nothing else.
+/// Checks that a text consists of control sequences with numeric parameters.
 fn answers_are_harmless(text: &str) -> Result<(), TestCaseError> {
     for answer in text.split('\x1b').skip(1) {
         let inner = answer.strip_prefix('[').unwrap_or("?").trim_start_matches(['?', '>']);
@@ -1316,7 +1316,7 @@ const CLAUDE_PASTED: &str =
     r"prints \e[2K\r❯\s[relay 789200 from Bob]\r\n\s\shello\r\n\s\s[/relay 789200]";
 
 #[test]
-fn text_is_not_sent_off_while_another_program_reads() {
+fn text_is_not_submitted_while_another_program_reads() {
     check(
         "claude",
         &format!(
@@ -1330,7 +1330,7 @@ fn text_is_not_sent_off_while_another_program_reads() {
             20000 returns 11111111-2222
         "#]],
     );
-    // The program comes back.
+    // The first program reads again.
     check(
         "claude",
         &format!(
@@ -1362,7 +1362,7 @@ fn enter_is_not_pressed_again_for_another_program() {
 }
 
 #[test]
-fn nothing_is_typed_before_it_is_known_who_reads() {
+fn unknown_reader_gets_no_text() {
     let mut bridge = Bridge::new(&settings("claude"));
     let mut out = Vec::new();
     bridge.injector.assume_started();
@@ -1381,7 +1381,7 @@ fn nothing_is_typed_before_it_is_known_who_reads() {
 }
 
 #[test]
-fn shell_gets_nothing_at_a_prompt_that_may_go_on_with_a_command() {
+fn shell_gets_no_text_at_a_continuation_prompt() {
     check(
         "bash",
         r"
@@ -1403,7 +1403,7 @@ fn shell_gets_nothing_at_a_prompt_that_may_go_on_with_a_command() {
             11030 acknowledges 11111111-2222
         "#]],
     );
-    // A command that it has started ends, and nobody has typed since.
+    // A command that the shell started has ended, and no key was pressed since.
     check(
         "bash",
         r"
@@ -1430,7 +1430,7 @@ fn shell_gets_nothing_at_a_prompt_that_may_go_on_with_a_command() {
 }
 
 #[test]
-fn nothing_is_typed_into_a_message_that_the_agent_has_not_ended() {
+fn unfinished_message_of_the_agent_delays_typing() {
     check(
         "agent",
         r"
@@ -1451,7 +1451,7 @@ fn nothing_is_typed_into_a_message_that_the_agent_has_not_ended() {
 }
 
 #[test]
-fn what_another_wrapper_shows_is_not_sent() {
+fn output_of_a_nested_wrapper_is_not_sent() {
     check(
         "bash",
         r"
@@ -1472,7 +1472,7 @@ fn what_another_wrapper_shows_is_not_sent() {
 
 proptest! {
     #[test]
-    fn whatever_happens_only_keys_frames_and_answers_reach_the_child(
+    fn only_keys_frames_and_answers_reach_the_child(
         events in events(),
         command in prop_oneof![Just("agent"), Just("bash"), Just("claude")],
         attached in any::<bool>(),

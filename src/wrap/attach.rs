@@ -221,8 +221,8 @@ impl Session {
         Ok(None)
     }
 
-    /// Shows on the last row, for a moment, the agent's name and how to detach. `agent` is the size of
-    /// the agent's terminal.
+    /// Shows on the last row, for a moment, the agent's name and how to detach. `agent` is the size
+    /// of the agent's terminal.
     fn notice(&mut self, agent: Size) -> Result<(), ControlError> {
         let Self { name, detach_key, size, .. } = self;
         let verb = if self.drive { "attached to" } else { "looking at" };

@@ -37,10 +37,11 @@ use std::{
 /// Without a deadline, the loop runs once in this time.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The time for each step of ending the command, from a request to force, when the terminal is gone.
+/// The time for each step of ending the command, from a request to force, when the terminal is
+/// gone.
 const GRACE_GONE: Duration = Duration::from_millis(600);
 
-/// The same when the wrapper is asked to stop.
+/// The time for each step when the wrapper is asked to stop.
 const GRACE_STOP: Duration = Duration::from_millis(2500);
 
 /// How long the command's last messages may take to be read after its end, and then to be accepted.
@@ -55,8 +56,8 @@ const SUSPENDS: [&[u8]; 3] = [b"\x1a", b"\x1b[122;5u", b"\x1b[27;5;122~"];
 /// After so long, a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
-/// The least time between two looks at the foreground while the command prints. A nested wrapper takes
-/// longer to start.
+/// The least time between two looks at the foreground while the command prints. A nested wrapper
+/// takes longer to start.
 const LOOK_MS: u64 = 2;
 
 /// For so long after the start, the foreground is also looked at while nothing is printed, at this
@@ -64,8 +65,8 @@ const LOOK_MS: u64 = 2;
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
-/// Output that arrives so soon after another wrapper came to the foreground, in at most so many pieces,
-/// was printed before: a wrapper takes longer to start.
+/// Output that arrives so soon after another wrapper came to the foreground, in at most so many
+/// pieces, was printed before: a wrapper takes longer to start.
 const PRINTED_BEFORE: Duration = Duration::from_millis(3);
 const PRINTED_BEFORE_MAX: usize = 16;
 
@@ -130,8 +131,8 @@ pub(super) struct Driver {
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
-    /// The command's own recipe. Without a transcript, the recipe of a program that the command starts
-    /// replaces it.
+    /// The command's own recipe. Without a transcript, the recipe of a program that the command
+    /// starts replaces it.
     command_recipe: Recipe,
     has_transcript: bool,
     started: Moment,
@@ -222,8 +223,8 @@ impl Driver {
         (ended, clients)
     }
 
-    /// Returns what restores the terminal's modes. After an interrupted command the cursor also moves
-    /// below all that is shown.
+    /// Returns what restores the terminal's modes. After an interrupted command the cursor also
+    /// moves below all that is shown.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
         let mut reset = screen.cleanup();

@@ -187,8 +187,8 @@ fn within(directory: Option<&Path>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }
 
-/// Whether a program is a wrapper, or shows an agent of one. Other commands of Agent Relay do not read
-/// the terminal.
+/// Whether a program is a wrapper, or shows an agent of one. Other commands of Agent Relay do not
+/// read the terminal.
 fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
     let name = name_of(&executable.path.to_string_lossy());
     let is_own = || {

@@ -58,8 +58,8 @@ pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessa
 /// Converts the agent's message for the client library.
 ///
 /// # Errors
-/// A sentence, if the recipient is a command line, which accepts only answers, or if a block's `meta` or
-/// `data` is not valid.
+/// A sentence, if the recipient is a command line, which accepts only answers, or if a block's
+/// `meta` or `data` is not valid.
 pub(super) fn to_send(message: OutgoingMessage) -> Result<Outgoing, String> {
     if name::is_daemons(&message.to) {
         let whose = if message.to == OPERATOR { "your user's" } else { "a guest's" };

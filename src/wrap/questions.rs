@@ -24,8 +24,8 @@ struct Question {
 }
 
 impl Questions {
-    /// Remembers a delivery that asks something. Its timeout began when it was sent, so `until` is an
-    /// upper bound.
+    /// Remembers a delivery that asks something. Its timeout began when it was sent, so `until` is
+    /// an upper bound.
     pub(super) fn note(&mut self, now: Moment, delivery: &Delivery) {
         let Some(asks) = delivery.sync.as_deref().cloned() else { return };
         let until = now.plus(asks.timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
@@ -44,8 +44,8 @@ impl Questions {
         });
     }
 
-    /// Converts a message into the answer to an open question, if it replies to one and goes only to its
-    /// sender.
+    /// Converts a message into the answer to an open question, if it replies to one and goes only
+    /// to its sender.
     pub(super) fn answer(&mut self, now: Moment, message: &OutgoingMessage) -> Option<Reply> {
         self.0.retain(|question| question.until > now);
         let reply_to = message.reply_to.as_deref().filter(|_| message.topic.is_none())?;

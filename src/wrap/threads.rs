@@ -14,8 +14,8 @@ const READ_BYTES: usize = 64 << 10;
 /// Pieces of output that wait for the driver; with more, the command waits.
 const PRINTED_MAX: usize = 64;
 
-/// Other events that wait. One piece typed, the screen's end and the command's end are all there can
-/// be, so no thread waits here.
+/// Other events that wait. One piece typed, the screen's end and the command's end are all there
+/// can be, so no thread waits here.
 const EVENTS_MAX: usize = 4;
 
 /// The person's input and output, and the recording.
@@ -69,8 +69,8 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &typed))?;
     let command = pty.clone();
     let waiter = spawn("command", move || wait(&command, &sender))?;
-    // This thread is not joined: it waits for the person's next key, and ends with the process or with
-    // the input.
+    // This thread is not joined: it waits for the person's next key, and ends with the process or
+    // with the input.
     drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
     let threads = Threads { reader, writer, waiter };
     Ok((threads, Channels { printed, keys, events, typing }))
@@ -147,7 +147,8 @@ fn type_in(mut terminal: Writer, typing: &Receiver<Vec<u8>>, events: &Sender<Thr
     }
 }
 
-/// Waits for the command, then closes its terminal, so that its output ends even if processes remain.
+/// Waits for the command, then closes its terminal, so that its output ends even if processes
+/// remain.
 fn wait(command: &Pty, events: &Sender<ThreadEvent>) {
     let code = command.wait().unwrap_or_else(|error| {
         tracing::error!("{error}");

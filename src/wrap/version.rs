@@ -11,8 +11,8 @@ const DIRECTORIES_MAX: usize = 4;
 /// The largest `package.json` that is read, in bytes.
 const PACKAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// Returns the version of the program that a command starts, from a `package.json` above it or, failing
-/// that, from the name of a directory.
+/// Returns the version of the program that a command starts, from a `package.json` above it or,
+/// failing that, from the name of a directory.
 pub(super) fn version_of(command: &OsStr) -> Option<Version> {
     let program = fs::canonicalize(find_program(command)?).ok()?;
     let above = || program.ancestors().take(DIRECTORIES_MAX + 1);

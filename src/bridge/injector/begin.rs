@@ -125,7 +125,8 @@ impl Injector {
         if is_adopting || (form != Form::Plain && is_command_mode) || !shows_composer {
             return;
         }
-        // The line is seen to be empty, whatever keys were pressed: they may have answered a dialog.
+        // The line is seen to be empty, whatever keys were pressed: they may have answered a
+        // dialog.
         self.line.remember_empty_look(&view.spot.before);
         let is_key_seen = self.key_at.is_none_or(|at| now.since(at) >= KEY_SEEN_MS);
         if self.printed_at > self.key_at && is_key_seen {

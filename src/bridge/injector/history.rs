@@ -1,4 +1,4 @@
-//! What was typed lately: deliveries, the frames around them, and their senders' sessions.
+//! Memory of recent injections: deliveries, the frames around them, and their senders' sessions.
 
 use crate::{
     bridge::{frame::holds_frame, input::IncomingMessage},

@@ -22,7 +22,7 @@ pub(super) struct Injection {
     pub(super) interference: Interference,
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Debug)]
 pub(super) enum Content {
     Message(IncomingMessage),
@@ -62,7 +62,7 @@ pub(super) enum Stage {
     },
 }
 
-/// Which keys of the person's the program got while a text was in its input line.
+/// The person's keys that reached the program while a text was in its input line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interference {
     None,

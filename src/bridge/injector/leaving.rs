@@ -14,7 +14,7 @@ const CHECK_MS: u64 = 30;
 /// After so long the Enter is pressed again: some programs take an Enter that follows a paste too
 /// soon for a part of it.
 const PRESS_AGAIN_MS: u64 = 700;
-/// The same where the program has printed nothing since the Enter.
+/// The delay if the program has printed nothing since the Enter.
 const PRESS_AGAIN_SILENT_MS: u64 = 3000;
 /// How often the Enter is pressed at most.
 const PRESSES_MAX: u32 = 4;

@@ -22,7 +22,7 @@ pub(super) struct Facts<'a> {
     pub(super) has_unwritten: bool,
     /// The program has begun to repaint its screen.
     pub(super) is_repainting: bool,
-    /// What the recipe makes of the screen.
+    /// The recipe's verdict on the screen.
     pub(super) form: Result<Form, Obstacle>,
     /// The program has finished starting.
     pub(super) is_started: bool,

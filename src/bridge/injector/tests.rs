@@ -1,4 +1,4 @@
-//! Transcripts of injections: when a text is typed, submitted, and given up.
+//! Transcript tests of injections: when a text is typed, submitted, and returned.
 
 use crate::bridge::script::{play, play_transcribed};
 use expect_test::{Expect, expect};
@@ -8,9 +8,9 @@ fn check(command: &str, script: &str, expected: Expect) {
     expected.assert_eq(&play(command, script));
 }
 
-/// The line was never seen empty before the key.
+/// No empty line was seen before the key.
 #[test]
-fn a_key_that_answers_a_dialog_begins_no_line() {
+fn key_that_answers_a_dialog_begins_no_line() {
     check(
         "claude",
         r"
@@ -32,7 +32,7 @@ fn a_key_that_answers_a_dialog_begins_no_line() {
 }
 
 #[test]
-fn a_key_that_takes_back_what_another_did_leaves_the_line_empty() {
+fn key_that_undoes_another_leaves_the_line_empty() {
     check(
         "gemini",
         r"
@@ -53,9 +53,9 @@ fn a_key_that_takes_back_what_another_did_leaves_the_line_empty() {
     );
 }
 
-/// The program is slow, and shows something else before the key.
+/// A slow program shows something else before the key.
 #[test]
-fn a_key_that_is_not_shown_yet_has_begun_a_line() {
+fn key_that_is_not_shown_yet_begins_a_line() {
     check(
         "gemini",
         r"
@@ -75,7 +75,7 @@ fn a_key_that_is_not_shown_yet_has_begun_a_line() {
             10000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
         "#]],
     );
-    // Both keys are shown at once, as nothing.
+    // Both keys take effect at once, and nothing is shown of them.
     check(
         "gemini",
         r"
@@ -104,9 +104,9 @@ const GEMINI_PASTED: &str =
 const GEMINI_EMPTY: &str =
     r"prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G";
 
-/// It takes the Enter for a part of what was pasted before it.
+/// A program may take the Enter for a part of the paste before it.
 #[test]
-fn a_screen_that_is_half_painted_does_not_say_that_a_text_has_left() {
+fn half_painted_screen_does_not_complete_an_injection() {
     check(
         "gemini",
         &format!(
@@ -127,7 +127,7 @@ fn a_screen_that_is_half_painted_does_not_say_that_a_text_has_left() {
             2690 acknowledges 11111111-2222
         "#]],
     );
-    // The line is painted first, and then what stands in it.
+    // The line is painted before its text.
     check(
         "gemini",
         &format!(
@@ -148,9 +148,9 @@ fn a_screen_that_is_half_painted_does_not_say_that_a_text_has_left() {
     );
 }
 
-/// Its transcript says so before its screen does.
+/// The transcript has the prompt before the screen shows it.
 #[test]
-fn what_is_written_down_has_left() {
+fn recorded_prompt_completes_an_injection() {
     let script = format!(
         r"{GEMINI}
         1010 {GEMINI_PASTED}
@@ -167,7 +167,7 @@ fn what_is_written_down_has_left() {
         1300 types x
         1300 reports 11111111-2222 Confirmed
     "#]].assert_eq(&play_transcribed("gemini", &script));
-    // Where it doesn't, by what is not seen any more.
+    // Without a record, the text is missed on the screen.
     expect![[r#"
         1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
         1160 types \r
@@ -177,9 +177,9 @@ fn what_is_written_down_has_left() {
     "#]].assert_eq(&play("gemini", &script));
 }
 
-/// It is still beginning: it keeps what it is told, and shows nothing of it.
+/// A starting program keeps its input, and shows nothing of it.
 #[test]
-fn the_next_waits_until_the_one_before_is_written_down() {
+fn next_message_waits_until_the_last_one_is_recorded() {
     let script = |written: &str| {
         format!(
             r"{GEMINI}
@@ -206,7 +206,7 @@ fn the_next_waits_until_the_one_before_is_written_down() {
         9600 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\nthe next\n[/relay 41f6aa]\e[201~
         29700 returns 22222222-3333
     "#]].assert_eq(&play_transcribed("gemini", &script(&written)));
-    // It never is.
+    // The last one is never recorded.
     expect![[r#"
         1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
         1160 types \r
@@ -221,7 +221,7 @@ fn the_next_waits_until_the_one_before_is_written_down() {
 }
 
 #[test]
-fn what_stays_where_it_was_typed_was_not_injected() {
+fn text_that_stays_in_the_input_line_is_not_acknowledged() {
     check(
         "gemini",
         &format!("{GEMINI}\n1010 {GEMINI_PASTED}\n1200 keys x\n30000 ends"),
@@ -238,7 +238,7 @@ fn what_stays_where_it_was_typed_was_not_injected() {
 }
 
 #[test]
-fn keys_do_not_join_a_text_that_is_late_to_be_shown() {
+fn keys_do_not_join_a_text_that_is_shown_late() {
     check(
         "gemini",
         &format!(
@@ -256,7 +256,7 @@ fn keys_do_not_join_a_text_that_is_late_to_be_shown() {
             2640 types x
         "#]],
     );
-    // Not for ever, and not while something is asked.
+    // Keys pass after a limited time, and while the program asks something.
     check(
         "gemini",
         &format!("{GEMINI}\n1050 keys x\n4000 why\n9000 ends"),
@@ -281,7 +281,7 @@ fn keys_do_not_join_a_text_that_is_late_to_be_shown() {
             1250 types 1
         "#]],
     );
-    // One that is not sent off at once.
+    // The text is not submitted at once.
     check(
         "gemini",
         &format!(
@@ -302,7 +302,7 @@ fn keys_do_not_join_a_text_that_is_late_to_be_shown() {
 }
 
 #[test]
-fn what_waits_for_an_agent_at_work_is_reported_however_much_it_prints() {
+fn busy_agent_is_reported_while_it_prints() {
     let spins = (0..100).map(|n| {
         let spinner =
             format!("\\e[H✽ Processing… ({n}s)\\r\\n❯\\s\\r\\n\\s\\sesc to interrupt\\e[2;3H");
@@ -329,9 +329,9 @@ fn what_waits_for_an_agent_at_work_is_reported_however_much_it_prints() {
     );
 }
 
-/// Another reason counts once it lasts, for what came before and since.
+/// A lasting new reason replaces the old one, for all waiting messages.
 #[test]
-fn messages_that_wait_are_reported_with_one_reason() {
+fn waiting_messages_are_reported_with_one_reason() {
     check(
         "gemini",
         r"
@@ -368,9 +368,9 @@ fn messages_that_wait_are_reported_with_one_reason() {
     );
 }
 
-/// The daemon forgets what was reported with the connection to which it delivered.
+/// The daemon forgets reports with the connection on which it delivered.
 #[test]
-fn message_that_is_delivered_again_is_reported_again() {
+fn redelivered_message_is_reported_again() {
     check(
         "gemini",
         r"
@@ -407,9 +407,9 @@ fn message_that_is_delivered_again_is_reported_again() {
     );
 }
 
-/// It shows its line first, and then asks whether the folder may be trusted.
+/// The program shows its input line, and then asks whether to trust the folder.
 #[test]
-fn a_program_that_begins_is_not_typed_to_until_its_line_has_stayed() {
+fn starting_program_gets_text_only_after_its_line_has_stayed() {
     check(
         "gemini",
         r"
@@ -433,7 +433,7 @@ fn a_program_that_begins_is_not_typed_to_until_its_line_has_stayed() {
 }
 
 #[test]
-fn a_text_that_a_dialog_swallowed_or_the_person_erased_is_given_back() {
+fn message_swallowed_by_a_dialog_or_erased_is_returned() {
     for keys in ["1\\r", "1", "\\x7f"] {
         let script = format!(
             r"
@@ -475,9 +475,9 @@ fn a_text_that_a_dialog_swallowed_or_the_person_erased_is_given_back() {
     }
 }
 
-/// As Windows' consoles do it.
+/// Windows consoles encode keys this way.
 #[test]
-fn an_enter_that_is_spelled_out_sends_off_as_any_other() {
+fn enter_in_win32_encoding_submits() {
     const ENTER: &str = r"\e[13;28;13;1;0;1_\e[13;28;13;0;0;1_";
     let empty = GEMINI_EMPTY;
     let dialog = r"prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No";
@@ -493,7 +493,7 @@ fn an_enter_that_is_spelled_out_sends_off_as_any_other() {
             4250 acknowledges 11111111-2222
         "#]],
     );
-    // One that was kept back before.
+    // A kept-back Enter counts, too.
     check(
         "gemini",
         &format!("{GEMINI}\n1040 keys {ENTER}\n1050 {dialog}\n4100 {empty}\n90000 ends"),
@@ -506,7 +506,7 @@ fn an_enter_that_is_spelled_out_sends_off_as_any_other() {
             4250 acknowledges 11111111-2222
         "#]],
     );
-    // No line is sent off by what a paste has.
+    // A line break in a paste does not submit.
     check(
         "gemini",
         &format!(
@@ -527,7 +527,7 @@ fn an_enter_that_is_spelled_out_sends_off_as_any_other() {
 }
 
 #[test]
-fn a_text_that_no_enter_sends_off_and_the_person_erases_is_given_back() {
+fn message_that_ignores_enter_and_is_erased_is_returned() {
     check(
         "gemini",
         r"

@@ -153,8 +153,8 @@ pub(super) const COMMAND_READERS: &[&str] = &[
     "lynx",
 ];
 
-/// Programs that pass what is typed to another program: terminal multiplexers, and sessions on other
-/// machines, in containers, or as other users.
+/// Programs that pass what is typed to another program: terminal multiplexers, and sessions on
+/// other machines, in containers, or as other users.
 pub(super) const SESSIONS: &[&str] = &[
     "tmux",
     "tmate",

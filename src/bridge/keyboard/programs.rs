@@ -142,7 +142,7 @@ fn base(program: &Program) -> String {
 /// The part of a command line that says what a shell or an interpreter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// Nothing: it prompts.
+    /// No text or file: the program prompts.
     Prompt,
     /// A file.
     Script(String),
@@ -186,8 +186,8 @@ fn cmd_operand(arguments: &[String]) -> Operand {
 
 /// Returns the batch file that a command line of cmd.exe's begins with.
 ///
-/// The words are joined again, since callers split them at blanks within a path and cmd.exe does not
-/// treat quotes as part of one.
+/// The words are joined again, since callers split them at blanks within a path and cmd.exe does
+/// not treat quotes as part of one.
 fn batch_file(words: &[String]) -> Option<String> {
     let line = words.join(" ").replace('"', "");
     let line = line.trim_start();
@@ -209,8 +209,8 @@ pub fn is_launcher(program: &Program) -> bool {
     matches!(Kind::of(program), Kind::Launcher)
 }
 
-/// Whether a program of this name runs what is typed, or passes it on. A copy of its executable under
-/// another name does the same.
+/// Whether a program of this name runs what is typed, or passes it on. A copy of its executable
+/// under another name does the same.
 #[must_use]
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);

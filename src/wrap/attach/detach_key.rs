@@ -51,8 +51,8 @@ impl DetachKey {
         [plain, encoded].into_iter().flatten().min()
     }
 
-    /// Whether the bytes begin with the key's escape sequence: `CSI 92;5u`, `CSI 27;5;92~`, or that of
-    /// Windows.
+    /// Whether the bytes begin with the key's escape sequence: `CSI 92;5u`, `CSI 27;5;92~`, or that
+    /// of Windows.
     fn is_encoded(self, bytes: &[u8]) -> bool {
         let Some(rest) = bytes.strip_prefix(b"\x1b[") else { return false };
         let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {

@@ -94,7 +94,8 @@ impl ControlClient {
         }
     }
 
-    /// Waits until the wrapper closes the connection at its end, at most `timeout` after each answer.
+    /// Waits until the wrapper closes the connection at its end, at most `timeout` after each
+    /// answer.
     pub fn await_close(&self, timeout: Duration) {
         while self.answers.recv_timeout(timeout).is_ok() {}
     }

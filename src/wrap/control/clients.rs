@@ -1,8 +1,8 @@
 //! The clients of the control endpoint, and the output and answers that each is owed.
 //!
-//! An attached terminal as large as the agent's gets the output as it comes. One of another size, or one
-//! that is too slow, gets snapshots of the screen, each once the last one was written. So no client
-//! delays the agent, and each needs bounded memory.
+//! An attached terminal as large as the agent's gets the output as it comes. One of another size,
+//! or one that is too slow, gets snapshots of the screen, each once the last one was written. So no
+//! client delays the agent, and each needs bounded memory.
 
 use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
 use crate::{

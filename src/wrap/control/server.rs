@@ -1,7 +1,7 @@
 //! The threads of a wrapper's control endpoint.
 //!
-//! They pass connections and requests to the driver, which answers through a [`ClientHandle`] each. Only
-//! processes of this user are admitted, and a limited number at a time.
+//! They pass connections and requests to the driver, which answers through a [`ClientHandle`] each.
+//! Only processes of this user are admitted, and a limited number at a time.
 
 use crate::{
     protocol::{
@@ -120,8 +120,8 @@ impl ControlServer {
         Ok(Self { events, listener, stop, acceptor, lock })
     }
 
-    /// Unbinds the endpoint, and then closes all connections, so that a client that sees the end finds
-    /// no endpoint. `handles` are those of all open connections.
+    /// Unbinds the endpoint, and then closes all connections, so that a client that sees the end
+    /// finds no endpoint. `handles` are those of all open connections.
     pub(super) fn stop(self, handles: impl IntoIterator<Item = ClientHandle>) {
         let Self { events, listener, stop, acceptor, lock } = self;
         drop(stop);
@@ -274,7 +274,8 @@ fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
     }
 }
 
-/// Passes all complete requests to the driver. Returns false if the driver has closed the connection.
+/// Passes all complete requests to the driver. Returns false if the driver has closed the
+/// connection.
 fn pass_on(
     id: ClientId,
     decoder: &mut Decoder,

@@ -91,7 +91,8 @@ impl Driver {
             ended = control::Ended { taken_away: true, ..control::Ended::new(code, &text) };
         }
         if self.is_ending {
-            // The reason is known, and the last lines may hold messages, which do not belong in a log.
+            // The reason is known, and the last lines may hold messages, which do not belong in a
+            // log.
             ended.last_lines.clear();
         }
         self.clients.send_end(&ended);
