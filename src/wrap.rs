@@ -13,6 +13,7 @@ mod in_flight;
 mod key_file;
 mod message;
 mod questions;
+mod signals;
 mod threads;
 mod transcripts;
 mod version;
@@ -32,7 +33,7 @@ use crate::{
     },
 };
 use control::{clients::ControlClients, server::ControlEndpoint};
-use driver::{Driver, Parts, Signals};
+use driver::{Driver, Parts};
 use foreground::{Foreground, Wrapped};
 use key_file::KeyFile;
 pub use platform::foreground::serve_console_members;
@@ -43,6 +44,7 @@ use platform::{
     pty::{self, Pty, Size},
     terminal::{self, RawMode, Standard},
 };
+use signals::Signals;
 use std::{
     env,
     ffi::OsString,

@@ -8,6 +8,7 @@ use super::{
     in_flight::InFlight,
     message,
     questions::Questions,
+    signals::Signals,
     threads::{self, Channels, Streams, ThreadEvent, Threads, spawn},
     transcripts::{self, Follower},
 };
@@ -19,11 +20,11 @@ use crate::{
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
 };
-use crossbeam_channel::{Receiver, bounded, never, select};
+use crossbeam_channel::{Receiver, never, select};
 use platform::{
     clock, process,
     pty::{self, Pty, Size},
-    stop::{self, Listening, Signal},
+    stop::Signal,
     terminal,
 };
 use std::{
@@ -72,28 +73,6 @@ const PRINTED_BEFORE_MAX: usize = 16;
 
 /// The reader while an agent, which reads keys, has its terminal in line mode.
 const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
-
-/// Signals that wait.
-const SIGNALS_MAX: usize = 64;
-
-/// The process's signals, from before the command starts until after its end.
-pub(super) struct Signals {
-    received: Receiver<Signal>,
-    _listening: Option<Listening>,
-}
-
-impl Signals {
-    /// Begins to listen. A second wrapper in one process gets no signals, and works without.
-    pub(super) fn listen() -> Self {
-        let (sender, received) = bounded(SIGNALS_MAX);
-        let listening = stop::listen(move |signal| {
-            // If so many wait already, another one makes no difference.
-            let _ = sender.try_send(signal);
-        });
-        let _listening = listening.inspect_err(|error| tracing::warn!("{error}")).ok();
-        Self { received, _listening }
-    }
-}
 
 /// A driver's parts beside the terminal and the relay.
 pub(super) struct Parts {
