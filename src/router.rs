@@ -139,7 +139,7 @@ impl Router {
             Input::Written(client, bytes) => self.written(client, bytes),
             Input::Disconnected(client) => self.disconnected(client),
             Input::Lost => self.record_all(),
-            Input::Kept(upto) => self.persisted(upto, None),
+            Input::Persisted(upto) => self.persisted(upto, None),
             Input::Refused(upto, why) => self.persisted(upto, Some(why)),
             Input::Found(client, found) => self.found(client, found),
             Input::Policy(policy) => self.enforcement.set_policy(policy),

@@ -93,7 +93,7 @@ impl Changes {
 
     fn keep(&mut self, out: Vec<Output>) {
         let kept = out.into_iter().filter_map(|output| match output {
-            Output::Keep(change) => Some(change),
+            Output::Persist(change) => Some(change),
             _ => None,
         });
         self.said.extend(kept);
@@ -116,7 +116,7 @@ fn template() -> &'static [u8] {
             for frame in frames {
                 changes.handle(&mut router, now, Input::Frame(ClientId(id), frame.as_bytes()));
                 let said = changes.said.len() as u64;
-                changes.handle(&mut router, now, Input::Kept(said));
+                changes.handle(&mut router, now, Input::Persisted(said));
             }
         }
         // Ann is away when her question times out.

@@ -31,10 +31,10 @@ impl Effects {
                 self.append(id, &frame);
                 return Some(frame);
             }
-            Output::Keep(change) => self.store.push(change),
+            Output::Persist(change) => self.store.push(change),
             Output::Query(id, query) => self.store.query(id.0, *query),
             Output::Reload(id) => self.reloader.reload(Some(id)),
-            Output::Gate(id, open) => {
+            Output::SetReading(id, open) => {
                 if let Some(client) = self.clients.get(&id) {
                     client.set_read_paused(!open);
                 }

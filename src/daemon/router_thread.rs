@@ -183,7 +183,7 @@ impl RouterThread {
         match report {
             Report::Persisted(count) => {
                 let done = self.effects.store.add_done(count);
-                self.handle(now, Input::Kept(done));
+                self.handle(now, Input::Persisted(done));
             }
             Report::Refused { count, why } => {
                 let done = self.effects.store.add_done(count);

@@ -10,5 +10,5 @@ mod window;
 pub(super) use client::Client;
 pub(super) use client::{Applicant, Membership, Stage};
 pub(super) use heartbeat::CLOSE_MS;
-pub(super) use table::{Connections, Turn};
+pub(super) use table::{Connections, Handling};
 pub(super) use window::{Content, Notice};

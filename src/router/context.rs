@@ -64,7 +64,7 @@ impl Context {
 
     /// Hands a change to the store. Returns the change's ticket.
     pub(super) fn record(&mut self, change: Change) -> u64 {
-        self.out.push(Output::Keep(change));
+        self.out.push(Output::Persist(change));
         self.journal.note_recorded()
     }
 

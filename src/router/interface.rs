@@ -26,8 +26,8 @@ pub enum Input<'a> {
     Written(ClientId, usize),
     /// The connection ended, either way. Its last input.
     Disconnected(ClientId),
-    /// The store has persisted all changes up to this one, counted over all [`Output::Keep`]s.
-    Kept(u64),
+    /// The store has persisted all changes up to this one, counted over all [`Output::Persist`]s.
+    Persisted(u64),
     /// The store lost everything and begins anew.
     Lost,
     /// All changes up to this one are done, but the messages among them could not be persisted, for
@@ -51,15 +51,15 @@ pub enum Input<'a> {
 #[derive(Debug)]
 pub enum Output {
     /// Have the store persist a change. Changes are persisted in this order.
-    Keep(Change),
+    Persist(Change),
     /// Ask the store, after all changes before. A client has one query at a time.
     Query(ClientId, Box<Query>),
     /// Read the policy file again, for this client.
     Reload(ClientId),
     /// Write a frame. Frames of one client leave in this order.
     Frame(ClientId, Frame),
-    /// Stop reading from the client (false), or go on (true).
-    Gate(ClientId, bool),
+    /// Pause reading from the client (false), or go on (true).
+    SetReading(ClientId, bool),
     /// Write what was handed out, then close. [`Input::Disconnected`] follows.
     Close(ClientId, CloseReason),
     /// Close at once, whatever is still to be written. [`Input::Disconnected`] follows.

@@ -1,6 +1,6 @@
 //! The journal: which changes the store was given, which it has persisted, and what waits for that.
 //!
-//! Changes go out as [`Output::Keep`](super::Output::Keep), and each has a ticket: its number.
+//! Changes go out as [`Output::Persist`](super::Output::Persist), and each has a ticket: its number.
 //! Nothing waits for most of them. What does wait stands in line here, behind its ticket.
 
 use super::{

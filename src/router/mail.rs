@@ -6,6 +6,7 @@
 
 mod dead_letters;
 mod dedup;
+mod dedup_windows;
 mod deliveries;
 mod idle_streams;
 mod mailbox;
@@ -18,7 +19,6 @@ mod retention;
 mod stream;
 mod streams;
 mod table;
-mod windows;
 
 pub(super) use dedup::SendState;
 #[cfg(test)]

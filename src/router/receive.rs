@@ -2,7 +2,7 @@
 
 use super::{
     Router,
-    connections::{Content, Membership, Stage, Turn},
+    connections::{Content, Handling, Membership, Stage},
     directory::bytes_of,
     interface::{ClientId, CloseReason},
     notices,
@@ -19,8 +19,8 @@ impl Router {
     pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) {
         match self.connections.note_frame(&mut self.ctx, id, json) {
             None => {}
-            Some(Turn::Now) => self.handle_frame(id, json),
-            Some(Turn::Deferred) => {
+            Some(Handling::Now) => self.handle_frame(id, json),
+            Some(Handling::Deferred) => {
                 self.mail.make_room(&mut self.ctx, json.len());
                 if let Some(violation) = self.connections.defer(&mut self.ctx, id, json) {
                     self.violated(id, violation);

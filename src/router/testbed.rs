@@ -133,11 +133,11 @@ impl Testbed {
                     events.push(Event::Frame(id, bytes));
                     continue;
                 }
-                Output::Keep(ref change) => {
+                Output::Persist(ref change) => {
                     self.take_change(change)?;
                     self.pending.push_back(change.clone());
                 }
-                Output::Gate(id, is_open) => self.open_end(id)?.is_gated = !is_open,
+                Output::SetReading(id, is_open) => self.open_end(id)?.is_gated = !is_open,
                 Output::Close(id, _) => {
                     let end = self.open_end(id)?;
                     (end.is_closing, end.name) = (true, None);
@@ -226,7 +226,7 @@ impl Testbed {
         self.through += count as u64;
         let mut kept: Vec<_> = self.pending.drain(..count).collect();
         if space {
-            return (kept, Input::Kept(self.through));
+            return (kept, Input::Persisted(self.through));
         }
         let refused = kept.extract_if(.., |change| matches!(change, Change::Accepted(_)));
         for change in refused {

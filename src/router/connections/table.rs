@@ -45,9 +45,9 @@ pub(in crate::router) struct Connections {
     pub(super) woke: Moment,
 }
 
-/// A frame's way in.
+/// The time at which a frame is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum Turn {
+pub(in crate::router) enum Handling {
     /// Handled at once.
     Now,
     /// Handled once the client has taken its answers.
@@ -79,7 +79,7 @@ impl Connections {
         ctx: &mut Context,
         id: ClientId,
         json: &[u8],
-    ) -> Option<Turn> {
+    ) -> Option<Handling> {
         let client = self.clients.get_mut(&id)?;
         let is_paused = client.is_paused;
         if matches!(client.stage, Stage::Member(_)) {
@@ -89,7 +89,7 @@ impl Connections {
             }
         }
         let is_deferred = is_paused && self.has_to_wait(ctx, id, json);
-        Some(if is_deferred { Turn::Deferred } else { Turn::Now })
+        Some(if is_deferred { Handling::Deferred } else { Handling::Now })
     }
 
     fn has_to_wait(&self, ctx: &Context, id: ClientId, json: &[u8]) -> bool {
@@ -166,7 +166,7 @@ impl Connections {
             && client.is_paused != is_paused
         {
             client.is_paused = is_paused;
-            ctx.emit(Output::Gate(id, !is_paused));
+            ctx.emit(Output::SetReading(id, !is_paused));
         }
     }
 

@@ -290,7 +290,7 @@ impl World {
         for event in events {
             match event {
                 Event::Other(Output::Close(id, _)) => self.promises.ends(*id),
-                Event::Other(Output::Keep(change)) => self.promises.ended(change),
+                Event::Other(Output::Persist(change)) => self.promises.ended(change),
                 _ => {}
             }
         }
@@ -298,7 +298,7 @@ impl World {
         for event in events {
             match event {
                 Event::Frame(id, frame) => self.judge_frame(*id, frame)?,
-                Event::Other(Output::Keep(change)) => {
+                Event::Other(Output::Persist(change)) => {
                     self.note(|| format!("    keep {:.160}", format!("{change:?}")));
                     let ttl_ms = limits().ttl_ms;
                     self.promises.changed(change, self.bed.now.monotonic, ttl_ms)?;
@@ -312,7 +312,7 @@ impl World {
                         self.promises.outcomes.drops(&name.to_lowercase());
                     }
                 }
-                Event::Other(Output::Gate(..) | Output::HangUp(_)) => {}
+                Event::Other(Output::SetReading(..) | Output::HangUp(_)) => {}
                 Event::Other(output) => return Err(format!("{output:?} to nobody")),
             }
         }

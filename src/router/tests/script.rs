@@ -566,12 +566,12 @@ impl World {
 
     fn output_text(&mut self, output: &Output) -> Option<String> {
         let text = match output {
-            Output::Gate(id, open) => {
+            Output::SetReading(id, open) => {
                 format!("{} gate {}", self.names[id], if *open { "opens" } else { "shuts" })
             }
             Output::Close(id, reason) => format!("{} close {reason:?}", self.names[id]),
             Output::HangUp(id) => format!("{} hang up", self.names[id]),
-            Output::Keep(change) if self.disk_shows => format!("keep {}", keep_text(change)),
+            Output::Persist(change) if self.disk_shows => format!("keep {}", keep_text(change)),
             Output::Log(line) if self.log_shows => format!("log {line}"),
             Output::Query(id, query) => {
                 self.queries.push((*id, (**query).clone()));
