@@ -61,13 +61,13 @@ impl Fields<'_> {
             return Err("`type` is empty".to_owned());
         }
         if let Some(topic) = self.topic.as_ref().filter(|topic| topic::check(topic).is_err()) {
-            return Err(format!("`{}` is no topic one can send to", shorten(topic)));
+            return Err(format!("`{}` is not a topic that can be sent to", shorten(topic)));
         }
         if self.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
             return Err(format!("`thread` is longer than {THREAD_BYTES_MAX} bytes"));
         }
         if self.meta.is_some_and(|meta| !meta.get().starts_with('{')) {
-            return Err("`meta` is no object".to_owned());
+            return Err("`meta` is not an object".to_owned());
         }
         Ok(OutgoingMessage {
             to,

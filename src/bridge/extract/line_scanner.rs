@@ -253,7 +253,7 @@ fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
     let text = shorten(line.text.trim());
     let reason = match rules.allows_inline {
         true => format!("`{text}` has no text; {HOW}"),
-        false => format!("`{text}` has no <<< behind the name; {HOW} ({ONE_LINE_FORM})"),
+        false => format!("`{text}` has no <<< after the name; {HOW} ({ONE_LINE_FORM})"),
     };
     let finding = Finding::problem(malformed(line, &reason), line.first_row, line.last_row);
     Finding { if_extended: IfExtended::Completed, ..finding }

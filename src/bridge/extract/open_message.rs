@@ -59,7 +59,7 @@ impl OpenMessage {
 
     /// The finding for a message of which rows were overwritten.
     pub(super) fn overwritten(&self) -> Finding {
-        let reason = "was painted over before its end was seen; send it again";
+        let reason = "was overwritten on the screen before its end was read; send it again";
         self.fault(Fault::Overwritten, reason)
     }
 
@@ -107,7 +107,7 @@ impl OpenMessage {
             Ok(message) => self.finish(message, IfExtended::Unchanged),
             Err(reason) => {
                 let sentence = format!(
-                    "Not sent: the [[RELAY]] block can't be read ({reason}); it has to be JSON \
+                    "Not sent: the [[RELAY]] block cannot be read ({reason}); it has to be JSON \
                      with to, type and body, between [[RELAY]] and [[/RELAY]]."
                 );
                 let line = shorten(self.opening().text.trim());
@@ -175,7 +175,7 @@ impl OpenMessage {
     }
 
     fn empty(&self) -> Finding {
-        self.fault(Fault::Empty, "says nothing; write its text before the end")
+        self.fault(Fault::Empty, "is empty; write its text before its end")
     }
 
     fn fault(&self, fault: Fault, reason: &str) -> Finding {

@@ -74,7 +74,7 @@ fn parse_header(text: &str, opens: bool) -> Result<(OpeningLine, &str), String> 
     let end = target(text).len();
     if end == 0 {
         let found = if text.starts_with(OPEN) { "no name" } else { "a blank" };
-        return Err(format!("{found} stands behind the colon"));
+        return Err(format!("{found} follows the colon"));
     }
     let mut opening = OpeningLine::to(Target::parse(name(text))?);
     let mut rest = &text[end..];
@@ -85,7 +85,7 @@ fn parse_header(text: &str, opens: bool) -> Result<(OpeningLine, &str), String> 
             return Ok((opening, body));
         }
         match next.strip_prefix('[').and_then(|tag| tag.split_once(']')) {
-            Some((tag, after)) if blanks > 0 && opening.set_tag(tag, opens)? => rest = after,
+            Some((tag, after)) if blanks > 0 && opening.set_tag(tag)? => rest = after,
             _ if !opens && blanks > 0 => return Ok((opening, next)),
             _ => {
                 let word = next.split([' ', '<']).next().unwrap_or(next);
@@ -118,7 +118,7 @@ impl OpeningLine {
     /// # Errors
     ///
     /// A clause about a tag whose value is not allowed.
-    fn set_tag(&mut self, text: &str, opens: bool) -> Result<bool, String> {
+    fn set_tag(&mut self, text: &str) -> Result<bool, String> {
         let Some((key, value)) = text.split_once(':') else { return Ok(false) };
         let is_valid = !value.is_empty()
             && value.len() <= TAG_BYTES_MAX
@@ -130,8 +130,7 @@ impl OpeningLine {
             _ => return Ok(false),
         };
         if !is_valid {
-            let fault = if opens { "is not a tag that can be sent" } else { "is no tag" };
-            return Err(format!("`[{}]` {fault}", shorten(text)));
+            return Err(format!("`[{}]` is not a tag that can be sent", shorten(text)));
         }
         *field = Some(value.to_owned());
         Ok(true)

@@ -25,14 +25,14 @@ impl Target {
         if let Some(topic) = text.strip_prefix('#') {
             return match topic::check(topic) {
                 Ok(()) => Ok(Self { to: EVERYONE.to_owned(), topic: Some(topic.to_owned()) }),
-                Err(_) => Err(format!("`{}` is no topic one can send to", shorten(text))),
+                Err(_) => Err(format!("`{}` is not a topic that can be sent to", shorten(text))),
             };
         }
         match Name::parse(text) {
             Ok(name) => Ok(Self { to: name.as_str().to_owned(), topic: None }),
             Err(_) => match command_line(text) {
                 Some(name) => Ok(Self { to: name, topic: None }),
-                None => Err(format!("`{}` is no agent's name", shorten(text))),
+                None => Err(format!("`{}` is not an agent's name", shorten(text))),
             },
         }
     }

@@ -986,8 +986,8 @@ fn arrow_and_name_without_opening_marks_are_reported() {
     check(
         "->relay:Bob hello\n->relay:Bob\n->relay:Bob \\<<< hello>>>\n->relayed: <<<x>>>\n",
         expect![[r#"
-            ! Not sent: `->relay:Bob hello` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
-            ! Not sent: `->relay:Bob` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+            ! Not sent: `->relay:Bob hello` has no <<< after the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+            ! Not sent: `->relay:Bob` has no <<< after the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
         "#]],
     );
 }
@@ -1134,15 +1134,15 @@ fn empty_body_is_reported_each_time() {
     check(
         "->relay:Bob <<<>>>\n->relay:Bob <<<\n\n  >>>\n->relay:Bob <<< >>>\n",
         expect![[r#"
-        ! Not sent: the message that begins with `->relay:Bob <<<>>>` says nothing; write its text before the end.
-        ! Not sent: the message that begins with `->relay:Bob <<<` says nothing; write its text before the end.
-        ! Not sent: the message that begins with `->relay:Bob <<< >>>` says nothing; write its text before the end.
+        ! Not sent: the message that begins with `->relay:Bob <<<>>>` is empty; write its text before its end.
+        ! Not sent: the message that begins with `->relay:Bob <<<` is empty; write its text before its end.
+        ! Not sent: the message that begins with `->relay:Bob <<< >>>` is empty; write its text before its end.
     "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\"}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the message that begins with `[[RELAY]]` says nothing; write its text before the end.
+            ! Not sent: the message that begins with `[[RELAY]]` is empty; write its text before its end.
         "#]],
     );
 }
@@ -1338,25 +1338,25 @@ fn malformed_block_is_reported_with_the_reason() {
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"message\", body}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block can't be read (it is not JSON: key must be a string at line 1 column 34); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (it is not JSON: key must be a string at line 1 column 34); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"body\": \"x\"}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block can't be read (there is no `type`); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (there is no `type`); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"B b\", \"type\": \"message\", \"body\": \"x\"}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block can't be read (`B b` is no agent's name); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (`B b` is not an agent's name); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
     check(
         "[[RELAY]]\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block can't be read (it is empty); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (it is empty); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
 }
@@ -1366,8 +1366,8 @@ fn opening_line_without_a_name_is_reported_with_the_reason() {
     check(
         "->relay: Bob <<<\nHello>>>\n\n->relay:<<<Hello>>>\n",
         expect![[r#"
-            ! Not sent: a blank stands behind the colon; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
-            ! Not sent: no name stands behind the colon; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+            ! Not sent: a blank follows the colon; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+            ! Not sent: no name follows the colon; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
         "#]],
     );
 }
@@ -1409,9 +1409,9 @@ fn inline_form_is_reported_unless_allowed() {
     check(
         text,
         expect![[r#"
-        ! Not sent: `->relay:Bob hello there` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
-        ! Not sent: `->relay:Bob [thread:t] hi` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
-        ! Not sent: `->relay:Bob` has no <<< behind the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+        ! Not sent: `->relay:Bob hello there` has no <<< after the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+        ! Not sent: `->relay:Bob [thread:t] hi` has no <<< after the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
+        ! Not sent: `->relay:Bob` has no <<< after the name; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>> (`->relay:NAME text` alone counts only where your user starts you with `agent-relay run --inline`).
     "#]],
     );
     let (mut extractor, mut found) = (ScreenExtractor::offline(80, 24), Vec::new());
@@ -1525,13 +1525,13 @@ fn overwritten_message_that_is_not_painted_again_is_reported() {
     let mut live = Live::new();
     live.write(&message).write(CLEAR_ALL).write("Something else.\n> ").wait(400).check_nothing();
     live.end_turn().check(expect![[r#"
-        ! Not sent: the message that begins with `● ->relay:Bob <<<` was painted over before its end was seen; send it again.
+        ! Not sent: the message that begins with `● ->relay:Bob <<<` was overwritten on the screen before its end was read; send it again.
     "#]]);
     live.write("more\n").wait(400).end_turn().check_nothing();
     let mut live = Live::new();
     live.write(&message).resize(100, 20).write("Something else.\n> ").wait(400).check_nothing();
     live.end_turn().check(expect![[r#"
-        ! Not sent: the message that begins with `● ->relay:Bob <<<` was painted over before its end was seen; send it again.
+        ! Not sent: the message that begins with `● ->relay:Bob <<<` was overwritten on the screen before its end was read; send it again.
     "#]]);
     // The message was read before a repaint of it was overwritten.
     let mut live = Live::new();
