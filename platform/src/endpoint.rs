@@ -1,4 +1,4 @@
-//! Where a listener is found: the path of a Unix socket, or the name of a Windows pipe.
+//! The address of a listener: the path of a Unix socket, or the name of a Windows pipe.
 
 #[cfg(unix)]
 #[path = "endpoint/unix.rs"]
@@ -11,20 +11,19 @@ use std::{ffi::OsStr, fmt, io, path::Path};
 
 use crate::{peer::User, refusal};
 
-/// The address of a listener, checked: one that was made can be bound or connected to.
+/// The valid address of a listener.
 ///
-/// Two endpoints are equal if they are written the same after parsing (a relative path has become
-/// an absolute one); links are not followed.
+/// Two endpoints are equal if their texts are equal after parsing, which makes a relative path
+/// absolute. Links are not followed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint(String);
 
 impl Endpoint {
-    /// Checks an address that came from a person: a socket's path on Unix, `\\.\pipe\NAME` on
-    /// Windows.
+    /// Checks an address that a person gave: a socket's path on Unix, `\\.\pipe\NAME` on Windows.
     ///
     /// # Errors
-    /// `InvalidInput` with a sentence: empty, over the system's limit (which is named), not UTF-8,
-    /// or not of the system's form.
+    /// `InvalidInput` if it is empty, longer than the system's limit (which the error names), not
+    /// UTF-8, or not of the system's form.
     pub fn parse(text: &OsStr) -> io::Result<Self> {
         let invalid = |sentence| refusal(io::ErrorKind::InvalidInput, sentence);
         let text = text.to_str().ok_or_else(|| {
@@ -36,26 +35,26 @@ impl Endpoint {
         imp::parse(text).map(Self)
     }
 
-    /// An endpoint of its own for whoever owns `directory`: a socket in it, or a pipe whose name is made
-    /// of the directory's.
+    /// An endpoint that belongs to `directory`: a socket in it, or a pipe whose name contains the
+    /// directory's path.
     ///
     /// # Errors
-    /// As [`Endpoint::parse`]: a long directory can be over the limit of a socket's path.
+    /// As [`Endpoint::parse`]: a long directory can exceed the limit of a socket's path.
     pub fn inside(directory: &Path, name: &str) -> io::Result<Self> {
         Self::parse(&imp::inside(directory, name))
     }
 
-    /// The endpoint of what runs under `name` with its files in `directory`: a socket there, or a pipe of
-    /// this user's; where the directory is not in this user's [`paths::home`](crate::paths::home), one
-    /// that is made of it, as [`Endpoint::inside`].
+    /// The endpoint of the agent `name` whose files are in `directory`: a socket there. On Windows,
+    /// a pipe whose name contains the user if `directory` is in this user's
+    /// [`paths::home`](crate::paths::home), and otherwise as [`Endpoint::inside`].
     ///
     /// # Errors
-    /// As [`Endpoint::parse`]; and if the system does not say who this user is.
+    /// As [`Endpoint::parse`]; and if the system does not say which user this is.
     pub fn of_agent(directory: &Path, name: &str) -> io::Result<Self> {
         Self::parse(&imp::of_agent(directory, name)?)
     }
 
-    /// The endpoint that everybody on the machine would use who uses none of his own.
+    /// The default endpoint, which all users of the machine have in common.
     pub fn shared() -> Self {
         Self(imp::SHARED.to_owned())
     }
@@ -63,17 +62,17 @@ impl Endpoint {
     /// This user's own endpoint, for when [`Endpoint::shared`] is another user's.
     ///
     /// # Errors
-    /// If the system does not say who this user is.
+    /// If the system does not say which user this is.
     pub fn per_user() -> io::Result<Self> {
         Ok(Self::of(&User::me()?))
     }
 
-    /// The same endpoint of any user.
+    /// A user's own endpoint, as [`Endpoint::per_user`] returns it to that user.
     pub fn of(user: &User) -> Self {
         Self(imp::per_user(user))
     }
 
-    /// The address as text; [`Endpoint::parse`] reads it back.
+    /// The address as text, which [`Endpoint::parse`] reads back.
     pub fn as_text(&self) -> &str {
         &self.0
     }

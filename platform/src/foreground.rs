@@ -1,7 +1,7 @@
 //! The programs that would read what is typed into a pseudo-terminal: facts, no judgement.
 //!
-//! Every fact is of the moment of the look. A program may come to the foreground between a look and
-//! what is typed next, so a caller looks again directly before it types.
+//! Every fact holds for the moment of the look only. A program may come to the foreground between a
+//! look and the typing, so a caller looks again directly before it types.
 
 #[cfg(target_os = "linux")]
 #[path = "foreground/linux.rs"]
@@ -31,14 +31,14 @@ pub const PROCESSES_MAX: usize = 512;
 /// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left
 /// out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
-/// A look begins anew so often if the foreground changes meanwhile, each time after [`PAUSE`].
+/// The most attempts of one look, with [`PAUSE`] between them, if the foreground keeps changing.
 const TRIES: usize = 4;
-/// The command is looked at so often until its exec is over: that may still go on after the spawn.
+/// The most looks at a new command until its exec is over, which may be later than the spawn.
 #[cfg(unix)]
 const FIRST_TRIES: usize = 100;
-/// What an exec takes, or a process that ends.
+/// The time after which an exec, or the end of a process, is probably over.
 const PAUSE: Duration = Duration::from_millis(1);
-/// [`same_content`] reads pieces of so many bytes.
+/// The bytes that [`same_content`] reads at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A file's identity (Unix: device and inode; Windows: volume serial number and file id).
@@ -110,8 +110,8 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 pub struct Executable {
     /// The path at which the program was started, even if the file is no longer there.
     pub path: PathBuf,
-    /// The file that runs, even if the path now names another one. Windows only tells the path:
-    /// there, the file that was found at that path.
+    /// The file that runs, even if the path now names another one. Windows tells only the path:
+    /// there, the file found at that path.
     pub file: FileId,
 }
 
@@ -124,8 +124,8 @@ pub struct Process {
     pub parent: Option<u32>,
     /// The program's file; `None` where the system does not let it be read.
     pub executable: Option<Executable>,
-    /// The command line with `argv[0]`, as first seen for this program image: a program may erase its
-    /// own. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
+    /// The command line with `argv[0]`, as first seen for this program image: a program may erase
+    /// its own. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
     pub arguments: Option<Vec<OsString>>,
     /// The working directory when `arguments` was read, against which a relative argument is
     /// resolved; `None` where unreadable.
@@ -147,7 +147,7 @@ pub struct Mark(imp::Mark);
 pub struct Observer(imp::Observer);
 
 impl Observer {
-    /// Begins to observe a terminal. To be called directly after [`Pty::spawn`]: the command's
+    /// Begins to observe a terminal. Call this directly after [`Pty::spawn`]: the command's
     /// arguments are read now, before the command can erase them.
     ///
     /// On Windows, `member_server` is a program and its arguments which call
@@ -159,12 +159,12 @@ impl Observer {
     }
 
     /// All processes of the terminal's foreground: on Unix those of its foreground process group,
-    /// on Windows those attached to its console. An empty list, too, means that the foreground
-    /// could not be determined.
+    /// on Windows those attached to its console. An empty list also means that the foreground could
+    /// not be determined.
     ///
     /// # Errors
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
-    /// changes all the time, or the system does not say what is there.
+    /// changes all the time, or the system does not say which processes there are.
     pub fn look(&mut self) -> io::Result<Vec<Process>> {
         let name = naming("look at the terminal's foreground");
         for _ in 0..TRIES {
@@ -179,7 +179,7 @@ impl Observer {
     }
 
     /// A cheap mark that changes when another process group comes to the foreground, when the
-    /// group's leader executes a program, or when the terminal begins or ceases to gather lines.
+    /// group's leader executes a program, or when the terminal enters or leaves canonical mode.
     /// `None` where the system has no foreground group (Windows) or the terminal has none now.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
@@ -187,7 +187,7 @@ impl Observer {
     }
 }
 
-/// Serves the members of a console to an [`Observer`] over standard input and output; returns when
+/// Serves the members of a console to an [`Observer`] over standard input and output, until
 /// standard input ends. The body of the `member_server` given to [`Observer::new`].
 ///
 /// # Errors
@@ -196,7 +196,7 @@ pub fn serve_console_members() -> io::Result<()> {
     imp::serve_console_members()
 }
 
-/// A process that the system does not let this one look at.
+/// A process that this process may not inspect.
 fn unreadable(pid: u32) -> Process {
     Process {
         pid,

@@ -1,13 +1,12 @@
-//! The one wall between Agent Relay and the operating system.
+//! The boundary between Agent Relay and the operating system.
 //!
-//! Everything that differs between Linux, macOS and Windows is here and nowhere else, and all
-//! `unsafe` is here. The crate is cut by feature; inside a feature, `unix.rs` and `windows.rs` are
-//! twins: the same items in the same order, so that they can be read side by side. The documentation
-//! of what both promise is in the feature's own file, and `tests/contract.rs` checks it on every
-//! system.
+//! All differences between Linux, macOS and Windows are in this crate, and all `unsafe` is. The
+//! crate is divided by feature; inside a feature, `unix.rs` and `windows.rs` are twins: the same
+//! items in the same order, so that they can be read side by side. The feature's own file documents
+//! the contract of both, and `tests/contract.rs` checks it on every system.
 //!
-//! What is not here: framing, retries, limits, logging, policy. Nothing in this crate knows what an
-//! envelope or an agent is.
+//! Framing, retries, limits, logging and policy are elsewhere. Nothing in this crate knows
+//! envelopes or agents.
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
 
@@ -47,17 +46,17 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Puts what was tried, and on what, in front of the system's words. Keeps the kind.
+/// Prefixes an error with the failed action and its object. Keeps the kind.
 pub(crate) fn naming(what: impl Display) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// An error of our own, as one sentence.
+/// Makes an error of one sentence that did not come from the system.
 pub(crate) fn refusal(kind: io::ErrorKind, sentence: impl Into<String>) -> io::Error {
     io::Error::new(kind, sentence.into())
 }
 
-/// For what nobody can leave half done, so that a panic while it was held has left it whole.
+/// Locks a mutex whose value is valid even after a panic while it was locked.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,8 @@
 //! The lock that makes one process the only one of its kind.
 //!
-//! The system takes the lock away from a process that ends, however it ends; so a held lock *is* the
-//! holder's being alive, and there is nothing to clean up after a crash. The file itself means
-//! nothing and stays: whoever removed it would let a second process lock a second file of the same
-//! name.
+//! The system releases the lock when the holder ends, however it ends. So a held lock *means* that
+//! the holder is alive, and there is nothing to clean up after a crash. The file itself is empty
+//! and stays: if it were removed, a second process could lock a second file of the same name.
 
 #[cfg(unix)]
 #[path = "lock/unix.rs"]
@@ -22,8 +21,8 @@ use std::{
 
 use crate::{naming, paths};
 
-/// A look ([`Lock::is_held`]) holds the lock for some microseconds; whoever takes it in just that
-/// time tries again before he believes that it is another's.
+/// The attempts to take the lock: [`Lock::is_held`] holds it for some microseconds, which must not
+/// be mistaken for a holder.
 const TRIES: u32 = 10;
 const RETRY: Duration = Duration::from_millis(5);
 
@@ -36,7 +35,7 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the lock at `path`, making the file (readable by its owner only) if it is not there;
-    /// the directory must exist. `None`: somebody holds it, perhaps this same process.
+    /// the directory must exist. Returns `None` if the lock is held, perhaps by this same process.
     ///
     /// # Errors
     /// If the file cannot be made, opened or locked (some network file systems have no locks).
@@ -46,7 +45,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => {
                     let lock = Self { file, path: path.to_owned() };
-                    // Somebody may have put another file there after we opened this one.
+                    // Another file may have been put there after this one was opened.
                     if lock.is_current()? {
                         return Ok(Some(lock));
                     }
@@ -58,7 +57,7 @@ impl Lock {
         Ok(None)
     }
 
-    /// Whether somebody holds the lock at `path`. A file that is not there is held by nobody.
+    /// Whether the lock at `path` is held. Without a file it is not.
     ///
     /// # Errors
     /// If the file cannot be opened or locked.
@@ -68,7 +67,7 @@ impl Lock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(naming(format!("open {}", path.display()))(error)),
         };
-        // Shared, so that many who look at once do not take one another for a holder.
+        // A shared lock, so that several concurrent calls do not take one another for a holder.
         match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -76,11 +75,11 @@ impl Lock {
         }
     }
 
-    /// Whether the file that is locked still is the one at the path. If it is not, another process
-    /// can take "the same" lock, and the holder should give up what it protects.
+    /// Whether the locked file is still the one at the path. If it is not, another process can take
+    /// "the same" lock, and the holder should give up what the lock protects.
     ///
     /// # Errors
-    /// If the system does not let us look.
+    /// If the system refuses to say.
     pub fn is_current(&self) -> io::Result<bool> {
         let there = match File::open(&self.path) {
             Ok(there) => there,

@@ -1,4 +1,4 @@
-//! Where a program keeps its data, and how it keeps them from other users.
+//! Private files and directories: the paths of a program's data, and their protection from others.
 
 #[cfg(unix)]
 #[path = "paths/unix.rs"]
@@ -17,9 +17,9 @@ use std::{
 
 use crate::{naming, peer::User, refusal};
 
-/// The directory for what Agent Relay keeps between runs, by each system's convention:
-/// `$XDG_STATE_HOME/agent-relay` or `~/.local/state/agent-relay`;
-/// `~/Library/Application Support/agent-relay`; `%LOCALAPPDATA%\agent-relay`. It may not exist yet.
+/// The directory for the data that Agent Relay keeps between runs, by each system's convention:
+/// `$XDG_STATE_HOME/agent-relay` or `~/.local/state/agent-relay`; `~/Library/Application
+/// Support/agent-relay`; `%LOCALAPPDATA%\agent-relay`. It may not exist yet.
 ///
 /// # Errors
 /// If the system does not say where this user's home is.
@@ -27,10 +27,11 @@ pub fn home() -> io::Result<PathBuf> {
     Ok(imp::data_directory()?.join("agent-relay"))
 }
 
-/// The same directory of another user's.
+/// The [`home`] of another user.
 ///
 /// # Errors
-/// `Unsupported` where a user's files are his own to make; and if the system does not say where they are.
+/// `Unsupported` where only the user can make that directory; and if the system does not say where
+/// it is.
 pub fn home_of(user: &User) -> io::Result<PathBuf> {
     if User::me()? == *user {
         return home();
@@ -38,8 +39,8 @@ pub fn home_of(user: &User) -> io::Result<PathBuf> {
     Ok(imp::data_directory_of(user)?.join("agent-relay"))
 }
 
-/// Makes a directory (and its parents) that only this user can read or enter. One that is there
-/// already is accepted only if it is so, and never changed: it may be somebody's own.
+/// Makes a directory (and its parents) that only this user can read or enter. An existing directory
+/// is accepted only if it is private, and never changed.
 ///
 /// # Errors
 /// If it cannot be made; `PermissionDenied` as [`check_private`].
@@ -58,10 +59,10 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The same for another user's directory, which an administrator may make for him.
+/// Makes another user's private directory, as an administrator may.
 ///
 /// # Errors
-/// `Unsupported` where nobody makes another user's directories; else as [`make_private_dir`].
+/// `Unsupported` where only the user can make it; else as [`make_private_dir`].
 pub fn make_private_dir_of(path: &Path, user: &User) -> io::Result<()> {
     if User::me()? == *user {
         return make_private_dir(path);
@@ -76,12 +77,12 @@ pub fn make_private_dir_of(path: &Path, user: &User) -> io::Result<()> {
 /// Makes a new file that only this user can read or write, whatever the umask.
 ///
 /// # Errors
-/// `AlreadyExists` if something of that name is there.
+/// `AlreadyExists` if the name is taken.
 pub fn create_private_file(path: &Path) -> io::Result<File> {
     imp::create_file(path).map_err(naming(format!("make {}", path.display())))
 }
 
-/// Opens a file of this user's for reading and writing, making it if it is not there.
+/// Opens a private file for reading and writing, making it if it is not there.
 ///
 /// # Errors
 /// If it cannot be made or opened.
@@ -89,7 +90,8 @@ pub fn open_private_file(path: &Path) -> io::Result<File> {
     imp::open_file(path).map_err(naming(format!("open {}", path.display())))
 }
 
-/// The same, of a file that one more user may read, if it is made now.
+/// Opens a private file as [`open_private_file`] does. If the file is made now, `reader` may read
+/// it, too.
 ///
 /// # Errors
 /// `Unsupported` if this system has no such files and the reader is not this user; else as
@@ -104,11 +106,11 @@ pub fn open_private_file_for(path: &Path, reader: &User) -> io::Result<File> {
     }
 }
 
-/// Opens a file for reading that somebody else may have put there, and nothing that is none: who opens a
-/// pipe waits for its other end.
+/// Opens a regular file of untrusted origin for reading. Never blocks, as opening a named pipe
+/// would.
 ///
 /// # Errors
-/// If it can't be opened, or is no file.
+/// If it cannot be opened, or is not a regular file.
 pub fn open_file_of_others(path: &Path) -> io::Result<File> {
     let file = imp::open_without_waiting(path).map_err(naming(path.display()))?;
     if file.metadata()?.is_file() {
@@ -117,8 +119,8 @@ pub fn open_file_of_others(path: &Path) -> io::Result<File> {
     Err(refusal(io::ErrorKind::InvalidInput, format!("{} is no file", path.display())))
 }
 
-/// Puts `bytes` into a file that only this user can read or write, all or nothing: a reader sees the
-/// old content or the new, and so does whoever looks after a crash.
+/// Replaces the content of a private file atomically: a reader sees the old content or the new,
+/// also after a crash.
 ///
 /// # Errors
 /// If it cannot be written; the old content is there then.
@@ -126,7 +128,7 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, bytes, create_private_file)
 }
 
-/// The same, of a file that one more user may read.
+/// Replaces the content of a private file atomically, and lets `reader` read it, too.
 ///
 /// # Errors
 /// `Unsupported` if this system has no such files and the reader is not this user; else as
@@ -159,42 +161,42 @@ fn write_with(
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| imp::replace(&new, path));
     if written.is_err() {
-        // The first error is the one to tell; a leftover of ours is no reason for another.
+        // The first error is the one to report; a leftover file is no reason for another.
         let _ = fs::remove_file(&new);
     }
     written.map_err(naming(format!("write {}", path.display())))
 }
 
-/// Checks that a file or directory belongs to this user (or the system) and that nobody else can
+/// Checks that a file or directory belongs to this user (or the system) and that no other user can
 /// read or change it.
 ///
 /// # Errors
-/// `PermissionDenied` with a sentence that says how to make it so; or if it is not there.
+/// `PermissionDenied` with a sentence that names the remedy; or if it is not there.
 pub fn check_private(path: &Path) -> io::Result<()> {
     check_private_among(path, &[])
 }
 
-/// The same where some users are as good as this one.
+/// Checks as [`check_private`] does, and also accepts `users` as owners and readers.
 ///
 /// # Errors
-/// As [`check_private`]'s.
+/// As [`check_private`].
 pub fn check_private_among(path: &Path, users: &[User]) -> io::Result<()> {
     imp::check_private(path, users)
 }
 
-/// Checks that a file belongs to this user (or the system) and that nobody else can change it. Others may
-/// read it, where a system tells the one from the other.
+/// Checks that a file belongs to this user (or the system) and that no other user can change it.
+/// Others may read it where a system distinguishes the two.
 ///
 /// # Errors
-/// As [`check_private`]'s.
+/// As [`check_private`].
 pub fn check_unchangeable(path: &Path) -> io::Result<()> {
     imp::check_unchangeable(path)
 }
 
-/// Checks that this user can make files in a directory, as far as that shows without making one.
+/// Checks that this user can make files in a directory, as far as that is known without making one.
 ///
 /// # Errors
-/// With a sentence, if it is not there, is no directory, or takes no files of this user's.
+/// If it is not there, is not a directory, or this user cannot make files in it.
 pub fn check_writable(directory: &Path) -> io::Result<()> {
     let shown = directory.display();
     match fs::metadata(directory) {
@@ -217,7 +219,7 @@ fn make_with_parents(path: &Path) -> io::Result<()> {
         make_with_parents(parent)?;
     }
     match imp::make_dir(path) {
-        // Another made it meanwhile, which is as good; the caller checks it.
+        // A concurrent process made it, which is as good: the caller checks it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a stream, by the system's own word.
+//! The identity of the other end of a stream, as the system states it.
 
 #[cfg(unix)]
 #[path = "peer/unix.rs"]
@@ -14,10 +14,9 @@ use crate::refusal;
 /// The identity of the process at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Whose process it is. This decides; it is the identity at the moment of connecting.
+    /// The user who owned the process when it connected. Decisions use only this.
     pub user: User,
-    /// The process, where the system says. For display only: a pid may belong to another process
-    /// by the time one reads it.
+    /// The process id, where the system says. For display only: another process may have it by now.
     pub pid: Option<u32>,
 }
 
@@ -34,18 +33,18 @@ impl User {
         imp::me().map(Self)
     }
 
-    /// The user whom such a text names: a user id on Unix, a SID on Windows; `Display` writes it.
+    /// Parses a user id (Unix) or a SID (Windows), as `Display` writes it.
     ///
     /// # Errors
-    /// `InvalidInput` if it is none.
+    /// `InvalidInput` if the text is neither.
     pub fn parse(text: &str) -> io::Result<Self> {
         imp::parse(text).map(Self).ok_or_else(|| {
             refusal(io::ErrorKind::InvalidInput, format!("{text} is not {}", imp::FORM))
         })
     }
 
-    /// Whether a server run by this user may be trusted with what this process says: it is this
-    /// user, the system, or an administrator, who could read it all anyway.
+    /// Whether this process may trust a server run by this user: it is the same user, the system,
+    /// or an administrator, who could read all of this user's data anyway.
     pub fn is_trusted_server(&self) -> bool {
         Self::me().is_ok_and(|me| *self == me) || imp::is_system(&self.0)
     }

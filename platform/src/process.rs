@@ -1,4 +1,4 @@
-//! Processes beside this one: starting one that outlives it, and what the system says about others.
+//! Other processes: starting one that outlives this process, and the system's facts about others.
 
 #[cfg(unix)]
 #[path = "process/unix.rs"]
@@ -17,17 +17,18 @@ use std::{
 
 use crate::{naming, paths};
 
-/// A process on its own. Dropping this does nothing to it.
+/// A process that runs on its own. Dropping this value does not affect it.
 #[derive(Debug)]
 pub struct Detached(Child);
 
 impl Detached {
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Its exit code if it has ended, which a process that should go on running has only if it failed.
+    /// The exit code if the process has ended. For a process meant to keep running, that is a
+    /// failure.
     ///
     /// # Errors
     /// If the system does not say.
@@ -37,8 +38,8 @@ impl Detached {
     }
 }
 
-/// Lets this process have so many files and connections open, if the system does; often it stops at a
-/// few hundred unless it is asked. Gives back how many it may have.
+/// Raises this process's limit of open files and connections to `wanted`, as far as the system
+/// allows. Returns the new limit.
 ///
 /// # Errors
 /// If the system does not say.
@@ -46,8 +47,8 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
 
-/// At the end of a logon or of the system, has this process end before others: one that looks after others doesn't take
-/// their end for a failure then. Does nothing where the system has no such order.
+/// Has this process end before others at a logoff or shutdown, so that it does not mistake their
+/// end for a failure. Does nothing where the system has no such order.
 ///
 /// # Errors
 /// If the system refuses.
@@ -56,9 +57,9 @@ pub fn end_before_others() -> io::Result<()> {
 }
 
 /// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
-/// none of this process's files or pipes open: nothing on standard input, and both outputs at the end
-/// of the file `log` (made for this user only). It runs in the log's directory, or in the nearest above that
-/// in which the system lets processes run.
+/// none of this process's files or pipes open. It has no standard input, appends both outputs to
+/// the file `log` (made for this user only), and runs in the log's directory, or in the nearest
+/// directory above in which the system lets processes run.
 ///
 /// # Errors
 /// If the log cannot be opened or the program not started.
@@ -96,11 +97,11 @@ pub fn find_program(command: &OsStr) -> Option<PathBuf> {
     all.find(|file| file.is_file())
 }
 
-/// So many processes of one family are looked at.
+/// The most processes that [`family`] lists.
 const FAMILY_MAX: usize = 256;
 
-/// A process and those that it and they have started, the nearest first, as far as the system says: on Linux
-/// all that have not left its session, elsewhere the process alone.
+/// A process and its descendants, the nearest first, as far as the system says: on Linux all that
+/// have not left its session, elsewhere the process alone.
 #[must_use]
 pub fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
@@ -112,20 +113,21 @@ pub fn family(pid: u32) -> Vec<u32> {
     family
 }
 
-/// Whether no other process runs the same program in the same directory, but for those of its [`family`]; false
-/// where the system doesn't say.
+/// Whether no process outside its [`family`] runs the same program in the same directory; false
+/// where the system does not say.
 #[must_use]
 pub fn is_alone(pid: u32) -> bool {
     imp::is_alone(pid, &family(pid))
 }
 
-/// The files that a process has open to write to, where the system says: on Linux, for processes of this user's.
+/// The files that a process has open for writing, where the system says: on Linux, for processes of
+/// this user.
 #[must_use]
 pub fn written_files(pid: u32) -> Option<Vec<PathBuf>> {
     imp::written_files(pid)
 }
 
-/// The exit code as shells have it: 128 + n if signal n ended the process (Unix).
+/// The exit code by the convention of shells: 128 + n if signal n ended the process (Unix).
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     imp::exit_code(status)
 }

@@ -1,4 +1,4 @@
-//! Pseudo-terminals: a command that believes it runs in a terminal, which is us.
+//! Pseudo-terminals: a command runs in a terminal that this process provides.
 
 #[cfg(any(windows, test))]
 mod command_line;
@@ -24,15 +24,16 @@ use std::{
 
 use crate::{naming, refusal};
 
-/// How often [`Pty::end`] looks whether the command has ended.
+/// The pause between two checks of [`Pty::end`] whether the command has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Ctrl-Break, as it is typed into a pseudo console of Windows': the key goes down and comes up. Elsewhere there
-/// is no such key.
+/// Ctrl-Break as input of a Windows pseudo console: the key goes down and comes up. Other systems
+/// have no such key.
 pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
 
-/// Whether a pseudo-terminal takes the screen that shows it for an empty one with the cursor at the top left, as
-/// Windows' do: they say by place where they print, and ask for the first one, which [`Pty`] answers so.
+/// Whether a pseudo-terminal assumes that the screen which shows it is empty, with the cursor at
+/// the top left. Windows' does: it prints at absolute positions, and asks for the first one, which
+/// [`Pty`] answers accordingly.
 pub const BEGINS_AT_HOME: bool = cfg!(windows);
 
 /// A terminal's size in character cells.
@@ -44,23 +45,24 @@ pub struct Size {
     pub cols: u16,
 }
 
-/// A command in a pseudo-terminal. Clones are the same one, for use by several threads.
+/// A command in a pseudo-terminal. Clones share it, for use by several threads.
 ///
-/// Dropping the last clone (and its reader and writer) closes the terminal, which ends most commands,
-/// but waits for nothing.
+/// Dropping the last clone (and its reader and writer) closes the terminal, which ends most
+/// commands; the drop does not wait for that.
 #[derive(Clone, Debug)]
 pub struct Pty(Arc<imp::Pty>);
 
 impl Pty {
     /// Starts `command` (name and arguments) in a new pseudo-terminal.
     ///
-    /// It gets this process's environment with `env` set (or, with `None`, taken out), and runs in
-    /// `cwd`, or in this process's directory.
+    /// The command gets this process's environment with the changes in `env` (`None` removes a
+    /// variable), and runs in `cwd`, or in this process's directory.
     ///
     /// # Errors
-    /// `NotFound` with the command's name if there is no such command, `PermissionDenied` if it is not
-    /// executable; `NotFound` with the directory's name if that is missing; `InvalidInput` if an argument
-    /// can't be passed on, as one with a line break to a batch file (Windows); and what the system says.
+    /// `NotFound` with the command's name if there is no such command, `PermissionDenied` if it is
+    /// not executable; `NotFound` with the directory's name if that is missing; `InvalidInput` if
+    /// an argument cannot be passed on, such as one with a line break to a batch file (Windows);
+    /// and the system's errors.
     pub fn spawn(
         command: &[OsString],
         env: &[(OsString, Option<OsString>)],
@@ -74,7 +76,7 @@ impl Pty {
         Ok(Self(Arc::new(pty)))
     }
 
-    /// What the command prints. Several readers share the output between them.
+    /// A reader of the command's output. Several readers share the output between them.
     ///
     /// # Errors
     /// If the system has no handles left.
@@ -82,7 +84,7 @@ impl Pty {
         self.0.reader().map(Reader).map_err(naming("read from the terminal"))
     }
 
-    /// What the command reads as typed.
+    /// A writer of the command's input.
     ///
     /// # Errors
     /// If the system has no handles left.
@@ -90,7 +92,7 @@ impl Pty {
         self.0.writer().map(Writer).map_err(naming("write to the terminal"))
     }
 
-    /// Gives the terminal another size; the command is told.
+    /// Changes the terminal's size and notifies the command.
     ///
     /// # Errors
     /// If the system refuses, or the terminal is closed.
@@ -98,12 +100,12 @@ impl Pty {
         self.0.resize(size).map_err(naming("resize the terminal"))
     }
 
-    /// The command's process.
+    /// The process id of the command.
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// The terminal's foreground process group; `None` where there is no such thing.
+    /// The terminal's foreground process group; `None` where there is none.
     #[cfg_attr(windows, allow(dead_code, reason = "a console has no foreground group"))]
     pub(crate) fn foreground_group(&self) -> Option<u32> {
         self.0.foreground_group()
@@ -121,8 +123,8 @@ impl Pty {
         WeakPty(Arc::downgrade(&self.0))
     }
 
-    /// Has the command go on where it has suspended itself: there is no shell around it that would.
-    /// Does nothing where there is no such thing.
+    /// Resumes a command that has suspended itself: no shell around it would. Does nothing where
+    /// the system has no job control.
     ///
     /// # Errors
     /// If the system refuses.
@@ -130,8 +132,8 @@ impl Pty {
         self.0.resume().map_err(naming("resume the command"))
     }
 
-    /// Waits until the command has ended, and says its exit code: 128 + n if signal n ended it. May
-    /// be called often and by several threads.
+    /// Waits until the command has ended, and returns its exit code: 128 + n if signal n ended it.
+    /// May be called repeatedly and by several threads.
     ///
     /// # Errors
     /// If the system does not say.
@@ -147,9 +149,9 @@ impl Pty {
         self.0.try_wait().map_err(naming("look after the command"))
     }
 
-    /// Makes the command and what it started end: first by the terminal's hanging up, after `grace` by
-    /// a request to terminate (Unix), after another `grace` by force. Waits for it. Somebody must go
-    /// on reading what it prints meanwhile.
+    /// Ends the command and its descendants, and waits for it: hangs up the terminal, after `grace`
+    /// requests termination (Unix), and after another `grace` uses force. Another thread must keep
+    /// reading the output meanwhile.
     ///
     /// # Errors
     /// If the system refuses.
@@ -159,7 +161,7 @@ impl Pty {
             let given_up = Instant::now() + grace;
             while Instant::now() < given_up {
                 if let Some(code) = self.try_wait()? {
-                    // What it has left behind.
+                    // For processes that the command has left behind.
                     self.kill()?;
                     return Ok(code);
                 }
@@ -170,16 +172,18 @@ impl Pty {
         self.wait()
     }
 
-    /// Ends the command and what it started by force, without waiting.
+    /// Ends the command and its descendants by force, without waiting. Succeeds if it has ended
+    /// already.
     ///
     /// # Errors
-    /// If the system refuses. That it has ended already is none.
+    /// If the system refuses.
     pub fn kill(&self) -> io::Result<()> {
         self.0.kill().map_err(naming("kill the command"))
     }
 
-    /// Closes the terminal, once the command has ended: readers get what is still in it and then the
-    /// end, even if something the command left behind keeps it open; writers get an error.
+    /// Closes the terminal, once the command has ended. Readers get the remaining output and then
+    /// the end, even if a process that the command left behind keeps the terminal open; writers get
+    /// an error.
     pub fn close(&self) {
         self.0.close();
     }
@@ -190,17 +194,17 @@ impl Pty {
 pub(crate) struct WeakPty(Weak<imp::Pty>);
 
 impl WeakPty {
-    /// The terminal, as long as some clone of it lives.
+    /// The terminal, as long as a clone of it lives.
     pub(crate) fn upgrade(&self) -> io::Result<Pty> {
         let closed = || refusal(io::ErrorKind::BrokenPipe, "the terminal is closed");
         self.0.upgrade().map(Pty).ok_or_else(closed)
     }
 }
 
-/// Whether there is such a command, which [`Pty::spawn`] would run with the environment of this process.
+/// Checks that [`Pty::spawn`] would find this command with the environment of this process.
 ///
 /// # Errors
-/// As that has them, but for what only the start tells.
+/// Those of [`Pty::spawn`] that are known without starting it.
 pub fn check(command: &[OsString], cwd: Option<&Path>) -> io::Result<()> {
     find(command, cwd).map(drop)
 }
@@ -208,12 +212,12 @@ pub fn check(command: &[OsString], cwd: Option<&Path>) -> io::Result<()> {
 /// The file that [`Pty::spawn`] would run with the environment of this process.
 ///
 /// # Errors
-/// As [`check`] has them.
+/// As [`check`].
 pub fn find(command: &[OsString], cwd: Option<&Path>) -> io::Result<PathBuf> {
     describe(command, &[], cwd).map(|(program, _)| program)
 }
 
-/// The file to run, and with what; the command runs nothing itself.
+/// Resolves the file to run, and describes the command as a `Command`, which is never run itself.
 fn describe(
     command: &[OsString],
     env: &[(OsString, Option<OsString>)],
@@ -232,7 +236,7 @@ fn describe(
         Some(cwd) => cwd.to_owned(),
         None => env::current_dir().map_err(naming("look for this process's directory"))?,
     };
-    // With all variables that there are to be.
+    // The command holds the complete environment.
     let mut command = Command::new(name);
     command.args(arguments).current_dir(&cwd).env_clear().envs(env::vars_os());
     for (key, value) in env {
@@ -245,7 +249,7 @@ fn describe(
     Ok((program, command))
 }
 
-/// Reads what the command prints; `Ok(0)` is the end. Read in large pieces.
+/// Reads the command's output; `Ok(0)` is the end. Large buffers need fewer calls.
 #[derive(Debug)]
 pub struct Reader(imp::Reader);
 
@@ -255,7 +259,7 @@ impl Read for Reader {
     }
 }
 
-/// Types into the terminal. Nothing is held back, and nothing is typed when it is dropped.
+/// Types into the terminal. Writes are not buffered, and dropping it types nothing.
 #[derive(Debug)]
 pub struct Writer(imp::Writer);
 
@@ -269,12 +273,12 @@ impl Write for Writer {
     }
 }
 
-/// Whether a name says where the command is, so that it is not to be looked for.
+/// Whether a command's name contains a directory, so that it is not searched for in PATH.
 fn has_directory(name: &OsStr) -> bool {
     Path::new(name).components().count() > 1 || Path::new(name).is_absolute()
 }
 
-/// A variable of the command's own.
+/// A variable of the command's environment.
 fn variable<'a>(command: &'a Command, name: &str) -> Option<&'a OsStr> {
     let is_it = |key: &OsStr| {
         if cfg!(windows) { key.eq_ignore_ascii_case(name) } else { key == name }

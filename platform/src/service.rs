@@ -1,10 +1,11 @@
-//! A program that the system starts by itself and watches over.
+//! A program that the system starts by itself and supervises.
 //!
-//! For one user, under one name: a systemd user unit on Linux, a launchd agent on macOS; on Windows a service,
-//! which an administrator installs and which runs under an account of its own for the one user whom it serves
-//! (its [`Site`]), or a scheduled task of the user's own. Started with the system or at logon; started again
-//! if it fails, not if it ends by itself. Whoever starts it by hand beside that is none of the system's
-//! business, and none of this module's.
+//! For one user, under one name: a systemd user unit on Linux, a launchd agent on macOS. On
+//! Windows, a service, which an administrator installs and which runs under its own account for the
+//! one user it serves (its [`Site`]), or a scheduled task of the user.
+//!
+//! The system starts the program at boot or at logon, and again if it fails, but not if it ends by
+//! itself. A program started by hand is not covered by this module.
 
 mod command;
 #[cfg(any(windows, test))]
@@ -47,49 +48,49 @@ use std::{ffi::OsString, fmt, io, path::PathBuf};
 
 use crate::{endpoint::Endpoint, peer::User};
 
-/// The one name under which the system knows it.
+/// The one name under which the system knows the service.
 pub const NAME: &str = "agent-relay";
 
-/// The option after which a program that is installed for a [`Site`] says whom it serves.
+/// The option that names the owner to a program installed for a [`Site`].
 pub const OWNER: &str = "--owner";
 
-/// What is to be run: a program and its arguments, all of them UTF-8 and without line breaks.
+/// A program and its arguments to run as a service, all of them UTF-8 and without line breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its absolute path.
+    /// The absolute path.
     pub file: PathBuf,
-    /// What comes after its name.
+    /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
 }
 
-/// Where a service that has an account of its own serves its one user.
+/// The parameters of a service that runs under its own account for one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Whom it serves.
+    /// The user it serves.
     pub owner: User,
-    /// As whom it runs.
+    /// The account it runs as.
     pub account: User,
-    /// Where its files are, which are closed to the owner but for those that are made for him.
+    /// The directory of its files, closed to the owner except for files made for the owner.
     pub home: PathBuf,
-    /// Where it listens.
+    /// The endpoint it listens at.
     pub endpoint: Endpoint,
 }
 
-/// What of the system's looks after the program.
+/// The system's component that supervises the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A unit of the user's own systemd.
+    /// A unit of the user's systemd.
     Systemd,
-    /// An agent of launchd's.
+    /// An agent of launchd.
     Launchd,
-    /// A service of Windows's.
+    /// A Windows service.
     Service,
-    /// A task of Windows's, at the user's logon.
+    /// A task of Windows's Task Scheduler, started at the user's logon.
     Task,
 }
 
 impl Kind {
-    /// One word for it, as programs read it.
+    /// The kind as one word for programs.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -112,23 +113,23 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is installed.
+/// An installed service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// Of which kind it is.
+    /// The component that supervises it.
     pub kind: Kind,
-    /// What says so: a file, a key of the registry, a task's path.
+    /// The location of its definition: a file, a registry key, or a task's path.
     pub definition: PathBuf,
-    /// What it runs; `None` where somebody has written the definition anew, in a way of his own.
+    /// The program it runs; `None` if the definition was rewritten by hand in another form.
     pub program: Option<Program>,
-    /// Whether it is started by itself.
+    /// Whether the system starts it by itself.
     pub is_enabled: bool,
-    /// What has become of it.
+    /// The state that the system reports.
     pub state: State,
 }
 
 impl Installed {
-    /// What the program is given after one of its options.
+    /// The argument that follows `option`.
     #[must_use]
     pub fn after(&self, option: &str) -> Option<&str> {
         let mut words = self.program.as_ref()?.arguments.iter();
@@ -136,142 +137,143 @@ impl Installed {
         words.next()?.to_str()
     }
 
-    /// Whom it serves, where that is said: else the user whose it is.
+    /// The user it serves, if its arguments name one; otherwise it serves the user it runs as.
     #[must_use]
     pub fn owner(&self) -> Option<User> {
         User::parse(self.after(OWNER)?).ok()
     }
 }
 
-/// What the system says of the program.
+/// The state of a service, as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs, as this process.
+    /// Running, with this process id.
     Running(u32),
-    /// It starts, or stops, at this moment.
+    /// Starting or stopping at the moment.
     Changing,
-    /// It was not started, or has ended by itself.
+    /// Not started, or ended by itself.
     Stopped,
-    /// It failed; why, as far as the system says.
+    /// Failed, with the reason as far as the system gives one.
     Failed(String),
-    /// The system doesn't say: only the program itself can.
+    /// Not reported by the system: only the program itself knows.
     Unsaid,
 }
 
-/// Where a service for a user would be, by his name, or for this user. `None`: on this system it runs as the
-/// user himself, and is where he is.
+/// The site of a service for the user of this name, or for this user. `None` on systems where the
+/// service runs as the user.
 ///
 /// # Errors
-/// `Unsupported` if this system has no services for other users; `NotFound` if it knows nobody of this name.
+/// `Unsupported` if this system has no services for other users; `NotFound` if it knows no user of
+/// this name.
 pub fn site(user: Option<&str>) -> io::Result<Option<Site>> {
     accounts::site(user)
 }
 
-/// Whether a service that [`site`] has a place for can be installed without one, to start at this user's
-/// logon.
+/// Checks that this system offers both a service with a [`site`] and, without one, a start at this
+/// user's logon.
 ///
 /// # Errors
-/// `Unsupported` where that makes no difference.
+/// `Unsupported` where there is only one way.
 pub fn check_logon() -> io::Result<()> {
     accounts::check_logon()
 }
 
-/// Whether that could be installed, as far as can be said before.
+/// Checks that the program could be installed, as far as that is known before.
 ///
 /// # Errors
-/// `InvalidInput` where a path can't be written into a definition; `PermissionDenied` where that is for
-/// administrators, or where others could change what runs; and what the system says, which may have none.
+/// `InvalidInput` if a path cannot be written into a definition; `PermissionDenied` if only
+/// administrators may install, or if others could change the program; and the system's errors.
 pub fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     check(program)?;
     imp::check_install(program, site)
 }
 
-/// The directory in which this user could put something else in the place of what a [`Site`]'s service runs, and
-/// so become its account; `None` where there is none, or no such account.
+/// The directory in which this user could replace the program of a [`Site`]'s service, and so act
+/// as its account; `None` if there is none, or no such account.
 ///
 /// # Errors
-/// If the system doesn't say who may change it.
+/// If the system does not say who may change it.
 pub fn replaceable_by(user: &User, program: &Program) -> io::Result<Option<PathBuf>> {
     accounts::replaceable_by(user, program)
 }
 
-/// Has the system start the program by itself from now on, and start it now: at a site, or as this user. What
-/// was installed before is replaced, and ends; a service is as before where that fails, or the error says how it
-/// is.
+/// Installs the program at a site, or as this user, and starts it. An installed program is stopped
+/// and replaced; if that fails, a service is as before, or the error says in which state it is.
 ///
 /// # Errors
-/// As [`check_install`]'s; `NotFound` where the system has nothing of the kind; and what the system says.
+/// As [`check_install`]; `NotFound` if the system has no such component; and the system's errors.
 pub fn install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     check_install(program, site)?;
     imp::install(program, site)
 }
 
-/// Stops it, and takes all of it out of the system, also what is left where that was begun before; false where
-/// there was nothing.
+/// Stops the service and removes all of it from the system, including the rest of an earlier
+/// incomplete removal. Returns false if nothing was installed.
 ///
 /// # Errors
-/// What the system says.
+/// The system's errors.
 pub fn uninstall() -> io::Result<bool> {
     imp::uninstall()
 }
 
-/// Starts what is installed; running already is success.
+/// Starts the installed service. Succeeds if it is running already.
 ///
 /// # Errors
-/// What the system says.
+/// The system's errors.
 pub fn start() -> io::Result<()> {
     imp::start()
 }
 
-/// Stops it until it is started again, or until the next logon. Stopped already is success. Where the system
-/// doesn't say how it is ([`State::Unsaid`]) it is ended without being asked.
+/// Stops the service until it is started again, or until the next logon. Succeeds if it is stopped
+/// already. Where the system does not report its state ([`State::Unsaid`]), the process is killed.
 ///
 /// # Errors
-/// What the system says.
+/// The system's errors.
 pub fn stop() -> io::Result<()> {
     imp::stop()
 }
 
-/// What is installed, if anything is.
+/// The installed service, if there is one.
 ///
 /// # Errors
-/// If its definition can't be read, or the system doesn't say.
+/// If its definition cannot be read, or the system does not say.
 pub fn installed() -> io::Result<Option<Installed>> {
     imp::installed()
 }
 
-/// What is installed, if it runs as this user and the system says how it stands: never so on Windows, where a
-/// service has an account of its own, and nothing is said of a task.
+/// The installed service, if it runs as this user and the system reports its state: never on
+/// Windows, where a service has its own account, and a task's state is not reported.
 ///
 /// # Errors
-/// As [`installed`]'s.
+/// As [`installed`].
 pub fn watched() -> io::Result<Option<Installed>> {
     accounts::watched()
 }
 
-/// How it is made to run without a logon, where the system has a way and it isn't so already, as a command.
+/// The command with which the service would run without a logon; `None` if it does already, or if
+/// the system offers no such command.
 #[must_use]
 pub fn without_logon() -> Option<&'static str> {
     imp::without_logon()
 }
 
-/// Runs as what the system has installed at a site: `body` is the program. The system's wish to stop reaches
-/// it as [`Signal::Stop`](crate::stop::Signal::Stop), and what it fails with, as a sentence, goes into the
-/// system's log. Returns when it has ended.
+/// Runs `body` as the service that the system has installed at a site. The system's request to stop
+/// reaches it as [`Signal::Stop`](crate::stop::Signal::Stop), and its error goes into the system's
+/// log. Returns when the service has ended.
 ///
 /// # Errors
-/// `Unsupported` where no service runs so; and if it was not the system that started this process.
+/// `Unsupported` where no service runs so; and if the system did not start this process.
 pub fn run(body: impl FnOnce(&Running) -> Result<(), String> + Send + 'static) -> io::Result<()> {
     accounts::run(Box::new(body))
 }
 
 type Body = Box<dyn FnOnce(&Running) -> Result<(), String> + Send>;
 
-/// A service that runs.
+/// A running service.
 pub struct Running(Box<dyn Fn()>);
 
 impl Running {
-    /// Says that it can be used now.
+    /// Reports that the service is ready for use.
     pub fn is_ready(&self) {
         (self.0)();
     }
@@ -283,14 +285,15 @@ impl fmt::Debug for Running {
     }
 }
 
-/// What has no place in a definition, which is lines or XML; and Windows puts variables into it.
+/// Whether a definition, which is lines or XML, cannot hold the character. Windows also expands
+/// `%`.
 fn is_odd(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{fffe}' | '\u{ffff}')
         || cfg!(windows) && character == '%'
 }
 
-/// Whether its words can be written down, and found again.
+/// Checks that the program's words can be written into a definition, and read back.
 fn check(program: &Program) -> io::Result<()> {
     let words = std::iter::once(program.file.as_os_str())
         .chain(program.arguments.iter().map(OsString::as_os_str));
@@ -314,13 +317,13 @@ fn check(program: &Program) -> io::Result<()> {
     ))
 }
 
-/// The words of a program, of which [`check`] has said that they are text.
+/// The program's file and arguments as text. [`check`] has verified that they are UTF-8.
 fn words(program: &Program) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
     std::iter::once(program.file.to_string_lossy())
         .chain(program.arguments.iter().map(|argument| argument.to_string_lossy()))
 }
 
-/// The program of these words.
+/// The program that consists of these words.
 fn program(words: Vec<String>) -> Option<Program> {
     let mut words = words.into_iter();
     let file = PathBuf::from(words.next()?);

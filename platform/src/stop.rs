@@ -1,5 +1,5 @@
-//! What the system tells a process from outside: to stop, that its terminal hung up, that the
-//! window has another size.
+//! The system's notifications to a process: to stop, that its terminal hung up, that the window has
+//! another size.
 
 #[cfg(unix)]
 #[path = "stop/unix.rs"]
@@ -18,43 +18,44 @@ use std::{
 
 use crate::{locked, refusal};
 
-/// What was told.
+/// A notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Stop: Ctrl-C, SIGTERM; on Windows also Ctrl-Break, and the closing of the console. (Of a logoff or shutdown
-    /// Windows tells only services, and those by the service manager: others end at once.)
+    /// A request to stop: Ctrl-C, SIGTERM; on Windows also Ctrl-Break, and the closing of the
+    /// console. (Windows announces a logoff or shutdown only to services, through the service
+    /// manager; other processes are ended at once.)
     Stop,
-    /// SIGHUP: the terminal is gone. To a process that has none it means, by old custom, to read its
+    /// SIGHUP: the terminal is gone. By convention, a process without a terminal reads its
     /// configuration again. Not on Windows.
     HangUp,
-    /// The terminal has another size; [`crate::terminal::size`] has it.
+    /// The terminal has another size; [`crate::terminal::size`] returns it.
     Resize,
-    /// Ctrl-Break, while the terminal is in raw mode: a console has no other way to say that this key was
-    /// pressed. At other times it means to stop. Only on Windows.
+    /// Ctrl-Break, while the terminal is in raw mode: a console has no other way to report this
+    /// key. At other times it is [`Signal::Stop`]. Only on Windows.
     Break,
 }
 
 type Listener = Box<dyn Fn(Signal) + Send>;
 
-/// Who is told. There is one for the whole process, as there is one set of signals.
+/// The one listener of the process, as there is one set of signals.
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 
-/// Whether Ctrl-C, and what else a console tells, means this process.
+/// Whether this process reacts to Ctrl-C and other console events.
 static HEARS_CONSOLE: AtomicBool = AtomicBool::new(true);
 
-/// Being told; ends when dropped. The signals do not get their old meaning back then: they do
-/// nothing any more.
+/// A subscription to signals, which ends when dropped. The signals' default actions are not
+/// restored then: they have no effect any more.
 #[derive(Debug)]
 pub struct Listening {
     _watch: imp::Watch,
 }
 
-/// Has `told` called for every signal, one at a time, in threads named "ctrl-c" (the ctrlc library's,
-/// started once for the process) and "signals" (ended when the result is dropped). It should hand the
-/// news over and return.
+/// Calls `told` for every signal, one at a time, in threads named "ctrl-c" (the ctrlc library's,
+/// started once for the process) and "signals" (ended when the result is dropped). The function
+/// should pass the signal on and return.
 ///
 /// # Errors
-/// `AlreadyExists` if somebody listens; and what the system says.
+/// `AlreadyExists` if there is a listener; and the system's errors.
 pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
     {
         let mut listener = locked(&LISTENER);
@@ -82,7 +83,8 @@ impl Drop for Listening {
     }
 }
 
-/// For a service, which the service manager tells: a console would tell it of every logoff of anybody.
+/// Ignores console events, for a service, which the service manager notifies: a console reports the
+/// logoff of every user.
 #[cfg(windows)]
 pub(crate) fn leave_console() {
     HEARS_CONSOLE.store(false, Ordering::SeqCst);
@@ -92,14 +94,14 @@ fn hears_console() -> bool {
     HEARS_CONSOLE.load(Ordering::SeqCst)
 }
 
-/// Called by the watches.
+/// Passes a signal to the listener, if there is one.
 pub(crate) fn tell(signal: Signal) {
     if let Some(listener) = &*locked(&LISTENER) {
         listener(signal);
     }
 }
 
-/// ctrlc takes one handler a process, for ever.
+/// Registers the Ctrl-C handler once: ctrlc takes one handler for the life of the process.
 fn catch_ctrl_c() -> io::Result<()> {
     static CAUGHT: OnceLock<Result<(), String>> = OnceLock::new();
     let caught = CAUGHT.get_or_init(|| {

@@ -19,11 +19,11 @@ use crate::{locked, refusal};
 /// One of the three standard streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// Standard input.
+    /// The stream with file descriptor 0.
     Input,
-    /// Standard output.
+    /// The stream with file descriptor 1.
     Output,
-    /// Standard error.
+    /// The stream with file descriptor 2.
     Error,
 }
 
@@ -36,19 +36,19 @@ pub fn is_terminal(stream: Standard) -> bool {
     }
 }
 
-/// The size of the terminal that standard output (or else input, or error) is; `None` if none is one,
-/// or if it does not know.
+/// The size of the terminal of standard output (or else of input, or error). `None` if none of them
+/// is a terminal, or if the size is unknown.
 pub fn size() -> Option<Size> {
     imp::size().filter(|size| size.rows > 0 && size.cols > 0)
 }
 
-/// What is typed (or comes on standard input), as soon as it is there: nothing is read ahead, and in raw
-/// mode every key arrives, which the standard library does not grant for Ctrl-Z on Windows.
+/// Unbuffered standard input: nothing is read ahead, and in raw mode every key arrives, which the
+/// standard library does not ensure for Ctrl-Z on Windows.
 #[derive(Debug)]
 pub struct Input(imp::Input);
 
 impl Input {
-    /// Standard input.
+    /// Opens standard input.
     ///
     /// # Errors
     /// If there is none, or no handle left for it.
@@ -56,36 +56,36 @@ impl Input {
         imp::Input::new().map(Self).map_err(crate::naming("open standard input"))
     }
 
-    /// What ends a read of this in another thread.
+    /// A handle with which another thread can end the reads.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.0.interrupter())
     }
 }
 
-/// Blocks until there is something; `Ok(0)` is the end, or an interruption.
+/// Blocks until there is input; `Ok(0)` is the end, or an interruption.
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
     }
 }
 
-/// Ends the reads of an [`Input`], now and from now on. On Windows, one of a console only.
+/// Ends the reads of an [`Input`], present and future. On Windows, only reads of a console.
 #[derive(Clone, Debug)]
 pub struct Interrupter(imp::Interrupter);
 
 impl Interrupter {
-    /// Ends them.
+    /// Ends present and future reads.
     pub fn interrupt(&self) {
         self.0.interrupt();
     }
 }
 
-/// Standard output without a buffer in between: what is written is shown, in as few calls.
+/// Unbuffered standard output: a write is shown at once, in as few calls as possible.
 #[derive(Debug)]
 pub struct Output(imp::Output);
 
 impl Output {
-    /// Standard output.
+    /// Opens standard output.
     ///
     /// # Errors
     /// If there is none, or no handle left for it.
@@ -104,13 +104,13 @@ impl Write for Output {
     }
 }
 
-/// What the terminal was like before raw mode; there is one terminal, so there is one of these.
+/// The terminal's modes before raw mode; one value, since a process has one terminal.
 static BEFORE: Mutex<Option<imp::Modes>> = Mutex::new(None);
 
-/// The terminal hands over every key as it is pressed, and prints what it gets as it is.
+/// Raw mode: the terminal delivers every key as it is pressed, and prints output unchanged.
 ///
-/// Dropping this restores what was before; a panic anywhere in the process restores it too, before
-/// its message is printed. A process that is killed can restore nothing.
+/// Dropping this restores the earlier modes. A panic anywhere in the process also restores them,
+/// before its message is printed. A killed process restores nothing.
 #[derive(Debug)]
 pub struct RawMode(());
 
@@ -118,7 +118,8 @@ impl RawMode {
     /// Puts the terminal of standard input (and, on Windows, of standard output) into raw mode.
     ///
     /// # Errors
-    /// `Unsupported` if standard input is not a terminal; `AlreadyExists` if it is raw already by us.
+    /// `Unsupported` if standard input is not a terminal; `AlreadyExists` if this process has put
+    /// it into raw mode already.
     pub fn enter() -> io::Result<Self> {
         if !is_terminal(Standard::Input) {
             return Err(refusal(io::ErrorKind::Unsupported, "standard input is not a terminal"));
@@ -142,7 +143,7 @@ impl Drop for RawMode {
     }
 }
 
-/// Whether keys come as they are pressed.
+/// Whether this process has put the terminal into raw mode.
 #[cfg(windows)]
 pub(crate) fn is_raw() -> bool {
     locked(&BEFORE).is_some()

@@ -1,11 +1,11 @@
-//! Listeners and streams: Unix sockets and Windows named pipes behind one contract.
+//! Listeners and streams: Unix sockets and Windows named pipes with one contract.
 //!
-//! A [`Stream`] is a handle that is cheap to clone and may be used by any thread: one thread blocks
-//! in a read while another writes, and a third ends both with [`Stream::hang_up`]. There are no
-//! time-outs, since named pipes have none.
+//! A [`Stream`] is cheap to clone and may be used by any thread: one thread blocks in a read while
+//! another writes, and a third ends both with [`Stream::hang_up`]. There are no timeouts, since
+//! named pipes have none.
 //!
-//! The endpoint is open to its owner only (and closed to other machines), and both sides can say who
-//! the other is; [`Stream::connect`] does so by itself.
+//! Only the endpoint's owner can connect, from this machine only, and both sides can query the
+//! identity of the other. [`Stream::connect`] checks it by itself.
 
 #[cfg(unix)]
 #[path = "transport/unix.rs"]
@@ -28,45 +28,47 @@ use crate::{
     refusal,
 };
 
-/// What stands at a listener's endpoint now; see [`Listener::place`].
+/// The object at a listener's endpoint; see [`Listener::place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// This listener.
     Mine,
-    /// Nothing: it was removed, and nobody can connect any more. It can be bound again.
+    /// Nothing: the socket was removed, and nobody can connect any more. The endpoint can be bound
+    /// again.
     Gone,
-    /// Something else.
+    /// Another object.
     Foreign,
 }
 
-/// What became of [`Stream::write_now`].
+/// The result of [`Stream::write_now`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// So many of the first bytes were taken; 0 if the stream is full now.
+    /// The number of bytes written; 0 if the stream is full now.
     Bytes(usize),
-    /// This system has no write that never blocks; nothing was written.
+    /// Nothing was written: this system has no write that never blocks.
     Unsupported,
 }
 
-/// Something that is connected to.
+/// A bound endpoint that accepts connections.
 #[derive(Debug)]
 pub struct Listener(imp::Listener);
 
 impl Listener {
     /// Starts to listen, for this user's processes only.
     ///
-    /// The caller holds the lock that makes it the only one to do so here: what a process left behind
-    /// that has ended is replaced, and two that replaced at once would displace each other.
+    /// The caller must hold the lock that makes it the only process to do so: this replaces the
+    /// endpoint of a listener that has ended, and two concurrent replacements would displace each
+    /// other.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there; `AlreadyExists` if something stands there that is not
-    /// a listener's; `PermissionDenied` if it is another user's; and what the system says.
+    /// `AddrInUse` if there is a listener; `AlreadyExists` if there is another kind of object;
+    /// `PermissionDenied` if it is another user's; and the system's errors.
     pub fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         Self::bind_for(endpoint, &User::me()?)
     }
 
-    /// The same for the processes of another user, where this process serves one: it runs as a service then.
-    /// That user can connect, and nobody else.
+    /// Starts to listen for the processes of another user, which a service does. Only that user can
+    /// connect.
     ///
     /// # Errors
     /// `Unsupported` where there are no such services; else as [`Listener::bind`].
@@ -74,8 +76,9 @@ impl Listener {
         imp::Listener::bind(endpoint, user).map(Self)
     }
 
-    /// The same for those of this user's processes that have as much power as this one. On Windows one that is
-    /// elevated is out of reach of those that aren't; elsewhere all processes of a user's have the same.
+    /// Starts to listen for those of this user's processes that have at least the rights of this
+    /// one. On Windows, an elevated listener is out of reach of processes that are not elevated;
+    /// elsewhere all processes of a user have the same rights.
     ///
     /// # Errors
     /// As [`Listener::bind`].
@@ -83,59 +86,59 @@ impl Listener {
         imp::Listener::bind_guarded(endpoint).map(Self)
     }
 
-    /// Checks that this user could listen there, as far as that shows without doing so. Who listens there
-    /// now, and whose it is, is not looked at.
+    /// Checks that this user could listen at the endpoint, as far as that is known without doing
+    /// so. An existing listener and its user are not examined.
     ///
     /// # Errors
-    /// `AlreadyExists` if something stands there that is not a listener's; and with a sentence, if the
-    /// directory of a socket is not there or takes no files.
+    /// `AlreadyExists` if there is an object of another kind; or if the directory of a socket is
+    /// missing or not writable.
     pub fn check(endpoint: &Endpoint) -> io::Result<()> {
         imp::check(endpoint)
     }
 
-    /// Waits for a connection. Only one thread may do so at a time.
+    /// Waits for a connection. Only one thread may call this at a time.
     ///
     /// # Errors
-    /// `Interrupted` once [`Listener::stop`] was called, then always. Any other error concerns this
-    /// one attempt (no file handles left, for one), and the next may succeed.
+    /// `Interrupted` after [`Listener::stop`], always. Any other error concerns only this attempt
+    /// (no file handles left, for example), and the next one may succeed.
     pub fn accept(&self) -> io::Result<Stream> {
         self.0.accept().map(Stream::new)
     }
 
-    /// Ends [`Listener::accept`] for good, in whatever thread it waits.
+    /// Ends all calls of [`Listener::accept`], present and future.
     pub fn stop(&self) {
         self.0.stop();
     }
 
-    /// Looks at what stands at the endpoint. A socket's path can be removed or replaced under a
-    /// listener that notices nothing; a pipe's name cannot.
+    /// Looks at the object at the endpoint. A socket's path can be removed or replaced without the
+    /// listener's knowledge; a pipe's name cannot.
     ///
     /// # Errors
-    /// If the system does not let us look.
+    /// If the system refuses to say.
     pub fn place(&self) -> io::Result<Place> {
         self.0.place()
     }
 }
 
 /// One end of a connection. The connection ends when all clones are dropped, or at once with
-/// [`Stream::hang_up`]; either way the other side can still read what was written.
+/// [`Stream::hang_up`]. In both cases the other side can still read what was written.
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<imp::Stream>);
 
 impl Stream {
-    /// Connects to a listener and checks who runs it.
+    /// Connects to a listener and checks which user runs it.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused`, at once, if nobody listens; `AlreadyExists` if what is there
-    /// is no socket; `TimedOut` if a pipe stays busy;
-    /// `PermissionDenied` if this user may not connect, or if what answers is run neither by this
-    /// user nor by the system or an administrator.
+    /// `NotFound` or `ConnectionRefused`, at once, if there is no listener; `AlreadyExists` if
+    /// there is no socket but another object; `TimedOut` if a pipe stays busy; `PermissionDenied`
+    /// if this user may not connect, or if the server is run neither by this user nor by the system
+    /// or an administrator.
     pub fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         Self::connect_among(endpoint, &[])
     }
 
-    /// The same where some users are trusted as this one is: the account of the service that an administrator
-    /// has installed for this user.
+    /// Connects as [`Stream::connect`] does, and also trusts servers run by `users`: by the account
+    /// of the service that an administrator has installed for this user.
     ///
     /// # Errors
     /// As [`Stream::connect`].
@@ -154,14 +157,14 @@ impl Stream {
         Ok(Self::new(stream))
     }
 
-    /// Ends the connection now: blocked reads and writes of other threads return within a second,
-    /// and so does everything that comes after them, on all clones (reads with the end, writes with
-    /// an error). The other side reads what was written and then the end.
+    /// Ends the connection now, for all clones: blocked reads and writes of other threads return
+    /// within a second, and all later ones at once (reads with the end, writes with an error). The
+    /// other side reads what was written and then the end.
     pub fn hang_up(&self) {
         self.0.hang_up();
     }
 
-    /// Writes as much as goes without waiting.
+    /// Writes as much as is possible without blocking.
     ///
     /// # Errors
     /// `BrokenPipe` or the like if the connection has ended.
@@ -169,10 +172,11 @@ impl Stream {
         self.0.write_now(bytes)
     }
 
-    /// Who is at the other end. A pipe's server can ask only once it has read something.
+    /// The identity of the other end. A pipe's server can call this only after it has read
+    /// something.
     ///
     /// # Errors
-    /// If the system does not say; take it for a stranger then.
+    /// If the system does not say; the peer is then not trusted.
     pub fn peer(&self) -> io::Result<Peer> {
         self.0.peer().map_err(naming("ask who is at the other end"))
     }
@@ -182,14 +186,14 @@ impl Stream {
     }
 }
 
-/// Blocks until there is something; `Ok(0)` is the end, however it came about.
+/// Blocks until there is input; `Ok(0)` is the end, whichever side caused it.
 impl Read for &Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
     }
 }
 
-/// Blocks until some of it is taken. Nothing is held back, so that flushing does nothing.
+/// Blocks until some bytes are written. Writes are not buffered, so flushing does nothing.
 impl Write for &Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)

@@ -1,9 +1,9 @@
 //! What the platform crate promises: the same tests on every system.
 //!
-//! The tests run one after the other, each in a thread of its own under a watchdog, since signals, the
-//! umask and the terminal belong to the whole process. Tests that a system cannot run are in one table,
-//! [`SKIPPED`], with the reason, and every run prints them. If `CI` is set, they must be those of that
-//! system's list in `contract/`, line for line.
+//! The tests run one after the other, each in a thread of its own under a watchdog, since signals,
+//! the umask and the terminal belong to the whole process. Tests that a system cannot run are in
+//! one table, [`SKIPPED`], with the reason, and every run prints them. If `CI` is set, they must be
+//! those of that system's list in `contract/`, line for line.
 //!
 //! `cargo test -p platform --test contract -- NAME` runs the tests whose name contains NAME.
 #![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]

@@ -1,4 +1,4 @@
-//! Windows only: what others may do to files and directories.
+//! Windows only: checks of what other users may do to a file or directory, by its access list.
 
 use std::{
     fs, io,
@@ -21,19 +21,19 @@ use crate::{
     security::{self, ADMINISTRATORS, Access, Descriptor, SYSTEM, checked, wide},
 };
 
-/// Stand-ins in an access list for whoever the owner is.
+/// SIDs in an access list that stand for the owner: CREATOR OWNER and OWNER RIGHTS.
 const OWNERS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
 
-/// Whom the system itself lets change its programs; administrators could become it.
+/// The account of Windows itself. Administrators can act as this account.
 const TRUSTED_INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
 
 /// The rights with which a file or directory can be moved away, or its access list changed.
 const MOVING: u32 = FILE_DELETE_CHILD | DELETE | WRITE_DAC | WRITE_OWNER | GENERIC_ALL;
 
-/// The rights with which it can be changed.
+/// The rights with which a file's or directory's content can be changed.
 const CHANGING: u32 = MOVING | FILE_WRITE_DATA | FILE_APPEND_DATA | GENERIC_WRITE;
 
-/// Makes a directory to which this gives access.
+/// Makes a directory with this security descriptor.
 pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<()> {
     let name = wide(path);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
@@ -41,7 +41,8 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
         .map_err(measuring(path, DIRECTORY_UNITS_MAX))
 }
 
-/// What the system says of a path that is too long for it names neither that nor the way out.
+/// Adds the limit and a remedy to the system's error if `path` is longer than `most`: the system's
+/// own error names neither.
 pub(crate) fn measuring(path: &Path, most: usize) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
         let units = path.as_os_str().encode_wide().count();
@@ -59,24 +60,24 @@ pub(crate) fn measuring(path: &Path, most: usize) -> impl FnOnce(io::Error) -> i
     }
 }
 
-/// So long a path takes every Windows, of a directory, where there has to be room for a short name in it, and of a
-/// file.
+/// The longest path of a directory in UTF-16 units on any Windows: MAX_PATH less room for a short
+/// file name. The other constant is the limit for a file.
 pub(crate) const DIRECTORY_UNITS_MAX: usize = 247;
 pub(crate) const FILE_UNITS_MAX: usize = 259;
 
-/// What to do about what is not as it should be.
+/// The remedy that an error names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Advice {
-    /// A user's own: shut it to all others.
+    /// Deny others access: for a user's own file or directory.
     Shut,
-    /// What is to serve others as well, the system and administrators among them, is not shut.
+    /// Choose another path: this one has to stay open to others, such as the system.
     Elsewhere,
-    /// What only administrators make: have it made anew.
+    /// Delete it and let it be made again: only administrators make such a directory.
     MakeAnew,
 }
 
 pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
-    // What is handed down from a directory counts as well.
+    // Inherited access counts as well.
     check(path, users, |_| true, "is open to others", Advice::Shut)
 }
 
@@ -84,9 +85,8 @@ pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
     check(path, &[], |access| gives(access, CHANGING), "can be changed by others", Advice::Shut)
 }
 
-/// Checks that others can't put something else in a file's place: change it or its directory, or move that with
-/// one that it is in. (Making something of their own in one of those is another matter: in `%ProgramData%`
-/// everybody may.)
+/// Checks that others cannot replace a file: change it or its directory, or move one of the
+/// directories above. They may add files to a directory above (everybody may in `%ProgramData%`).
 pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
     check(
         file,
@@ -98,7 +98,7 @@ pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), |directory| check_unmovable(directory, Advice::Elsewhere))
 }
 
-/// Checks that others can't change a directory, or move it with one that it is in.
+/// Checks that others cannot change a directory, or move it or one of the directories above.
 pub(crate) fn check_unmovable(directory: &Path, advice: Advice) -> io::Result<()> {
     let changes = |access: &Access| gives(access, CHANGING);
     check(directory, &[], changes, "can be changed by others", advice)?;
@@ -108,7 +108,7 @@ pub(crate) fn check_unmovable(directory: &Path, advice: Advice) -> io::Result<()
     })
 }
 
-/// The directory in which this user could put something else in a file's place, if there is one.
+/// Returns the directory in which this user could replace a file, if there is one.
 pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<PathBuf>> {
     let sid = user.to_string();
     let is_free = |path: &Path, rights| -> io::Result<bool> {
@@ -127,15 +127,15 @@ pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<Path
     Ok(None)
 }
 
-/// Whether a user has one of these rights, or may give it to himself. Those of groups are others', too.
+/// Whether a user has one of these rights, or may grant it to himself. Groups count as other users.
 fn is_free_to(user: &str, owner: &str, allowed: Option<&[Access]>, rights: u32) -> bool {
     let has = |access: &Access| access.sid == user && gives(access, rights);
     owner == user || allowed.is_none_or(|allowed| allowed.iter().any(has))
 }
 
-/// What a directory is in, and the rights with which it can be moved away there.
+/// The directories above `directory`, with the rights by which each can be moved away.
 fn above(directory: &Path) -> impl Iterator<Item = (&Path, u32)> {
-    // A volume's root stays where it is; on volumes for data everybody may write to it.
+    // A volume's root cannot be moved; on data volumes everybody may write to it.
     let rights = |path: &Path| if path.parent().is_some() { MOVING } else { MOVING & !DELETE };
     directory.ancestors().skip(1).map(move |path| (path, rights(path)))
 }
@@ -144,9 +144,10 @@ fn gives(access: &Access, rights: u32) -> bool {
     !access.is_for_heirs_only && access.rights & rights != 0
 }
 
-/// Whether the owner is trusted, and everybody to whom something is allowed that is `forbidden`. All of this is said
-/// of what a link leads to, and not of the link (a junction is one), which others may lead elsewhere tomorrow: where
-/// that would be their gain there may be none.
+/// Checks that the owner is trusted and that no one else has a right for which `forbidden` is true.
+///
+/// The target of a link (or junction) is checked, not the link. Others could redirect the link
+/// later, so `advice` decides whether a link is refused.
 fn check(
     path: &Path,
     users: &[User],
@@ -176,13 +177,13 @@ fn check(
     stranger.map_or(Ok(()), |stranger| denied(advice.on_stranger(path, what, &named(stranger))))
 }
 
-/// By his name, where he has one.
+/// The account's name, or the SID if it has none.
 fn named(sid: String) -> String {
     security::name_of(&sid).unwrap_or(sid)
 }
 
 impl Advice {
-    /// A sentence on a link, where there may be none. A user's own are his business.
+    /// Returns the refusal of a link; `None` where a link is allowed, as among a user's own files.
     fn on_link(self, path: &Path) -> Option<String> {
         let next = match self {
             Self::Shut => return None,
@@ -195,7 +196,7 @@ impl Advice {
         Some(format!("{} is a link, which others may lead elsewhere: {next}", path.display()))
     }
 
-    /// A sentence on what belongs to somebody else.
+    /// Returns the refusal of another user's file.
     fn on_owner(self, path: &Path, owner: &str) -> String {
         let path = path.display();
         let next = match self {
@@ -208,9 +209,9 @@ impl Advice {
         format!("{path} belongs to the user {owner}: {next}")
     }
 
-    /// A sentence on what lets others in.
+    /// Returns the refusal of access for others.
     fn on_stranger(self, path: &Path, what: &str, stranger: &str) -> String {
-        // What is in a directory lives by what that hands down.
+        // Files in a directory inherit its access.
         let all = if path.is_dir() { "(OI)(CI)(F)" } else { "(F)" };
         let path = path.display();
         let next = match self {
@@ -263,7 +264,7 @@ mod tests {
         assert!(!is_free_to(ME, ADMINISTRATORS, Some(&[writing]), MOVING));
     }
 
-    /// Who follows the advice still gets at what is in the directory, and it is as one that was made here.
+    /// The advised command leaves the owner access to the directory and to its files.
     #[test]
     fn what_is_to_be_shut_stays_open_to_its_owner() {
         let me = User::me().unwrap();
@@ -306,7 +307,7 @@ mod tests {
             said.contains(r"C:\ProgramData\agent-relay is a link, which others may lead"),
             "{said}"
         );
-        // The link goes, and nothing of what it leads to.
+        // `rmdir` removes the link and leaves its target.
         assert!(said.contains(r#"rmdir "C:\ProgramData\agent-relay""#), "{said}");
         assert!(Advice::Elsewhere.on_link(path).unwrap().ends_with("such as %ProgramFiles%"));
         assert_eq!(Advice::Shut.on_link(path), None);

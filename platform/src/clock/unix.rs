@@ -1,9 +1,9 @@
 //! Unix: the kernel's clock that counts sleep.
 
-/// Linux's name for it; its CLOCK_MONOTONIC stops during sleep.
+/// Linux's clock that counts sleep; its CLOCK_MONOTONIC does not.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
-/// macOS: the same counter as `mach_continuous_time`.
+/// On macOS, the same counter as `mach_continuous_time`.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
 

@@ -1,5 +1,5 @@
-//! Windows: the performance counter, which is documented to count sleep and hibernation, and which
-//! is what `Instant` reads there. Unlike GetTickCount64 it is finer than a tick of 16 ms.
+//! Windows: `Instant`, which reads the performance counter. By its documentation that counts sleep
+//! and hibernation, and it is finer than GetTickCount64's tick of 16 ms.
 
 use std::{sync::OnceLock, time::Instant};
 

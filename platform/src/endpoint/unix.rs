@@ -11,16 +11,16 @@ use std::{
 use super::Endpoint;
 use crate::{naming, peer::User, refusal};
 
-/// What an endpoint looks like here, for error sentences.
+/// The form of an endpoint, for error sentences.
 pub(crate) const FORM: &str = "the path of a socket";
-/// The endpoint of whoever comes first.
+/// The endpoint of [`Endpoint::shared`].
 pub(crate) const SHARED: &str = "/tmp/agent-relay.sock";
-/// The kernel's field for the path, less the zero that ends it: 107 on Linux, 103 on macOS.
+/// The size of the kernel's field for the path, less the final zero: 107 on Linux, 103 on macOS.
 const PATH_BYTES_MAX: usize =
     size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
 pub(crate) fn parse(text: &str) -> io::Result<String> {
-    // Absolute, because the other side may run in another directory.
+    // Made absolute, because the other side may run in another directory.
     let path = path::absolute(text).map_err(naming(format!("the endpoint {text}")))?;
     let path = path.to_str().map(str::to_owned).ok_or_else(|| {
         refusal(io::ErrorKind::InvalidInput, format!("the endpoint {text} is in a directory whose name is not UTF-8: give an absolute path"))

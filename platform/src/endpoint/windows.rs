@@ -13,12 +13,12 @@ use crate::{
     },
 };
 
-/// What an endpoint looks like here, for error sentences.
+/// The form of an endpoint, for error sentences.
 pub(crate) const FORM: &str = r"the name of a pipe on this machine, as \\.\pipe\NAME";
-/// The endpoint of whoever comes first.
+/// The endpoint of [`Endpoint::shared`].
 pub(crate) const SHARED: &str = r"\\.\pipe\agent-relay";
 const PREFIX: &str = r"\\.\pipe\";
-/// Windows's limit for the whole name.
+/// Windows's limit for the whole name, in UTF-16 units.
 const NAME_UNITS_MAX: usize = 256;
 
 pub(crate) fn parse(text: &str) -> io::Result<String> {
@@ -43,7 +43,7 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
 }
 
 pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
-    // Pipes lie in one directory for the whole machine: the path's characters tell them apart.
+    // All pipes of a machine are in one directory, so the name contains the path to be unique.
     let place: String = directory
         .to_string_lossy()
         .chars()
@@ -63,7 +63,8 @@ pub(crate) fn per_user(user: &User) -> String {
     format!("{SHARED}-{user}")
 }
 
-/// Whether this user is let in and trusts who is there; a pipe has no owner to look at from outside.
+/// Whether this user is let in and trusts who is there; a pipe has no owner to look at from
+/// outside.
 pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     match pipe::look_until_settled(endpoint) {
         Found::Nothing => return Ok(false),

@@ -23,13 +23,13 @@ use crate::{
     refusal,
 };
 
-/// A stat file has some fifty numbers and a name of at most 64 bytes.
+/// The size of the buffer for a stat file: some fifty numbers and a name of at most 64 bytes.
 const STAT_BYTES_MAX: usize = 2048;
-/// What follows the path of an executable that was removed.
+/// The suffix of an executable's path after the file was removed.
 const DELETED: &str = " (deleted)";
 
-/// A program in a process's memory; another one after each exec. Where the system puts nothing at
-/// random, one with a command line of the same length may be taken for the same.
+/// A program image in a process's memory; each exec makes another one. Without address
+/// randomization, two images with command lines of equal length can be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     start: u64,
@@ -37,16 +37,15 @@ pub(super) struct Image {
     stamp: Stamp,
 }
 
-/// The addresses of the code, the stack, and the command line's begin and end; a zero where they
-/// may not be read. The heap's is no part of it: an exec moves the heap after the command line is
-/// there.
+/// The addresses of the code, the stack, and the command line's begin and end; 0 where they may not
+/// be read. The heap's address is left out: an exec moves the heap after the command line is set.
 type Stamp = [u64; 4];
 
 /// The foreground group, and its leader's start time and image if the leader lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     group: u32,
-    /// Where a leader waits, a program that it has started may change this.
+    /// Needed because a program that the waiting leader started may change this.
     gathers_lines: Option<bool>,
     leader: Option<(u64, Stamp)>,
 }
@@ -56,7 +55,7 @@ pub(super) struct Observer {
     pty: WeakPty,
     /// The session that the command leads.
     session: u32,
-    /// This process's own image: a fork of it has not become the command yet.
+    /// The stamp of this process: a child with the same stamp has not executed the command yet.
     own: Option<Stamp>,
     memory: Memory,
 }
@@ -69,7 +68,7 @@ impl Observer {
         for _ in 0..FIRST_TRIES {
             match observer.sight(session, session) {
                 Sight::Changing => thread::sleep(PAUSE),
-                // One that has ended is seen by no look.
+                // No look lists a process that has ended.
                 Sight::Steady(_) | Sight::Gone => break,
             }
         }
@@ -88,7 +87,7 @@ impl Observer {
         self.pty.upgrade()?.foreground_group().ok_or_else(none)
     }
 
-    /// None if the foreground has changed meanwhile.
+    /// Lists the foreground's processes; `None` if the foreground has changed meanwhile.
     pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let group = self.group()?;
         let (all, closed) = all_processes()?;
@@ -117,7 +116,7 @@ impl Observer {
         stat.group == group && stat.session == self.session && !stat.has_ended()
     }
 
-    /// Reads all that belongs to one process between two equal answers about its image.
+    /// Reads the facts of one process, valid only if its image is the same before and after.
     fn sight(&mut self, pid: u32, group: u32) -> Sight {
         let before = match stat(pid) {
             Ok(before) => before,
@@ -169,9 +168,9 @@ impl Observer {
         CommandLine { arguments, directory: fs::read_link(proc(stat.pid, "cwd")).ok() }
     }
 
-    /// The parent's, where the process is a fork of the parent: what the parent has erased is
-    /// erased in the fork as well. Equal addresses could be chance where the system puts nothing at
-    /// random.
+    /// The parent's command line, if the process is a fork of the parent: arguments that the parent
+    /// has erased are erased in the fork as well. Without address randomization, equal stamps can
+    /// be chance, so the current arguments are compared too.
     fn inherited(
         &self,
         stat: &Stat,
@@ -186,14 +185,14 @@ impl Observer {
     }
 }
 
-/// What came of looking at a process.
+/// The result of reading one process.
 enum Sight {
     Steady(Process),
     Gone,
     Changing,
 }
 
-/// What is used of /proc/PID/stat.
+/// The used fields of /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     pid: u32,
@@ -209,7 +208,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// The name ends at the last parenthesis: it may itself have any character.
+    /// Parses a stat file. The name may contain any character, so it ends at the last parenthesis.
     fn parse(pid: u32, text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|&byte| byte == b')')?;
         let text = std::str::from_utf8(text.get(end + 1..)?).ok()?;
@@ -232,8 +231,8 @@ impl Stat {
         })
     }
 
-    /// Whether the terminal is standard input, or open to be read beside the three standard
-    /// streams. Standard output and error do not count: whatever a program starts inherits those.
+    /// Whether the terminal is standard input, or open for reading beside the standard streams.
+    /// Standard output and error do not count: every child inherits them.
     fn reads_terminal(&self) -> Option<bool> {
         if self.terminal == 0 {
             return None;
@@ -248,9 +247,8 @@ impl Stat {
         Some(false)
     }
 
-    /// Whether a file is the process's terminal, by a name of its own or by that which each process
-    /// has for its own. Only devices are looked at: a file on a server that is away would not
-    /// answer.
+    /// Whether a file is the process's terminal, by its own name or as /dev/tty. Only devices are
+    /// examined: a file on an unreachable server would block.
     fn is_terminal(&self, link: &Path) -> bool {
         let is_device = fs::read_link(link).is_ok_and(|it| it.to_string_lossy().contains("/dev/"));
         let is = |file: Metadata| {
@@ -261,18 +259,18 @@ impl Stat {
         is_device && link.metadata().is_ok_and(is)
     }
 
-    /// An address is zero for a moment, or where it may not be read.
+    /// Whether the process is within an exec, when an address is 0 for a moment.
     fn is_in_exec(&self) -> bool {
         self.stamp.contains(&0)
     }
 
-    /// A process gives its memory back a moment before its end; an address that may not be read is
-    /// not zero but 1.
+    /// Whether the process has released its memory, as it does shortly before its end. An address
+    /// that may not be read is 1 instead.
     fn has_no_memory(&self) -> bool {
         self.stamp[0] == 0 && self.threads <= 1
     }
 
-    /// A first thread that has ended looks like a process that has, while others go on.
+    /// Whether the whole process has ended. If only the first thread has, its state looks the same.
     fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -284,13 +282,13 @@ fn proc(pid: u32, what: &str) -> PathBuf {
 
 fn stat(pid: u32) -> io::Result<Stat> {
     let mut text = [0; STAT_BYTES_MAX];
-    // The system writes the file in one piece.
+    // One read is enough: the system writes the file in one piece.
     let read = File::open(proc(pid, "stat"))?.read(&mut text)?;
     let unknown = || refusal(io::ErrorKind::InvalidData, "/proc/PID/stat is not as documented");
     Stat::parse(pid, &text[..read]).ok_or_else(unknown)
 }
 
-/// All processes, and those that the system shows but does not let this one look at.
+/// All readable processes, and the ids of those that this process may not inspect.
 fn all_processes() -> io::Result<(HashMap<u32, Stat>, Vec<u32>)> {
     let (mut all, mut closed) = (HashMap::new(), Vec::new());
     for entry in fs::read_dir("/proc")? {
@@ -310,7 +308,8 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-/// What /proc hides with the option hidepid=1, the system call still tells.
+/// The process group by the system call, which also works where the mount option hidepid=1 hides
+/// /proc.
 fn group_of(pid: u32) -> Option<u32> {
     // SAFETY: no pointers.
     u32::try_from(unsafe { libc::getpgid(pid as libc::pid_t) }).ok()
@@ -331,7 +330,7 @@ fn executable(pid: u32) -> Option<Executable> {
     Some(Executable { path: without_deleted(path, file), file })
 }
 
-/// The path without the system's remark; a file may also really have such a name.
+/// The path without the suffix that marks a removed file, unless the file really has that name.
 fn without_deleted(path: PathBuf, file: FileId) -> PathBuf {
     let stripped = path.to_str().and_then(|path| path.strip_suffix(DELETED));
     match stripped {
@@ -340,12 +339,12 @@ fn without_deleted(path: PathBuf, file: FileId) -> PathBuf {
     }
 }
 
-/// None where unreadable or empty, as it is for a moment within exec.
+/// The command line; `None` where unreadable or empty, as it is for a moment within an exec.
 fn arguments(pid: u32) -> Option<Vec<OsString>> {
     let mut bytes = Vec::new();
     let file = File::open(proc(pid, "cmdline")).ok()?;
     file.take(ARGUMENTS_BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
-    // The last one may be cut, and otherwise its end is what ends the last.
+    // The last argument may be cut at the limit; a complete one ends with a zero.
     let whole = match bytes.iter().rposition(|&byte| byte == 0) {
         Some(end) => &bytes[..end],
         None => &bytes[..],
@@ -354,12 +353,12 @@ fn arguments(pid: u32) -> Option<Vec<OsString>> {
     (!bytes.is_empty()).then(|| arguments.collect())
 }
 
-/// The link's own mode says for what the file is open.
+/// Whether the file is open for reading, by the mode of the link itself.
 fn is_read(link: &Path) -> bool {
     link.symlink_metadata().is_ok_and(|link| link.mode() & 0o400 != 0)
 }
 
-/// A device as /proc/PID/stat has it.
+/// A device number in the encoding of /proc/PID/stat.
 fn encoded(device: u64) -> u64 {
     let (major, minor) = (u64::from(libc::major(device)), u64::from(libc::minor(device)));
     (minor & 0xff) | major << 8 | (minor & !0xff) << 12

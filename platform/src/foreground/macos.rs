@@ -20,21 +20,21 @@ use crate::{
     refusal,
 };
 
-// The crate libc leaves these of <sys/proc_info.h> out.
+// Constants of <sys/proc_info.h> that the crate libc lacks.
 const PROC_PGRP_ONLY: u32 = 2;
 const PROC_PIDFDVNODEPATHINFO: c_int = 2;
-/// From <sys/proc_info_private.h>: the only one that tells an exec of the same file.
+/// From <sys/proc_info_private.h>: the only call that notices an exec of the same file.
 const PROC_PIDUNIQIDENTIFIERINFO: c_int = 17;
-/// From <sys/fcntl.h>: a file is open to be read.
+/// From <sys/fcntl.h>: the file is open for reading.
 const FREAD: u32 = 1;
-/// The device of a process without a controlling terminal: nothing filled in, or NODEV.
+/// The device numbers of a process without a controlling terminal: 0 or NODEV.
 const NO_TERMINAL: [u32; 2] = [0, u32::MAX];
-/// A process with more open files is not asked about the rest.
+/// The most open files of a process that are examined.
 const FILES_MAX: usize = 4096;
-/// What the command line and the environment of a process can have.
+/// The most bytes of a process's command line and environment.
 const PROCARGS_BYTES_MAX: usize = 1024 * 1024;
 
-/// `proc_uniqidentifierinfo`, which the crate libc leaves out.
+/// `proc_uniqidentifierinfo`, which the crate libc lacks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UniqueIdentifier {
@@ -46,7 +46,7 @@ struct UniqueIdentifier {
     reserved: [u64; 2],
 }
 
-/// `vnode_fdinfowithpath`, which the crate libc leaves out, with its `proc_fileinfo`.
+/// `vnode_fdinfowithpath` with its `proc_fileinfo`, which the crate libc lacks.
 #[repr(C)]
 struct OpenFile {
     flags: u32,
@@ -57,7 +57,7 @@ struct OpenFile {
     vnode: libc::vnode_info_path,
 }
 
-/// A program in a process's memory: the executable's UUID, the process, and the number of its
+/// A program image in a process's memory: the executable's UUID, the process, and the number of its
 /// execs. Zeros where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
@@ -77,7 +77,7 @@ pub(super) struct Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     group: u32,
-    /// Where a leader waits, a program that it has started may change this.
+    /// Needed because a program that the waiting leader started may change this.
     gathers_lines: Option<bool>,
     leader: Option<((u64, u64), Stamp)>,
 }
@@ -85,7 +85,8 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,
-    /// This process's own: a fork of it has not become the command yet.
+    /// This process's executable and arguments: a child with the same ones has not executed the
+    /// command yet.
     own: (Option<Executable>, Option<Vec<OsString>>),
     memory: Memory,
 }
@@ -98,7 +99,7 @@ impl Observer {
         for _ in 0..FIRST_TRIES {
             match observer.sight(pty.pid(), pty.pid()) {
                 Sight::Changing => thread::sleep(PAUSE),
-                // One that has ended is seen by no look.
+                // No look lists a process that has ended.
                 Sight::Steady(_) | Sight::Gone => break,
             }
         }
@@ -117,7 +118,7 @@ impl Observer {
         self.pty.upgrade()?.foreground_group().ok_or_else(none)
     }
 
-    /// None if the foreground has changed meanwhile.
+    /// Lists the foreground's processes; `None` if the foreground has changed meanwhile.
     pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let group = self.group()?;
         let members = members(group)?;
@@ -137,10 +138,10 @@ impl Observer {
         Ok((self.group()? == group).then_some(processes))
     }
 
-    /// Reads all that belongs to one process between two equal answers about its image.
+    /// Reads the facts of one process, valid only if its image is the same before and after.
     fn sight(&mut self, pid: u32, group: u32) -> Sight {
         let Some(before) = basics(pid) else {
-            // Another user's, as a program that is run by sudo, is there all the same.
+            // Another user's process, such as one run by sudo, exists although it is unreadable.
             return match io::Error::last_os_error().raw_os_error() {
                 Some(libc::ESRCH) => Sight::Gone,
                 _ => Sight::Steady(Box::new(unreadable(pid))),
@@ -181,14 +182,14 @@ impl Observer {
     }
 }
 
-/// What came of looking at a process.
+/// The result of reading one process.
 enum Sight {
     Steady(Box<Process>),
     Gone,
     Changing,
 }
 
-/// What the system says of a process.
+/// One structure of the system's information about a process.
 ///
 /// # Safety
 /// Any bytes have to be a valid `T`.
@@ -231,7 +232,7 @@ fn path_of(vnode: &libc::vnode_info_path) -> Option<PathBuf> {
     (!path.is_empty()).then(|| OsString::from_vec(path).into())
 }
 
-/// The processes of a group, one more than are allowed at most.
+/// The processes of a group, at most one more than [`PROCESSES_MAX`].
 fn members(group: u32) -> io::Result<Vec<u32>> {
     let mut pids = vec![0_u32; PROCESSES_MAX + 1];
     let bytes = size_of_val(&pids[..]) as c_int;
@@ -256,13 +257,13 @@ fn files(pid: u32) -> Option<Vec<libc::proc_fdinfo>> {
         let into = files.as_mut_ptr().cast();
         libc::proc_pidinfo(pid as c_int, libc::PROC_PIDLISTFDS, 0, into, bytes)
     };
-    // Zero is an error, or a process without files.
+    // Zero means an error, or a process without files.
     files.truncate(usize::try_from(filled).ok()? / size_of::<libc::proc_fdinfo>());
     (!files.is_empty()).then_some(files)
 }
 
-/// Whether the terminal is standard input, or open to be read beside the three standard streams.
-/// Standard output and error do not count: whatever a program starts inherits those.
+/// Whether the terminal is standard input, or open for reading beside the standard streams.
+/// Standard output and error do not count: every child inherits them.
 fn reads_terminal(pid: u32, terminal: u32) -> Option<bool> {
     let files = files(pid).filter(|_| !NO_TERMINAL.contains(&terminal))?;
     let reads = |file: &libc::proc_fdinfo| {
@@ -272,8 +273,7 @@ fn reads_terminal(pid: u32, terminal: u32) -> Option<bool> {
     (reads || files.len() < FILES_MAX).then_some(reads)
 }
 
-/// Whether a file is open to be read and is this terminal, by its name or as the terminal that a
-/// process has.
+/// Whether a file is open for reading and is this terminal, by its device or as /dev/tty.
 fn is_read_terminal(pid: u32, number: c_int, terminal: u32) -> bool {
     // SAFETY: all-zero is a valid value of it.
     let mut file: OpenFile = unsafe { zeroed() };
@@ -297,7 +297,7 @@ pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { volume: file.dev(), file: file.ino().into() })
 }
 
-/// None, too, if the file was removed: it has no path.
+/// The executable; `None` also if its file was removed, since it has no path then.
 fn executable(pid: u32) -> Option<Executable> {
     let mut path = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
     // SAFETY: the pointer and the length are those of one array.
@@ -324,7 +324,7 @@ fn arguments(pid: u32) -> Option<Vec<OsString>> {
     parse_arguments(&bytes)
 }
 
-/// A number of arguments, the program's path and zeros to fill up, and the arguments.
+/// Parses the argument count, the program's path with padding zeros, and the arguments.
 fn parse_arguments(bytes: &[u8]) -> Option<Vec<OsString>> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let count = usize::try_from(i32::from_ne_bytes(*count)).ok()?;

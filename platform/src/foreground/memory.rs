@@ -4,34 +4,34 @@ use std::{collections::HashMap, ffi::OsString, path::PathBuf};
 
 use super::{PROCESSES_MAX, Process, imp::Image};
 
-/// The most images that are remembered; those that are not in the foreground are forgotten first.
+/// The most images remembered; above it, all images outside the foreground are forgotten.
 const IMAGES_MAX: usize = 2 * PROCESSES_MAX;
 
-/// What is remembered of a program image.
+/// The remembered facts of a program image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommandLine {
     pub(super) arguments: Option<Vec<OsString>>,
     pub(super) directory: Option<PathBuf>,
 }
 
-/// The command lines first seen, by process id.
+/// The command lines as first seen, by process id.
 #[derive(Debug, Default)]
 pub(super) struct Memory(HashMap<u32, (Image, CommandLine)>);
 
 impl Memory {
-    /// What was seen of the process, if it still runs this image.
+    /// The command line of the process, if it still runs this image.
     pub(super) fn get(&self, pid: u32, image: &Image) -> Option<&CommandLine> {
         self.0.get(&pid).filter(|(seen, _)| seen == image).map(|(_, line)| line)
     }
 
-    /// Remembers a command line, unless there was none to read: it may be readable later.
+    /// Remembers a command line. An unreadable one is left out, since it may be readable later.
     pub(super) fn insert(&mut self, pid: u32, image: Image, line: &CommandLine) {
         if line.arguments.is_some() {
             self.0.insert(pid, (image, line.clone()));
         }
     }
 
-    /// Forgets processes that are gone, and if too many are left, all that are not in `foreground`.
+    /// Forgets processes that are gone, and if too many are left, all outside `foreground`.
     pub(super) fn retain(&mut self, foreground: &[Process], lives: impl Fn(u32, &Image) -> bool) {
         self.0.retain(|&pid, (image, _)| lives(pid, image));
         if self.0.len() > IMAGES_MAX {

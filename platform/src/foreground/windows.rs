@@ -1,6 +1,6 @@
 //! Windows: the processes attached to the pseudo console. A console has no foreground, and any of
-//! them may read what is typed. The command's job is not asked: it also has processes without a
-//! console.
+//! them may read what is typed. The command's job is not used, since it also contains processes
+//! without a console.
 
 #[path = "windows/members.rs"]
 mod members;
@@ -17,13 +17,13 @@ use super::{
 use crate::pty::{Pty, WeakPty};
 use members::Server;
 
-/// A program in a process's memory, which is the same one from its start.
+/// A program image in a process's memory. A process runs one image from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     start: u64,
 }
 
-/// A console has no foreground group, so that there is no mark.
+/// No mark: a console has no foreground group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {}
 
@@ -42,7 +42,7 @@ impl Observer {
             memory: Memory::default(),
         };
         if let process::Found::Open(process) = process::open(pty.pid()) {
-            // Only for what it remembers.
+            // Called only to remember the command line.
             observer.facts(&process);
         }
         observer
@@ -52,10 +52,10 @@ impl Observer {
         None
     }
 
-    /// None if processes have come or gone meanwhile.
+    /// Lists the console's processes; `None` if processes have come or gone meanwhile.
     pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let members = self.members()?;
-        // While a process is open, no other one can have its number.
+        // While a process is open, its id is not used again.
         let all: Vec<_> = members.iter().map(|&pid| (pid, process::open(pid))).collect();
         let mut processes = Vec::with_capacity(all.len());
         for (pid, found) in &all {
@@ -72,7 +72,7 @@ impl Observer {
         Ok(Some(processes))
     }
 
-    /// In the order of their numbers.
+    /// The process ids attached to the console, sorted.
     fn members(&mut self) -> io::Result<Vec<u32>> {
         let pty = self.pty.upgrade()?;
         let mut members = self.server.members(pty.pid())?;

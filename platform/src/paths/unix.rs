@@ -39,7 +39,7 @@ pub(crate) fn data_directory_of(_: &User) -> io::Result<PathBuf> {
 
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
-    // The umask can only take away from the mode; this gives the owner his due.
+    // The umask may have removed bits that the owner needs.
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let file = options().create_new(true).open(path)?;
-    // As for a directory.
+    // Also because of the umask.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
@@ -81,8 +81,8 @@ pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
     check(path, &[], 0o022, "can be changed by other users", "go-w")
 }
 
-/// The system's own word, which knows of file systems that are read-only; and one of those that hold no
-/// files, such as /proc, has room for none.
+/// Asks the system, which knows of read-only file systems; and checks for free space, since file
+/// systems such as /proc have none.
 pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     let name = CString::new(directory.as_os_str().as_bytes())?;
     let wanted = libc::W_OK | libc::X_OK;
@@ -102,7 +102,8 @@ pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the owner is trusted and the mode has none of `forbidden`; what it is then, and what `chmod` takes.
+/// Checks that the owner is trusted and that the mode has none of the bits of `forbidden`. The
+/// error says `what` the file is then, and gives `chmod` the `remedy`.
 fn check(path: &Path, users: &[User], forbidden: u32, what: &str, remedy: &str) -> io::Result<()> {
     let metadata = path.metadata().map_err(naming(path.display()))?;
     let owner = User::of_uid(metadata.uid());

@@ -24,14 +24,14 @@ use crate::{
     security::{self, Descriptor, wide},
 };
 
-/// A file that somebody reads is tried to be replaced so often, with so much time between.
+/// The attempts to replace a file that is open elsewhere, and the pause between them.
 const REPLACE_ATTEMPTS: u32 = 50;
 const REPLACE_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// What administrators keep for somebody else; who that is comes after it.
+/// The access of directories that administrators keep for a user; the entry for the user follows.
 const KEPT_FOR_OTHERS: &str = "O:BAD:P(A;OICI;GA;;;BA)(A;OICI;GA;;;SY)";
 
-/// Where the registry has the users' profiles.
+/// The registry key of the users' profiles.
 const PROFILES: &str = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion\ProfileList";
 
 pub(crate) fn data_directory() -> io::Result<PathBuf> {
@@ -46,7 +46,7 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
         })
 }
 
-/// Where it is unless the user has moved it, which only his own logon tells.
+/// The default path. Only the user's own logon would tell whether the user has moved it.
 pub(crate) fn data_directory_of(user: &User) -> io::Result<PathBuf> {
     let key = format!(r"{PROFILES}\{user}");
     let profile = registry::text(&key, "ProfileImagePath").map_err(naming(format!(
@@ -63,7 +63,8 @@ pub(crate) fn make_dir_of(path: &Path, user: &User) -> io::Result<()> {
     access::make_dir_with(path, &Descriptor::of(&format!("{KEPT_FOR_OTHERS}(A;OICI;GA;;;{user})"))?)
 }
 
-/// Who reads the old file at this moment, a scanner of viruses say, keeps it from being replaced.
+/// Replaces a file. An open file, for example during a virus scan, cannot be replaced, so this
+/// retries.
 pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
     for _ in 1..REPLACE_ATTEMPTS {
         match std::fs::rename(new, old) {
@@ -80,7 +81,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     open(path, CREATE_NEW, &Descriptor::private()?)
 }
 
-/// A service looks after its files itself, as administrators do after what they make for others.
+/// Makes a file as an owner that may let another user read it: a service or an administrator.
 pub(crate) fn create_file_for(path: &Path, reader: &User) -> io::Result<File> {
     let kept = if security::am_service()? {
         let me = security::my_sid()?;
@@ -95,14 +96,14 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     open(path, OPEN_ALWAYS, &Descriptor::private()?)
 }
 
-/// A handle with the rights that it takes; that flag is what opens a directory.
+/// Asks for a handle with the rights to make files; that flag opens a directory.
 pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.access_mode(FILE_ADD_FILE | FILE_ADD_SUBDIRECTORY);
     options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(directory).map(drop)
 }
 
-/// Pipes have no names in directories.
+/// Opens a file. Pipes have no names in directories, so that nothing here blocks.
 pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::open(path)
 }

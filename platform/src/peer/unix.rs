@@ -2,7 +2,6 @@
 
 use std::io;
 
-/// A user id.
 pub(crate) type Id = u32;
 
 pub(crate) fn me() -> io::Result<Id> {
@@ -10,7 +9,7 @@ pub(crate) fn me() -> io::Result<Id> {
     Ok(unsafe { libc::geteuid() })
 }
 
-/// What a user's text looks like, for error sentences.
+/// The form of a user's text, for error sentences.
 pub(crate) const FORM: &str = "a user id";
 
 pub(crate) fn parse(text: &str) -> Option<Id> {

@@ -4,17 +4,17 @@ use std::io;
 
 use crate::security;
 
-/// A SID.
+/// The SID's text.
 pub(crate) type Id = String;
 
-/// Fifteen numbers of ten digits, and some to spare.
+/// The longest accepted text: fifteen numbers of ten digits, and some spare room.
 const SID_BYTES_MAX: usize = 192;
 
 pub(crate) fn me() -> io::Result<Id> {
     security::my_sid().map_err(crate::naming("ask who this user is"))
 }
 
-/// What a user's text looks like, for error sentences.
+/// The form of a user's text, for error sentences.
 pub(crate) const FORM: &str = "a SID, as S-1-5-18";
 
 pub(crate) fn parse(text: &str) -> Option<Id> {

@@ -1,4 +1,4 @@
-//! Unix only: waiting for one thing, until another thread says stop.
+//! Unix only: waiting for one descriptor, until another thread requests a stop.
 
 use std::{
     io,
@@ -9,15 +9,15 @@ use std::{
     },
 };
 
-/// Says stop; for ever, and to all that watch it.
+/// A permanent request to stop, for all threads that wait with it.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    /// Shut down to say so; who waits watches the other end.
+    /// The end that is shut down to request the stop; waiting threads poll the other end.
     say: UnixStream,
     hear: UnixStream,
 }
 
-/// What a wait ended with; both may be so.
+/// The reasons why a wait ended; both may be true.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub(crate) ready: bool,
@@ -31,11 +31,11 @@ impl Stop {
     }
 
     pub(crate) fn stop(&self) {
-        // It fails only if it was done before.
+        // Shutting down fails only if it was done before.
         let _ = self.say.shutdown(Shutdown::Both);
     }
 
-    /// Waits until `file` is ready for `event`, or somebody has said stop.
+    /// Waits until `file` is ready for `event`, or a stop was requested.
     pub(crate) fn wait(&self, file: impl AsFd, event: libc::c_short) -> io::Result<Waited> {
         let file = file.as_fd();
         let mut polled = [
@@ -43,8 +43,8 @@ impl Stop {
             libc::pollfd { fd: self.hear.as_raw_fd(), events: libc::POLLIN, revents: 0 },
         ];
         loop {
-            // SAFETY: the pointer and the count are those of one array, whose descriptors are open for
-            // as long as the two references live.
+            // SAFETY: the pointer and the count are those of one array, whose descriptors are open
+            // for as long as the two references live.
             if unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) } >= 0 {
                 let [ready, stopped] = polled.map(|polled| polled.revents != 0);
                 return Ok(Waited { ready, stopped });

@@ -11,7 +11,7 @@ pub(super) fn may_run_in(_: &Path) -> bool {
     true
 }
 
-/// What a program's file name may have after the command's.
+/// The suffixes that a program's file name may have beside the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 1] = [""];
 
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
@@ -49,8 +49,8 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 
-/// The processes that a process has started, the first thread's and those of the others: but for those that
-/// have left its session, as daemons do.
+/// The children of a process, of all its threads, without those that have left its session, as
+/// daemons do.
 #[cfg(target_os = "linux")]
 pub(super) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -62,7 +62,7 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     all.filter(|&child| session_of(child) == session).collect()
 }
 
-/// The session of a process: the fourth word after its name, which may have any character.
+/// The session of a process: the fourth word after the name, which may contain any character.
 #[cfg(target_os = "linux")]
 fn session_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_has_left_the_session_is_no_family() {
-        // They end with what they read.
+        // The readers end with their input.
         let script = "exec 3<&0; cat <&3 & setsid cat <&3 & wait";
         let mut shell = Command::new("sh")
             .args(["-c", script])

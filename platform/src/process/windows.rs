@@ -1,4 +1,4 @@
-//! Windows: no console, and no part of a job that would end it.
+//! Windows: a detached process has no console, and is in no job that would end it.
 
 use std::{
     io,
@@ -20,14 +20,14 @@ use windows_sys::Win32::{
 
 use crate::security::checked;
 
-/// What a program's file name may have after the command's.
+/// The suffixes that a program's file name may have beside the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
 
-/// How long the path of a process's directory is at most, whatever its manifest says of other paths: 260 with a
-/// backslash and a zero at the end. (Here bytes are counted, which are more.)
+/// The longest working directory of a process, whatever its manifest says of other paths: 260 with
+/// a backslash and a final zero. The check counts bytes, which are at least as many as units.
 const WORKING_DIRECTORY_MAX: usize = 258;
 
-/// Programs have 0x280 where they don't ask, and those with more end first.
+/// The priority at a shutdown: programs have 0x280 by default, and higher ones end first.
 const SHUTDOWN_LEVEL: u32 = 0x300;
 
 pub(super) fn may_run_in(directory: &Path) -> bool {
@@ -38,7 +38,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
     let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
     match command.creation_flags(alone | CREATE_BREAKAWAY_FROM_JOB).spawn() {
-        // The job that we are in lets nobody out.
+        // The job of this process lets no process leave it.
         Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
             command.creation_flags(alone).spawn()
         }
@@ -46,7 +46,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-/// Pipes are bounded by memory alone.
+/// Only memory limits the number of pipes.
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
     Ok(u64::MAX)
 }
@@ -60,8 +60,9 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(1)
 }
 
-/// A child gets every handle that can be inherited, wanted or not, and whoever reads our output would
-/// wait for the child's end too. Rust makes copies for children that are to have these.
+/// Makes the standard streams uninheritable. A child gets every inheritable handle, so that a
+/// reader of our output would also wait for the child's end. Rust makes copies for children that
+/// need them.
 fn keep_standard_streams() {
     for stream in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
         // SAFETY: no pointers. A stream that is not there, or a console's, needs nothing.

@@ -1,19 +1,20 @@
-//! The one line that a program on Windows gets for its arguments, in UTF-16.
+//! The command line of a program on Windows: all arguments in one UTF-16 text.
 //!
-//! Most programs cut it up again by the rules of the C runtime. A batch file is read by cmd.exe, to which
-//! more characters mean something, in quotes as well: see [`of_batch_file`].
+//! Most programs split it by the rules of the C runtime. A batch file is read by cmd.exe, which
+//! gives a meaning to more characters, also inside quotes: see [`of_batch_file`].
 
-/// What a batch file may get without quotes, beside letters and digits.
+/// The characters, beside letters and digits, that need no quotes for a batch file.
 const PLAIN: &str = r"#$*+-./:?@\_";
 
-/// Extensions on, delayed expansion off, no commands of the registry's, and one command in quotes of its own.
+/// Enables extensions, disables delayed expansion and AutoRun commands, and opens the quotes around
+/// the one command.
 const SHELL: &str = "cmd.exe /e:on /v:off /d /c \"";
 
-/// A percent sign, and a variable of which no character is taken: it keeps the sign from beginning the name
-/// of another.
+/// An escaped percent sign: `%cd:~,%` expands to an empty text, and keeps the sign from starting a
+/// variable's name.
 const PERCENT: &str = "%%cd:~,%";
 
-/// The line of a program and its arguments.
+/// The command line of a program and its arguments.
 pub(crate) fn of_program(program: &[u16], arguments: &[Vec<u16>]) -> Vec<u16> {
     let mut line = Vec::new();
     append_word(&mut line, program);
@@ -24,11 +25,11 @@ pub(crate) fn of_program(program: &[u16], arguments: &[Vec<u16>]) -> Vec<u16> {
     line
 }
 
-/// The line for cmd.exe that runs a batch file with these arguments as they are. `Err` has the number of one
-/// with a line break: there the line would end, quotes or not.
+/// The line with which cmd.exe runs a batch file with exactly these arguments. `Err` has the index
+/// of an argument with a line break, which would end the line, even in quotes.
 ///
-/// A variable is expanded only in this line, not when the batch file passes on what it got, in quotes or
-/// as `%*`.
+/// Variables are expanded only in this line, not when the batch file passes on its arguments, in
+/// quotes or as `%*`.
 pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, usize> {
     let breaks = |argument: &Vec<u16>| argument.iter().any(|it| is(*it, '\r') || is(*it, '\n'));
     if let Some(number) = arguments.iter().position(breaks) {
@@ -48,20 +49,22 @@ pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Ve
     Ok(line)
 }
 
-/// Whether the system would have cmd.exe run a file of this name. Dots and blanks at its end don't count.
+/// Whether the system would run a file of this name with cmd.exe. Trailing dots and blanks are
+/// ignored.
 pub(crate) fn is_batch_file(name: &str) -> bool {
     let name = name.trim_end_matches(['.', ' ']).to_ascii_lowercase();
     name.ends_with(".cmd") || name.ends_with(".bat")
 }
 
-/// Who reads a word in quotes.
+/// The program that splits a quoted word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Program,
     Shell,
 }
 
-/// Quotes only where they are needed: some programs, cmd.exe among them, don't find their options in quotes.
+/// Appends a word, quoted only where needed: some programs, cmd.exe among them, do not recognize
+/// quoted options.
 fn append_word(line: &mut Vec<u16>, word: &[u16]) {
     let cuts = |it: &u16| [' ', '\t', '\n', '\x0b', '"'].into_iter().any(|cut| is(*it, cut));
     if word.is_empty() || word.iter().any(cuts) {
@@ -71,8 +74,8 @@ fn append_word(line: &mut Vec<u16>, word: &[u16]) {
     }
 }
 
-/// Backslashes count only before quotes: twice as many stand for them. Quotes are marked by one more, or to
-/// the shell, which would take what follows for its own, by other quotes.
+/// Appends a quoted word. Backslashes are doubled before quotes. Inner quotes are escaped by a
+/// backslash, or for the shell, which would take the rest for its own, by doubling.
 fn append_quoted(line: &mut Vec<u16>, word: &[u16], reader: Reader) {
     line.push(unit('"'));
     let mut backslashes = 0;
@@ -92,7 +95,8 @@ fn append_quoted(line: &mut Vec<u16>, word: &[u16], reader: Reader) {
     line.push(unit('"'));
 }
 
-/// A backslash at the end would make quotes that the batch file puts behind it a part of the word.
+/// Whether an argument needs no quotes. A final backslash needs them, since the batch file may
+/// append quotes, which it would escape.
 fn is_plain(argument: &[u16]) -> bool {
     let is_plain = |it: &u16| {
         let character = char::from_u32(u32::from(*it));
@@ -105,7 +109,7 @@ fn is(unit: u16, character: char) -> bool {
     u32::from(unit) == u32::from(character)
 }
 
-/// Of an ASCII character.
+/// The UTF-16 unit of an ASCII character.
 fn unit(character: char) -> u16 {
     character as u16
 }
@@ -163,7 +167,7 @@ mod tests {
         }
     }
 
-    /// As cmd.exe reads it: every other quote ends what the one before has begun.
+    /// Toggles at each quote, as cmd.exe reads quotes.
     #[test]
     fn nothing_that_the_shell_would_act_on_is_outside_quotes() {
         for argument in

@@ -1,29 +1,29 @@
-//! The question that Windows's pseudo console asks at first.
+//! The first question of Windows's pseudo console.
 //!
-//! It asks the terminal where the cursor is, and holds the command back until it is told. We are the
-//! terminal, so we answer; the question must not go on to whoever shows the output, who would answer
-//! it a second time, into the command's input.
+//! It asks the terminal for the cursor's position, and holds the command back until the answer.
+//! This process is that terminal and answers. The question must not reach the terminal that shows
+//! the output, which would answer again, into the command's input.
 
-/// Where is the cursor?
+/// The request for the cursor's position.
 const QUESTION: &[u8] = b"\x1b[6n";
-/// The question comes among the first bytes or not at all.
+/// The number of first bytes among which the question comes, if at all.
 const WATCHED_BYTES: usize = 1024;
 
-/// Watches the start of the output for the question, also where reads cut it.
+/// Finds the question at the start of the output, also where it is split over reads.
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
-    /// So many bytes of a question were seen and held back at the end of the last read.
+    /// The number of bytes of a possible question held back at the end of the last read.
     held: usize,
     seen: usize,
     over: bool,
 }
 
-/// What to do with a read's bytes.
+/// The result of looking at a read's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// So many bytes at the buffer's start are output.
+    /// The number of bytes at the buffer's start that are output.
     pub(crate) output: usize,
-    /// The question was asked (and taken out).
+    /// Whether the question was found (and removed).
     pub(crate) answer: bool,
 }
 
@@ -32,16 +32,16 @@ impl Handshake {
         self.over && self.held == 0
     }
 
-    /// Puts what was held back at the buffer's start, and says how long it is: the next read goes
-    /// behind it. A buffer with no room for that gets it back as output, and the watch is over.
+    /// Puts the bytes held back at the buffer's start, and returns their number: the next read goes
+    /// behind them. A buffer too small for that gets them back as output, and the watch is over.
     pub(crate) fn prepare(&mut self, buffer: &mut [u8]) -> usize {
         let length = self.held.min(buffer.len());
         buffer[..length].copy_from_slice(&QUESTION[self.held - length..self.held][..length]);
         length
     }
 
-    /// Looks at a buffer that begins with what was held back and goes on with `read` new bytes; none
-    /// is the output's end.
+    /// Looks at a buffer of the bytes held back and `read` new bytes; 0 means the end of the
+    /// output.
     pub(crate) fn look(&mut self, buffer: &mut [u8], read: usize) -> Verdict {
         let filled = self.held + read;
         self.held = 0;
@@ -65,7 +65,7 @@ impl Handshake {
 mod tests {
     use super::*;
 
-    /// What comes out of reads of these pieces, and how often it was answered.
+    /// The output for reads of these pieces, and the number of answers.
     fn play(pieces: &[&[u8]]) -> (Vec<u8>, usize) {
         let (mut handshake, mut output, mut answers) = (Handshake::default(), Vec::new(), 0);
         for piece in pieces.iter().copied().chain([&b""[..]]) {

@@ -1,8 +1,8 @@
-//! Unix: portable-pty's terminal and child, our own reading, writing and waiting.
+//! Unix: portable-pty's terminal and child, with our own reading, writing and waiting.
 //!
-//! The terminal's descriptor does not block; who has to wait does so in poll, together with a
-//! descriptor that tells of [`Pty::close`]. portable-pty's own writer would type an end-of-file into
-//! the terminal when it is dropped, and its reader cannot be ended.
+//! The terminal's descriptor is non-blocking; threads wait in poll, together with a descriptor that
+//! reports [`Pty::close`]. portable-pty's own writer would type an end-of-file into the terminal
+//! when it is dropped, and its reader cannot be ended.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use super::{Size, has_directory, not_found, variable};
 use crate::{locked, poll::Stop, process::exit_code, refusal};
 
-/// What [`super::Pty::end`] tries before force.
+/// The attempts of [`super::Pty::end`] before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
 
 /// The terminal and its command.
@@ -32,11 +32,11 @@ pub(crate) struct Pty {
     closed: Arc<Stop>,
 }
 
-/// Until the child has been waited for, its pid is its own, and only then.
+/// The state of the child. Its pid is valid only until it has been waited for.
 enum State {
     Running {
         child: Box<process::Child>,
-        /// What it has started is to end with it.
+        /// Whether [`super::Pty::end`] has begun, so that the command's descendants end with it.
         ending: bool,
     },
     Ended(i32),
@@ -110,7 +110,7 @@ impl Pty {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // No such child: another thread has just waited for it.
+                // ECHILD: another thread has just waited for the child.
                 Err(error)
                     if error.raw_os_error() == Some(libc::ECHILD)
                         && matches!(*locked(&self.child), State::Ended(_)) => {}
@@ -126,7 +126,7 @@ impl Pty {
                 if !self.has_ended()? {
                     return Ok(None);
                 }
-                // As long as nobody has waited for the child, the group's name is its own.
+                // The group's id stays valid until the child has been waited for.
                 self.signal_group(libc::SIGKILL)?;
             }
             let Some(status) = child.try_wait()? else { return Ok(None) };
@@ -157,8 +157,8 @@ impl Pty {
         self.signal(libc::SIGTERM)
     }
 
-    /// To the whole process group, which the child leads. When the leader ends, the kernel hangs up
-    /// on the terminal's foreground group by itself.
+    /// Sends a signal to the whole process group, which the child leads. When the leader ends, the
+    /// kernel itself hangs up the terminal's foreground group.
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let state = locked(&self.child);
         match *state {
@@ -167,27 +167,27 @@ impl Pty {
         }
     }
 
-    /// Only while nobody has waited for the child.
+    /// Sends a signal to the group; valid only until the child has been waited for.
     fn signal_group(&self, signal: libc::c_int) -> io::Result<()> {
         // SAFETY: no pointers; the group is the child's, which has not been waited for.
         if unsafe { libc::kill(-self.pid, signal) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        // Nobody left but the dead child itself; macOS says EPERM then.
+        // Only the dead child itself is left; macOS returns EPERM then.
         match error.raw_os_error() {
             Some(libc::ESRCH | libc::EPERM) => Ok(()),
             _ => Err(error),
         }
     }
 
-    /// Whether the child has ended; only while nobody has waited for it.
+    /// Whether the child has ended; valid only until it has been waited for.
     fn has_ended(&self) -> io::Result<bool> {
         // SAFETY: the field is filled in, with zero if nothing has happened.
         Ok(unsafe { self.look(libc::WNOHANG)?.si_pid() } != 0)
     }
 
-    /// Looks after the child without taking it away, so that its pid stays its own.
+    /// Queries the child's state without reaping it, so that its pid stays valid.
     fn look(&self, flags: libc::c_int) -> io::Result<libc::siginfo_t> {
         // SAFETY: all-zero is a valid value of it.
         let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -197,7 +197,7 @@ impl Pty {
         if result == 0 { Ok(told) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// A handle of its own to the terminal.
+    /// A duplicate of the terminal's descriptor.
     fn master(&self) -> io::Result<File> {
         let master = locked(&self.master);
         let fd = master.as_raw_fd().ok_or(io::ErrorKind::Unsupported)?;
@@ -224,11 +224,11 @@ impl Reader {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.terminal.read(buffer) {
-                // Linux's word for: nobody has the other side open any more.
+                // Linux's error when no process has the other side open any more.
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Ready goes first, so that what is left is read.
+                    // Readiness is checked first, so that remaining output is read.
                     if !self.closed.wait(&self.terminal, libc::POLLIN)?.ready {
                         return Ok(0);
                     }
@@ -261,8 +261,8 @@ impl Writer {
     }
 }
 
-/// Looks for the command as the shell does: a name with a directory is taken as it is, another is
-/// looked for in PATH.
+/// Finds the command as a shell does: a name with a directory is used as it is, any other is
+/// searched for in PATH.
 pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     let name = command.get_program();
     let mut refused = None;
@@ -290,8 +290,8 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// The same for portable-pty. Everything is given explicitly: what is left out, it fills in by itself (the
-/// home directory for one).
+/// The command in portable-pty's form. All values are explicit: it would fill in missing ones by
+/// itself (the home directory, for example).
 fn builder(program: &Path, command: &Command) -> CommandBuilder {
     let mut builder = CommandBuilder::new(program);
     builder.args(command.get_args());
@@ -311,7 +311,7 @@ fn pty_size(size: Size) -> PtySize {
     PtySize { rows: size.rows.max(1), cols: size.cols.max(1), pixel_width: 0, pixel_height: 0 }
 }
 
-/// The error of portable-pty, which often is the system's own in a wrapping.
+/// The system's error that portable-pty often wraps, or its own.
 fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     let error = error.into();
     match error.downcast::<io::Error>() {

@@ -1,5 +1,6 @@
-//! Windows: a pseudo console, and a command in a job of its own, which all that it starts is in from the
-//! first instruction on. portable-pty has no way to say so, nor to write a batch file's command line.
+//! Windows: a pseudo console, and a command in a job of its own, which contains all its descendants
+//! from their first instruction on. portable-pty offers neither such a job nor a batch file's
+//! command line.
 
 #[path = "windows/console.rs"]
 mod console;
@@ -38,25 +39,25 @@ use crate::{
 };
 use console::Console;
 
-/// What [`super::Pty::end`] tries before force.
+/// The attempts of [`super::Pty::end`] before force.
 pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 1] = [Pty::hang_up];
-/// To where the cursor is: see [`super::BEGINS_AT_HOME`].
+/// The answer to the question for the cursor's position: see [`super::BEGINS_AT_HOME`].
 const ANSWER: &[u8] = b"\x1b[1;1R";
-/// The exit code of what is ended by force.
+/// The exit code of processes that are ended by force.
 const KILLED: u32 = 1;
 
 /// The console and its command.
 pub(crate) struct Pty {
-    /// None once it is closed.
+    /// `None` once it is closed.
     console: Mutex<Option<Console>>,
     writer: SharedWriter,
     reader: Mutex<Option<Handshake>>,
     process: OwnedHandle,
-    /// Ends what is in it with itself.
+    /// The job. Closing the handle ends its processes.
     job: OwnedHandle,
 }
 
-/// One pipe leads into the console, for typing and for the answer; None once it is closed.
+/// The pipe into the console, for typing and for the answer; `None` once it is closed.
 type SharedWriter = Arc<Mutex<Option<PipeWriter>>>;
 
 impl Pty {
@@ -92,17 +93,17 @@ impl Pty {
         unsafe { GetProcessId(self.process.as_raw_handle()) }
     }
 
-    /// A console has no foreground: what is typed goes to whoever reads.
+    /// A console has no foreground: any attached process may read.
     pub(crate) fn foreground_group(&self) -> Option<u32> {
         None
     }
 
-    /// A console's modes are known only inside of it.
+    /// A console's modes are known only to attached processes.
     pub(crate) fn gathers_lines(&self) -> Option<bool> {
         None
     }
 
-    /// Nothing suspends itself.
+    /// Does nothing: Windows has no job control.
     pub(crate) fn resume(&self) -> io::Result<()> {
         Ok(())
     }
@@ -117,17 +118,18 @@ impl Pty {
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {
-        // It may be in a job that is not ours; it fails where it has ended already.
+        // The process may be in another job; the call fails if it has ended already.
         // SAFETY: the handle is open.
         unsafe { TerminateProcess(self.process.as_raw_handle(), KILLED) };
         // SAFETY: as above.
         checked(unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) })
     }
 
-    /// Closing the console ends what is attached to it, and lets readers have the end; on older
-    /// systems it waits until they have read the rest.
+    /// Closes the console, which ends attached processes and lets readers see the end. Older
+    /// systems wait here until the rest of the output has been read.
     pub(crate) fn close(&self) {
-        // It also waits for where the cursor is, which nobody tells it where nobody reads: it takes an end for that.
+        // Closing also waits for the cursor's position, which no one answers without a reader.
+        // Dropping the input pipe ends that wait.
         if locked(&self.reader).is_some() {
             *locked(&self.writer) = None;
         }
@@ -173,7 +175,7 @@ impl std::fmt::Debug for Pty {
 pub(crate) struct Reader {
     console: PipeReader,
     writer: SharedWriter,
-    /// The first reader's, until it is over.
+    /// The handshake, in the first reader until it is over.
     handshake: Option<Handshake>,
 }
 
@@ -224,8 +226,8 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// Looks for the command as the shell does: in PATH, with the extensions of PATHEXT for a name that
-/// has none. (Without one, there may be a script for another shell under just the name.)
+/// Finds the command as a shell does: in PATH, with the extensions of PATHEXT for a name without
+/// one. (A file with just the name may be a script for another shell.)
 pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     let name = command.get_program();
     let path = variable(command, "PATH").unwrap_or_default();
@@ -240,7 +242,7 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     let extensions: Vec<&str> = extensions.split(';').filter(|it| !it.is_empty()).collect();
     let own = Path::new(name).extension().and_then(OsStr::to_str).map(|own| format!(".{own}"));
     let is_program = |own: &String| extensions.iter().any(|it| it.eq_ignore_ascii_case(own));
-    // `python3.11` has none of a program's.
+    // A name such as `python3.11` has an extension, but not a program's.
     let endings = match own {
         Some(own) if is_program(&own) => vec![""],
         own => extensions.iter().copied().chain(own.map(|_| "")).collect(),
@@ -257,8 +259,8 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     Err(not_found(name))
 }
 
-/// Ends all processes in it when the last handle to it is closed, so also when this process dies; who
-/// asks for it may leave, as a daemon does that is started from inside.
+/// A job that ends all its processes when its last handle is closed, also by the end of this
+/// process. Processes may leave it on request, as a daemon does.
 fn job() -> io::Result<OwnedHandle> {
     // SAFETY: null means no attributes and no name.
     let job = unsafe { CreateJobObjectW(security::NO_ATTRIBUTES, null()) };

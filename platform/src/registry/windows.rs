@@ -1,4 +1,4 @@
-//! Windows only: what of the registry's local machine a service needs.
+//! Windows only: the keys under the registry's HKEY_LOCAL_MACHINE that a service needs.
 
 use std::{io, os::windows::ffi::OsStringExt as _, ptr::null_mut};
 
@@ -12,10 +12,10 @@ use windows_sys::Win32::{
 
 use crate::security::wide;
 
-/// No path there is longer.
+/// The longest text that is read.
 const UNITS_MAX: usize = 1024;
 
-/// A text under a key, with its variables put in.
+/// A text under a key, with its environment variables expanded.
 pub(crate) fn text(key: &str, name: &str) -> io::Result<std::ffi::OsString> {
     let (key, name) = (wide(key), wide(name));
     let mut units = vec![0_u16; UNITS_MAX];
@@ -36,19 +36,19 @@ pub(crate) fn text(key: &str, name: &str) -> io::Result<std::ffi::OsString> {
     Ok(std::ffi::OsString::from_wide(&units[..end]))
 }
 
-/// Puts a text with variables under a key, which is made where there is none.
+/// Stores a text with unexpanded variables under a key, which is made if it is missing.
 pub(crate) fn set_text(key: &str, name: &str, text: &str) -> io::Result<()> {
     let units = wide(text);
     let bytes: Vec<u8> = units.into_iter().flat_map(u16::to_le_bytes).collect();
     set(key, name, REG_EXPAND_SZ, &bytes)
 }
 
-/// The same with a number.
+/// Stores a number under a key, which is made if it is missing.
 pub(crate) fn set_number(key: &str, name: &str, number: u32) -> io::Result<()> {
     set(key, name, REG_DWORD, &number.to_le_bytes())
 }
 
-/// Removes a key and what is under it; false where there is none.
+/// Removes a key with its subkeys; returns false if there is none.
 pub(crate) fn remove(key: &str) -> io::Result<bool> {
     let key = wide(key);
     // SAFETY: the text ends with a zero.

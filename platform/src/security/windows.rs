@@ -1,5 +1,5 @@
-//! Windows only: what pipes, peers and private files share. SIDs as text, owners, and security
-//! descriptors from their text form.
+//! Windows only: SIDs as text, owners, and security descriptors from their text form, for pipes,
+//! peers and private files.
 
 use std::{
     ffi::{OsStr, c_void},
@@ -44,10 +44,10 @@ use windows_sys::Win32::{
 
 /// The local system account.
 pub(crate) const SYSTEM: &str = "S-1-5-18";
-/// The group of administrators, which owns what an administrator makes.
+/// The administrators' group, which owns the objects that an administrator makes.
 pub(crate) const ADMINISTRATORS: &str = "S-1-5-32-544";
 
-/// For the system's calls: UTF-16 with a zero at the end.
+/// A text for the system's calls: UTF-16 with a final zero.
 pub(crate) fn wide(text: impl AsRef<OsStr>) -> Vec<u16> {
     text.as_ref().encode_wide().chain([0]).collect()
 }
@@ -62,13 +62,13 @@ pub(crate) fn my_sid() -> io::Result<String> {
     Ok(SID.get_or_init(|| sid).clone())
 }
 
-/// How far the system trusts this process, whoever's it is: its level of integrity.
+/// The integrity level of this process, whichever user it acts as.
 pub(crate) fn my_integrity() -> io::Result<u32> {
     let label = asked(&my_token()?, TokenIntegrityLevel)?;
     assert!(size_of_val(&label[..]) >= size_of::<TOKEN_MANDATORY_LABEL>(), "it is whole");
     // SAFETY: the vector is aligned, holds a TOKEN_MANDATORY_LABEL, and lives on.
     let sid = sid_text(unsafe { (*label.as_ptr().cast::<TOKEN_MANDATORY_LABEL>()).Label.Sid })?;
-    // S-1-16 and the level.
+    // The text is S-1-16 and the level.
     let level = sid.rsplit('-').next().and_then(|level| level.parse().ok());
     level.ok_or_else(|| refusal(io::ErrorKind::InvalidData, format!("{sid} is no level")))
 }
@@ -81,12 +81,12 @@ fn my_token() -> io::Result<OwnedHandle> {
     Ok(unsafe { OwnedHandle::from_raw_handle(token) })
 }
 
-/// Whether this process runs under the account of a service of its own.
+/// Whether this process runs under a service's own account.
 pub(crate) fn am_service() -> io::Result<bool> {
     Ok(my_sid()?.starts_with("S-1-5-80-"))
 }
 
-/// The SID of a user, by his name.
+/// The SID of the user with this name.
 pub(crate) fn sid_of(name: &str) -> io::Result<String> {
     let name = wide(name);
     let (mut sid, mut sid_bytes) = (vec![0_u64; 16], 128);
@@ -110,7 +110,7 @@ pub(crate) fn sid_of(name: &str) -> io::Result<String> {
     sid_text(sid.as_mut_ptr().cast())
 }
 
-/// Checks that a SID is a user's, and no group's and no part of the system's.
+/// Checks that a SID is a user's, not a group's or one of the system's.
 pub(crate) fn check_user(sid: &str) -> io::Result<()> {
     match account(sid) {
         Ok((_, kind)) if kind == SidTypeUser => Ok(()),
@@ -127,12 +127,12 @@ pub(crate) fn check_user(sid: &str) -> io::Result<()> {
     }
 }
 
-/// The name of an account, as people know it, where the system has one.
+/// The display name of an account, where the system has one.
 pub(crate) fn name_of(sid: &str) -> Option<String> {
     account(sid).ok().map(|(name, _)| name)
 }
 
-/// The name of an account, and of what kind it is.
+/// The name and the kind of an account.
 fn account(sid: &str) -> io::Result<(String, SID_NAME_USE)> {
     let sid = wide(sid);
     let mut found = null_mut();
@@ -163,8 +163,8 @@ fn account(sid: &str) -> io::Result<(String, SID_NAME_USE)> {
     Ok((if domain.is_empty() { name } else { format!("{domain}\\{name}") }, kind))
 }
 
-/// The SID of the client at the other end of a pipe's server end, by the system's word. Windows says
-/// only after something was read from that client.
+/// The SID of the client of a pipe, given the server's end. Windows tells it only after something
+/// was read from that client.
 pub(crate) fn client_sid(pipe: RawHandle) -> io::Result<String> {
     let mut token = null_mut();
     // SAFETY: the handle is open while the caller's reference lives.
@@ -181,11 +181,11 @@ pub(crate) fn client_sid(pipe: RawHandle) -> io::Result<String> {
     user_of(&unsafe { OwnedHandle::from_raw_handle(token) })
 }
 
-/// The SID of the owner of a pipe, which is whoever runs the server.
+/// The SID of a pipe's owner, who is the user that runs the server.
 pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
     let (mut owner, mut descriptor) = (null_mut(), null_mut());
-    // SAFETY: the handle is open while the caller's reference lives; the pointers are to pointers of
-    // ours, or null for what is not asked for.
+    // SAFETY: the handle is open while the caller's reference lives; the pointers are to pointers
+    // of ours, or null for what is not asked for.
     let error = unsafe {
         GetSecurityInfo(
             pipe,
@@ -203,13 +203,14 @@ pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
     sid_text(owner)
 }
 
-/// Who owns a pipe, who may use it, and its label, in the security descriptor definition language.
+/// The owner, the access list and the label of a pipe, in the security descriptor definition
+/// language.
 pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
     const ASKED: u32 =
         OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION | LABEL_SECURITY_INFORMATION;
     let mut descriptor = null_mut();
-    // SAFETY: the handle is open while the caller's reference lives; the last pointer is to a pointer of
-    // ours, and the others are null, which asks for nothing more.
+    // SAFETY: the handle is open while the caller's reference lives; the last pointer is to a
+    // pointer of ours, and the others are null, which asks for nothing more.
     let error = unsafe {
         GetSecurityInfo(
             pipe,
@@ -225,7 +226,8 @@ pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
     let descriptor = Descriptor(descriptor);
     known(error)?;
     let mut text = null_mut();
-    // SAFETY: the descriptor is valid, and the pointer is to a pointer of ours; null asks for no length.
+    // SAFETY: the descriptor is valid, and the pointer is to a pointer of ours; null asks for no
+    // length.
     checked(unsafe {
         ConvertSecurityDescriptorToStringSecurityDescriptorW(
             descriptor.0,
@@ -238,16 +240,17 @@ pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
     Ok(owned(text))
 }
 
-/// What somebody is allowed.
+/// An entry of an access list that grants rights.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) sid: String,
     pub(crate) rights: u32,
-    /// It is no right to the directory itself, but to what is made in it.
+    /// Whether the entry applies only to objects made in the directory, not to the directory
+    /// itself.
     pub(crate) is_for_heirs_only: bool,
 }
 
-/// The owner of a file or directory, and what everybody is allowed; `None`: everybody is allowed everything.
+/// The owner of a file or directory, and the granted rights; `None` if everybody has all rights.
 pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<Access>>)> {
     let path = wide(path);
     let (mut owner, mut list, mut descriptor) = (null_mut(), null_mut(), null_mut());
@@ -279,17 +282,17 @@ pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<Access>>)> {
 pub(crate) struct Descriptor(*mut c_void);
 
 impl Descriptor {
-    /// For what only this user, the system and administrators may use, and this user owns. What is made in such
-    /// a directory gets the same.
+    /// The access of private files and directories: the owner is this user, and only the user, the
+    /// system and administrators have rights. Files made in such a directory inherit them.
     ///
-    /// Administrators could have it anyway, and without it one who installs a service for this user could not
-    /// tell him where that is. An administrator's own programs count as such only where they are elevated.
+    /// Administrators could take the rights anyway, and need them to install a service for this
+    /// user. Only elevated programs of an administrator count as such.
     pub(crate) fn private() -> io::Result<Self> {
         let me = my_sid()?;
         Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)"))
     }
 
-    /// What such a text says, in the security descriptor definition language.
+    /// The descriptor of a text in the security descriptor definition language.
     pub(crate) fn of(text: &str) -> io::Result<Self> {
         let text = wide(text);
         let mut descriptor = null_mut();
@@ -309,7 +312,7 @@ impl Descriptor {
         self.0
     }
 
-    /// What it allows.
+    /// The granted rights.
     #[cfg(test)]
     pub(crate) fn allowed(&self) -> Vec<Access> {
         use windows_sys::Win32::Security::GetSecurityDescriptorDacl;
@@ -324,7 +327,7 @@ impl Descriptor {
         allowed(list).unwrap()
     }
 
-    /// To make something with; valid while this lives.
+    /// The attributes for a call that makes an object; valid while `self` lives.
     pub(crate) fn attributes(&self) -> SECURITY_ATTRIBUTES {
         SECURITY_ATTRIBUTES {
             nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
@@ -341,12 +344,12 @@ impl Drop for Descriptor {
     }
 }
 
-/// The system's answer to most calls.
+/// Converts the result of a call that returns zero on failure.
 pub(crate) fn checked(result: i32) -> io::Result<()> {
     if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The system's answer to some.
+/// Converts the result of a call that returns an error code.
 fn known(error: u32) -> io::Result<()> {
     if error == ERROR_SUCCESS { Ok(()) } else { Err(io::Error::from_raw_os_error(error as i32)) }
 }
@@ -358,7 +361,7 @@ fn user_of(token: &OwnedHandle) -> io::Result<String> {
     sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
 }
 
-/// What a token has of this, aligned as all of its answers want to be.
+/// One item of information about a token, with the alignment that all items need.
 fn asked(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u64>> {
     let token = token.as_raw_handle();
     let mut bytes = 0;
@@ -373,7 +376,7 @@ fn asked(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u
     Ok(answer)
 }
 
-/// `sid` is valid: every caller got it from the system.
+/// The text of a SID. Every caller got `sid` from the system, so it is valid.
 fn sid_text(sid: PSID) -> io::Result<String> {
     let mut text = null_mut();
     // SAFETY: the SID is valid, and the pointer is to a pointer of ours.
@@ -381,7 +384,7 @@ fn sid_text(sid: PSID) -> io::Result<String> {
     Ok(owned(text))
 }
 
-/// `text` is valid: the system has just allocated it, for the caller to free.
+/// Copies and frees a text that the system has just allocated.
 fn owned(text: *mut u16) -> String {
     // SAFETY: the system's string ends with a zero.
     let units =
@@ -392,7 +395,7 @@ fn owned(text: *mut u16) -> String {
     owned
 }
 
-/// The entries that allow something. `list` is valid: the system gave it.
+/// The entries that grant rights. The system returned `list`, so it is valid.
 fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
     // SAFETY: the list is valid.
     let count = unsafe { (*list).AceCount };
@@ -414,19 +417,19 @@ fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
     Ok(found)
 }
 
-/// An entry that allows something.
+/// An access list's entry that grants rights.
 #[derive(Debug, PartialEq, Eq)]
 struct Allowing<'a> {
-    /// It begins with the SID, which is whole.
+    /// Starts with the complete SID; further bytes may follow.
     sid: &'a [u8],
     rights: u32,
     is_for_heirs_only: bool,
 }
 
-/// What an entry of an access list allows; `None`: nothing. An entry that has a condition counts as if that were
-/// always met, and one for parts of an object as if it were for all of it: files have none.
+/// Parses an entry of an access list; `None` if it grants nothing. A condition counts as met, and
+/// an entry for parts of an object as one for all of it, since files have no parts.
 fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
-    /// The header and the rights.
+    /// The bytes of the header and the rights.
     const HEAD: usize = 8;
     const GUID: usize = 16;
     let wrong = |why: &str| refusal(io::ErrorKind::InvalidData, format!("its access list {why}"));
@@ -440,17 +443,17 @@ fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
             let parts = parts & (ACE_OBJECT_TYPE_PRESENT | ACE_INHERITED_OBJECT_TYPE_PRESENT);
             HEAD + size_of::<u32>() + GUID * parts.count_ones() as usize
         }
-        // Who knows what such a one allows.
+        // The rights of unknown kinds of entries are unknown.
         kind if kind == ACCESS_ALLOWED_COMPOUND_ACE_TYPE
             || kind > SYSTEM_ACCESS_FILTER_ACE_TYPE =>
         {
             return Err(wrong(&format!("has an entry of an unknown kind, {kind}")));
         }
-        // All others deny, or watch.
+        // All other kinds deny rights or audit.
         _ => return Ok(None),
     };
     let sid = entry.get(before_sid..).ok_or_else(broken)?;
-    // A revision, how many numbers there are, and who gives them out come before the numbers.
+    // A SID is a revision, the count of numbers, six bytes of authority, and the numbers.
     let numbers = usize::from(*sid.get(1).ok_or_else(broken)?);
     if sid.len() < 8 + 4 * numbers {
         return Err(broken());
@@ -462,7 +465,7 @@ fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
     }))
 }
 
-/// What a call takes that wants no attributes.
+/// The null pointer, for calls that take optional attributes.
 pub(crate) const NO_ATTRIBUTES: *const SECURITY_ATTRIBUTES = null();
 
 #[cfg(test)]
@@ -470,11 +473,11 @@ mod tests {
     use super::*;
     use windows_sys::Win32::Foundation::GENERIC_ALL;
 
-    /// Everybody, S-1-1-0.
+    /// The SID S-1-1-0, everybody.
     const EVERYBODY: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
     const RIGHTS: u32 = 0x1301bf;
 
-    /// An entry with this between its rights and its SID.
+    /// An entry with `between` between its rights and its SID.
     fn entry(kind: u32, flags: u32, between: &[u8]) -> Vec<u8> {
         let length = 8 + between.len() + EVERYBODY.len();
         let mut entry = vec![kind as u8, flags as u8, length as u8, 0];
@@ -499,7 +502,7 @@ mod tests {
             assert_eq!((found.rights, found.is_for_heirs_only), (RIGHTS, false), "{entry:?}");
             let sid = sid_text(found.sid.as_ptr().cast_mut().cast()).unwrap();
             assert_eq!(sid, "S-1-1-0", "{entry:?}");
-            // A broken one is none.
+            // A truncated entry is an error.
             for length in 0..entry.len().min(20) {
                 assert!(allowing(&entry[..length]).is_err(), "{length} of {entry:?}");
             }
@@ -519,7 +522,7 @@ mod tests {
         }
     }
 
-    /// Or nobody could install a service for somebody who has a home already.
+    /// Required to install a service for a user who has a home already.
     #[test]
     fn what_is_private_is_its_owners_the_systems_and_administrators() {
         let allowed = Descriptor::private().unwrap().allowed();
@@ -533,7 +536,7 @@ mod tests {
     #[test]
     fn only_a_user_is_one() {
         check_user(&my_sid().unwrap()).unwrap();
-        // Everybody, administrators, the system, a service, and nobody.
+        // Everybody, administrators, the system, a service, and an unknown account.
         for sid in ["S-1-1-0", ADMINISTRATORS, SYSTEM, "S-1-5-80-1-2-3-4-5", "S-1-5-21-1-2-3-4"] {
             let said = check_user(sid).unwrap_err().to_string();
             assert!(said.contains("is no user"), "{said}");

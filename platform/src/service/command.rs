@@ -1,4 +1,4 @@
-//! The programs by which the system's own are asked.
+//! Runs of the system's own tools, such as `systemctl`.
 
 use std::{io, process::Command};
 
@@ -7,16 +7,16 @@ use windows_sys::Win32::System::Threading::CREATE_NO_WINDOW;
 
 use crate::{naming, refusal};
 
-/// Runs a program to its end; what it printed.
+/// Runs a program to its end; returns its output.
 pub(super) fn run(program: &str, arguments: &[&str]) -> io::Result<String> {
     let mut command = Command::new(program);
     command.args(arguments);
     output_of(command)
 }
 
-/// The same for one whose surroundings are prepared.
+/// Runs a prepared command to its end; returns its output.
 pub(super) fn output_of(mut command: Command) -> io::Result<String> {
-    // Nothing of this name that lies where the user happens to be is meant.
+    // Keeps Windows from running a file of this name in the current directory.
     #[cfg(windows)]
     command.env("NoDefaultCurrentDirectoryInExePath", "1");
     #[cfg(windows)]

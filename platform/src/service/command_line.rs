@@ -1,12 +1,12 @@
-//! Words as one line, by the rules by which programs on Windows cut it up again.
+//! Words as one command line, by the rules by which programs on Windows split it.
 
-/// The line of these words, each in quotes: no blank in a path can end it early.
+/// Joins words, each in quotes: no blank in a path can end a word early.
 pub(super) fn join(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let words: Vec<_> = words.into_iter().map(|word| quoted(word.as_ref())).collect();
     words.join(" ")
 }
 
-/// The words of a line. A program's name is read as the others are: a path has no quotes in it.
+/// Splits a line. The program's name is read as the other words are: a path has no quotes in it.
 pub(super) fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches([' ', '\t']);
@@ -18,7 +18,7 @@ pub(super) fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// Backslashes count only before quotes: twice as many stand for them, and one more for the quotes.
+/// Quotes a word. Backslashes before quotes are doubled, and quotes get one more.
 fn quoted(word: &str) -> String {
     let mut quoted = String::from('"');
     let mut backslashes = 0;
@@ -34,7 +34,7 @@ fn quoted(word: &str) -> String {
     quoted
 }
 
-/// The first word, and what comes after it.
+/// The first word, and the rest of the line.
 fn first(line: &str) -> (String, &str) {
     let mut word = String::new();
     let (mut is_quoted, mut backslashes) = (false, 0_usize);

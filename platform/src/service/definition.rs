@@ -1,4 +1,4 @@
-//! Unix: the file in the user's own home that says what a service runs.
+//! Unix: the file in the user's home that defines a service.
 
 use std::{
     env, fs, io,
@@ -7,14 +7,14 @@ use std::{
 
 use crate::{naming, refusal};
 
-/// Where this user's files are.
+/// The user's home directory.
 pub(super) fn user_directory() -> io::Result<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute()).ok_or_else(|| {
         refusal(io::ErrorKind::NotFound, "this user has no home directory: set HOME")
     })
 }
 
-/// What it says, if it is there.
+/// The file's text, if it exists.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes the directory for it.
+/// Makes the file's directory.
 pub(super) fn make_room(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| {
         fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))

@@ -1,4 +1,5 @@
-//! Linux and macOS: a service is its user's own, so that it needs nothing of this.
+//! Linux and macOS: answers to the calls that concern services with their own account, which do not
+//! exist there.
 
 use std::{io, path::PathBuf};
 

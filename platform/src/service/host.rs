@@ -1,4 +1,4 @@
-//! Windows: this process as the service that the service manager has started, and the system's log.
+//! Windows: this process as a service started by the service manager, and the system's event log.
 
 use std::{
     ffi::OsString,
@@ -32,22 +32,22 @@ use crate::{
     stop::{self, Signal},
 };
 
-/// How long the system waits for a start or a stop before it takes the service for dead.
+/// The time the system waits for a start or a stop before it considers the service hung.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a service ends with that failed.
+/// The exit code of a failed service.
 const FAILED: u32 = 1;
 
-/// Where sources of the system's log are registered.
+/// The registry key of this source of the system's log.
 const SOURCE: &str = r"SYSTEM\CurrentControlSet\Services\EventLog\Application\agent-relay";
 
-/// On every Windows; its messages 1 to 1000 are the event's own text, and nothing else.
+/// A file of messages on every Windows; its messages 1 to 1000 are the event's own text.
 const MESSAGES: &str = r"%SystemRoot%\System32\EventCreate.exe";
 
-/// Information, warnings and errors.
+/// The types of events: information, warnings and errors.
 const EVENT_TYPES: u32 = 7;
 
-/// The system calls a function without anything of ours.
+/// The service's body. Static, because the system calls a function without a parameter for it.
 static BODY: Mutex<Option<Body>> = Mutex::new(None);
 static STATUS: OnceLock<ServiceStatusHandle> = OnceLock::new();
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
@@ -66,14 +66,14 @@ pub(super) fn run(body: Body) -> io::Result<()> {
     })
 }
 
-/// Lets the system's log show what the service says.
+/// Registers the service as a source of the system's log.
 pub(super) fn register_log() -> io::Result<()> {
     registry::set_text(SOURCE, "EventMessageFile", MESSAGES)
         .and_then(|()| registry::set_number(SOURCE, "TypesSupported", EVENT_TYPES))
         .map_err(naming("register with the event log"))
 }
 
-/// False where it was not registered.
+/// Removes the registration; returns false if there was none.
 pub(super) fn unregister_log() -> io::Result<bool> {
     registry::remove(SOURCE).map_err(naming("take the service out of the event log"))
 }
@@ -116,7 +116,8 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
     }
 }
 
-/// Only what runs hears of a stop: before, nobody would act on it.
+/// Reports a state. Stop requests are accepted only while running: before, nothing would act on
+/// them.
 fn tell(state: ServiceState, code: u32) {
     let is_running = state == ServiceState::Running;
     let controls_accepted = if is_running {
@@ -146,7 +147,7 @@ fn tell(state: ServiceState, code: u32) {
     }
 }
 
-/// What there is in the system's log, by its number.
+/// The events of the system's log, with their ids.
 #[derive(Clone, Copy)]
 enum Event {
     Started = 1,
@@ -155,7 +156,7 @@ enum Event {
 }
 
 impl Event {
-    /// Who can't be told so is told by the log in the home.
+    /// An error here is ignored: the log in the home has the same text.
     fn log(self, words: &str) {
         let kind = match self {
             Self::Started | Self::Stopped => EVENTLOG_INFORMATION_TYPE,
@@ -176,7 +177,7 @@ impl Event {
     }
 }
 
-/// The library's own words leave the system's out.
+/// The system's error in the library's, whose own text omits it.
 fn sentence(error: Error) -> String {
     match error {
         Error::Winapi(error) => error.to_string(),

@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Words that mean something else in XML, or nothing.
+    /// Words with special characters of XML, and an empty one.
     const WORDS: [&str; 8] =
         ["up", "--home", " a \"b\" 'c' ", "", "<&>", "]]>", "&amp;", "\u{65e5}\u{672c} \u{1f600}"];
 
@@ -64,7 +64,7 @@ mod tests {
     /// Parses a property list and checks it by launchd.plist(5), since launchd ignores keys that it
     /// does not know, and would not report a misspelt one.
     fn checked(text: &str) -> Result<Dictionary, String> {
-        // The reader ignores what follows the value.
+        // The parser ignores text after the value.
         text.strip_suffix("\n</dict>\n</plist>\n").ok_or("it is not closed")?;
         let value = Value::from_reader_xml(text.as_bytes()).map_err(|error| error.to_string())?;
         let list = value.into_dictionary().ok_or("it is not a dictionary")?;

@@ -1,8 +1,8 @@
-//! What launchctl prints of an agent.
+//! Parsers of launchctl's output.
 
 use super::{NAME, State};
 
-/// From lines as `state = running`, `pid = 12` and `last exit code = 1`.
+/// The state, from lines such as `state = running`, `pid = 12` and `last exit code = 1`.
 pub(super) fn state(shown: &str) -> State {
     let value = |name: &str| {
         let mut lines = shown.lines().filter_map(|line| line.trim().split_once(" = "));
@@ -18,7 +18,8 @@ pub(super) fn state(shown: &str) -> State {
     }
 }
 
-/// From lines as `"agent-relay" => disabled`, or, before macOS 13, `=> true`.
+/// Whether the agent is disabled, from a line such as `"agent-relay" => disabled`, or, before macOS
+/// 13, `=> true`.
 pub(super) fn is_disabled(shown: &str) -> bool {
     let of_ours = format!("\"{NAME}\" => ");
     let mut lines = shown.lines().filter_map(|line| line.trim().strip_prefix(&of_ours));

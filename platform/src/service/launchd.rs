@@ -19,7 +19,7 @@ pub(super) fn without_logon() -> Option<&'static str> {
     None
 }
 
-/// How long launchd may take to let go of what it was told to unload, and to take it again.
+/// The time launchd may take to finish unloading an agent, and to accept it again.
 const SETTLE: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -33,9 +33,9 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     definition::make_room(&path)?;
     let was_loaded = unload()?;
     definition::write(&path, &launch_agent::write(program))?;
-    // What was turned off once would not be taken.
+    // A disabled agent would not be loaded.
     run("launchctl", &["enable", &target()?])?;
-    // For some seconds after it has let go of one, it takes no other of this name.
+    // For some seconds after unloading an agent, launchd refuses another one of its name.
     let give_up = Instant::now() + if was_loaded { SETTLE } else { Duration::ZERO };
     loop {
         match load() {
@@ -62,8 +62,8 @@ pub(super) fn start() -> io::Result<()> {
     }
 }
 
-/// It ends without a failure then, after which launchd leaves it. What failed launchd would start again some
-/// seconds later, unless it doesn't know it any more.
+/// Ends the program without a failure, so that launchd does not restart it. A failed program is
+/// unloaded, since launchd would restart it some seconds later.
 pub(super) fn stop() -> io::Result<()> {
     match shown()?.map(|shown| state(&shown)) {
         Some(State::Running(_)) => run("launchctl", &["kill", "SIGTERM", &target()?]).map(drop),
@@ -80,20 +80,21 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         kind: Kind::Launchd,
         definition: path,
         program: launch_agent::read(&text),
-        // All that lies there is loaded at logon, unless the user has said otherwise.
+        // launchd loads all agents of the directory at logon, except disabled ones.
         is_enabled: !is_disabled(&run("launchctl", &["print-disabled", &domain()?])?),
         state: shown.map_or(State::Stopped, |shown| state(&shown)),
     }))
 }
 
-/// Also starts it.
+/// Loads the agent, which starts it.
 fn load() -> io::Result<()> {
     let path = path()?;
     let path = path.to_string_lossy();
     run("launchctl", &["bootstrap", &domain()?, &path]).map(drop)
 }
 
-/// Ends it as well; false where it was not loaded. That it is gone shows only later.
+/// Unloads the agent, which ends it; returns false if it was not loaded. The end is visible only
+/// later.
 fn unload() -> io::Result<bool> {
     if shown()?.is_none() {
         return Ok(false);
@@ -111,14 +112,14 @@ fn unload() -> io::Result<bool> {
     Ok(true)
 }
 
-/// What launchd prints of it, if it is loaded.
+/// launchd's description of the agent, if it is loaded.
 fn shown() -> io::Result<Option<String>> {
     check_domain()?;
-    // Of what is not loaded it says only that.
+    // The command fails if the agent is not loaded.
     Ok(run("launchctl", &["print", &target()?]).ok())
 }
 
-/// Who is not logged in at the screen has no domain.
+/// Checks that launchd has a domain for this user, which takes a login at the screen.
 fn check_domain() -> io::Result<()> {
     run("launchctl", &["print", &domain()?]).map(drop).map_err(|error| {
         let words = "launchd has agents only for who is logged in at the screen: do this in a terminal there; \
@@ -135,7 +136,7 @@ fn target() -> io::Result<String> {
     Ok(format!("{}/{NAME}", domain()?))
 }
 
-/// Where the user's agents are.
+/// The path of the agent's property list.
 fn path() -> io::Result<PathBuf> {
     Ok(definition::user_directory()?.join("Library/LaunchAgents").join(format!("{NAME}.plist")))
 }

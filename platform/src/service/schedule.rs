@@ -1,6 +1,6 @@
-//! Windows: the user's own task, by schtasks.exe.
+//! Windows: the user's task, managed by schtasks.exe.
 //!
-//! What that says of a task's state is in the user's language, so that it isn't read.
+//! Its output about a task's state is in the user's language, so that it is not parsed.
 
 use std::{env, fs, io, io::Write as _, path::PathBuf, process};
 
@@ -31,7 +31,7 @@ pub(super) fn install(program: &Program) -> io::Result<()> {
             drop(written);
             run(SCHTASKS, &["/Create", "/TN", &name()?, "/XML", &file.to_string_lossy(), "/F"])
         });
-    // Of no use any more, whatever became of it; it is in a directory that is cleaned.
+    // The file is not needed any more, and its directory is cleaned; a failure does no harm.
     let _ = fs::remove_file(&file);
     registered?;
     start()
@@ -66,27 +66,27 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
     }))
 }
 
-/// The same program, made so that the system opens no console for it. There is no other way that holds: a
-/// console is there before a program can hide it, and a host for hidden ones (`conhost --headless`) would be one
-/// process more.
+/// The program in its variant without a console window. The alternatives are worse: a program hides
+/// its console only after it has appeared, and a host (`conhost --headless`) would be one more
+/// process.
 fn windowless(program: &Program) -> Program {
     let file = program.file.with_file_name(format!("{NAME}w.exe"));
     Program { file, ..program.clone() }
 }
 
-/// The task as the scheduler has it, if it is there. It prints in its console's code page, so that it gets a
-/// console of its own that has all characters.
+/// The task's definition, if it exists. schtasks prints in its console's code page, so it gets a
+/// console with UTF-8.
 fn text() -> io::Result<Option<String>> {
     let line = format!("chcp 65001 >nul & {SCHTASKS} /Query /TN {} /XML", name()?);
     match run("cmd.exe", &["/d", "/c", &line]) {
         Ok(text) => Ok(Some(text).filter(|text| text.contains("<Task"))),
-        // Why there is none, it says only in words.
+        // The reason for a failure is given only in words.
         Err(error) if error.kind() == io::ErrorKind::Other => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Tasks of all users have their names together.
+/// The task's name. The names of all users' tasks share one directory.
 fn name() -> io::Result<String> {
     Ok(format!("{NAME}-{}", User::me()?))
 }

@@ -1,4 +1,4 @@
-//! Windows: the service, by the service manager.
+//! Windows: the service, managed by the service manager.
 
 use std::{
     ffi::OsString,
@@ -43,29 +43,30 @@ use crate::{
 const DISPLAY_NAME: &str = "Agent Relay";
 const DESCRIPTION: &str = "Lets AI coding agents on this machine talk to each other.";
 
-/// It has no password, and no rights but those that it is given here and on its files.
+/// The service's own account. It has no password, and only the rights given to it here and on its
+/// files.
 const ACCOUNT_NAME: &str = r"NT SERVICE\agent-relay";
 
-/// To reach files in directories that it can't look into. Impersonation to know a client takes none.
+/// The one privilege: traverse directories without access to them. Identifying clients needs none.
 const PRIVILEGE: &str = "SeChangeNotifyPrivilege";
 
-/// After its first, second and every later failure of a day it is started again after so long.
+/// The delays before a restart after the first, the second and every later failure of a day.
 const RESTARTS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(60)];
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long the system's own shutdown waits for it.
+/// The time that the system's shutdown waits for the service.
 const PRESHUTDOWN: Duration = Duration::from_secs(20);
 
-/// How long a service may take to stop before it is replaced or removed.
+/// The time that a service may take to stop before it is replaced or removed.
 const STOP: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What installing takes.
+/// The access that installing needs.
 const MAKING: ServiceManagerAccess =
     ServiceManagerAccess::CONNECT.union(ServiceManagerAccess::CREATE_SERVICE);
 
-/// Whoever does without a right is told how he gets it.
+/// The remedy for missing rights.
 const ELEVATED: &str = "run this in a terminal opened with `Run as administrator`";
 
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
@@ -89,7 +90,7 @@ pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
     }
 }
 
-/// It is gone only with the last step: whatever fails before, doing all of it again finishes it.
+/// Removes the service itself last: if an earlier step fails, a repetition finishes the removal.
 pub(super) fn uninstall() -> io::Result<()> {
     let access = ServiceAccess::STOP | ServiceAccess::DELETE | ServiceAccess::QUERY_STATUS;
     let service = open(access)?.ok_or_else(none)?;
@@ -98,7 +99,7 @@ pub(super) fn uninstall() -> io::Result<()> {
     service.delete().map_err(refused("remove"))
 }
 
-/// Removes what is left of one that others have removed, if something is.
+/// Removes the rest of a service that was deleted by other means; returns whether there was any.
 pub(super) fn remove_rest() -> io::Result<bool> {
     host::unregister_log().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => refusal(error.kind(), format!("{error}: {ELEVATED}")),
@@ -142,13 +143,13 @@ fn make(managed: &ServiceManager, program: &Program, site: &Site) -> io::Result<
     let made = managed.create_service(&info(program), ServiceAccess::ALL_ACCESS);
     let service = made.map_err(refused("install"))?;
     begin(&service, program, site).inspect_err(|_| {
-        // The first error is the one to tell; half a service would be worse than none.
+        // The first error is the one to report. A half-made service would be worse than none.
         let _ = service.delete();
         let _ = host::unregister_log();
     })
 }
 
-/// Where the new one can't be, the one before is again.
+/// Replaces an installed service; restores it if the new one cannot be installed.
 fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
     let before = service.query_config().map_err(refused("ask about"))?;
     let ran = !is_down(service)?;
@@ -166,7 +167,7 @@ fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> 
     })
 }
 
-/// Makes it all that it is to be, and starts it.
+/// Configures the service completely, and starts it.
 fn begin(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
     configure(service, program, site)?;
     host::register_log()?;
@@ -197,7 +198,7 @@ fn state(service: &Service) -> io::Result<State> {
     Ok(match (status.current_state, status.process_id) {
         (ServiceState::Running, Some(pid)) => State::Running(pid),
         (ServiceState::Stopped, _) => match status.exit_code {
-            // The other one: it was not started since the system was.
+            // ERROR_SERVICE_NEVER_STARTED: not started since the system was.
             ServiceExitCode::Win32(0 | ERROR_SERVICE_NEVER_STARTED) => State::Stopped,
             ServiceExitCode::Win32(code) => State::Failed(format!("error {code}")),
             ServiceExitCode::ServiceSpecific(code) => State::Failed(format!("exit code {code}")),
@@ -243,7 +244,7 @@ fn configure(service: &Service, program: &Program, site: &Site) -> io::Result<()
         require_privilege(service).map_err(Error::Winapi),
     ] {
         match set {
-            // Every Windows knows these; Wine doesn't know all of them.
+            // Every Windows knows these settings; Wine lacks some.
             Err(error) if code(&error) == Some(ERROR_INVALID_LEVEL) => {}
             set => set.map_err(refused())?,
         }
@@ -255,10 +256,11 @@ fn restart_after(delay: Duration) -> ServiceAction {
     ServiceAction { action_type: ServiceActionType::Restart, delay }
 }
 
-/// When it is started, and with what line, all of which is in quotes.
+/// Sets the start type, and the command line, all words of which are in quotes.
 fn set_start(service: &Service, when: ServiceStartType, line: &str) -> io::Result<()> {
     let line = wide(line);
-    // SAFETY: the handle is open while the service lives; the text ends with a zero, and null means no change.
+    // SAFETY: the handle is open while the service lives; the text ends with a zero, and null means
+    // no change.
     checked(unsafe {
         ChangeServiceConfigW(
             service.raw_handle(),
@@ -277,12 +279,13 @@ fn set_start(service: &Service, when: ServiceStartType, line: &str) -> io::Resul
     .map_err(naming("write the service's command line"))
 }
 
-/// It gets no other, not even those that services have by default.
+/// Restricts the service to one privilege, without those that services have by default.
 fn require_privilege(service: &Service) -> io::Result<()> {
     let mut list: Vec<u16> = wide(PRIVILEGE);
     list.push(0);
     let info = SERVICE_REQUIRED_PRIVILEGES_INFOW { pmszRequiredPrivileges: list.as_mut_ptr() };
-    // SAFETY: the handle is open while the service lives; the list ends with two zeros and outlives the call.
+    // SAFETY: the handle is open while the service lives; the list ends with two zeros and outlives
+    // the call.
     checked(unsafe {
         ChangeServiceConfig2W(
             service.raw_handle(),
@@ -305,9 +308,9 @@ fn allow_owner(service: &Service, owner: &User) -> io::Result<()> {
     .map_err(naming("let the owner start and stop the service"))
 }
 
-/// What every service allows the system, administrators, and who is at the machine; that its owner may look,
-/// start and stop without being an administrator; and that who has logged on over a network may look as well: whether
-/// there is one is asked also for a task's sake.
+/// The access to the service. The system, administrators and interactive users have the usual
+/// rights, and the owner may query, start and stop it. Users logged on over a network may query it,
+/// because commands about a task also ask whether there is a service.
 fn access_of(owner: &User) -> io::Result<Descriptor> {
     Descriptor::of(&format!(
         "D:(A;;CCLCSWRPWPDTLOCRRC;;;SY)(A;;CCDCLCSWRPWPDTLOCRSDRCWDWO;;;BA)(A;;CCLCSWLOCRRC;;;IU)\
@@ -315,7 +318,8 @@ fn access_of(owner: &User) -> io::Result<Descriptor> {
     ))
 }
 
-/// The home, and the directory of all homes, in which everybody could make one otherwise.
+/// Makes the home, and protects the directory of all homes, in which otherwise everybody could make
+/// one.
 fn make_home(site: &Site) -> io::Result<()> {
     const KEEPERS: &str = "O:BAD:P(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)";
     let account = &site.account;
@@ -346,7 +350,8 @@ fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
     }
 }
 
-/// Stopped already is success. One that starts can't be stopped before it has started.
+/// Stops the service and waits. Succeeds if it is stopped already. A starting service cannot be
+/// stopped before it has started.
 fn stop_and_wait(service: &Service) -> io::Result<()> {
     let give_up = Instant::now() + STOP;
     while !is_down(service)? {
@@ -369,7 +374,7 @@ fn is_down(service: &Service) -> io::Result<bool> {
 
 fn ask_to_stop(service: &Service) -> io::Result<()> {
     match service.stop() {
-        // It has stopped, or begun to, since it was looked at.
+        // The service has stopped, or begun to, since the query.
         Err(error)
             if matches!(
                 code(&error),
@@ -393,7 +398,8 @@ fn none() -> io::Error {
     refusal(io::ErrorKind::NotFound, "no service is installed")
 }
 
-/// Whoever could install it may start it: it is its account that may not run its program.
+/// Adds the likely cause to an access error of a start: the service's account may not run its
+/// program.
 fn unstarted(error: Error, program: &Program) -> io::Error {
     if code(&error) != Some(ERROR_ACCESS_DENIED) {
         return refused("start")(error);
@@ -408,7 +414,7 @@ fn unstarted(error: Error, program: &Program) -> io::Error {
     )
 }
 
-/// The system's answer as a sentence.
+/// The system's error as a sentence.
 fn refused(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
     let what = format!("{what} the service {NAME}");
     move |error| match (code(&error), error) {
@@ -436,7 +442,7 @@ mod tests {
         System::Services::{SERVICE_QUERY_CONFIG, SERVICE_QUERY_STATUS},
     };
 
-    /// Over SSH, say, he is not at the machine.
+    /// A user who is logged on over SSH, for example, is not interactive.
     #[test]
     fn whoever_has_logged_on_may_look_at_it() {
         let owner = User::of_sid("S-1-5-21-1-2-3-1001".to_owned());

@@ -1,4 +1,4 @@
-//! Linux: the user's own systemd.
+//! Linux: the user's systemd.
 
 use std::{
     env, io,
@@ -18,12 +18,12 @@ const RUNTIME: &str = "XDG_RUNTIME_DIR";
 pub(super) fn without_logon() -> Option<&'static str> {
     let me = User::me().map(|me| me.to_string()).unwrap_or_default();
     let lingers = run("loginctl", &["show-user", &me, "--property=Linger", "--value"]);
-    // Where that isn't said, it is most likely not so.
+    // If loginctl gives no answer, lingering is most likely off.
     (!lingers.is_ok_and(|lingers| lingers == "yes")).then_some("loginctl enable-linger")
 }
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
-    // Without it there is nothing to install for.
+    // Fails if the user's systemd is not reachable.
     systemctl(&["show-environment"])?;
     paths::check_unchangeable(&program.file)
 }
@@ -35,7 +35,7 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     systemctl(&["daemon-reload"])?;
     systemctl(&["enable", "--quiet", NAME])?;
     forget_failures();
-    // Perhaps it runs, by the definition before.
+    // The earlier definition may be running.
     systemctl(&["restart", NAME]).map(drop)
 }
 
@@ -72,9 +72,9 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
     }))
 }
 
-/// After too many it would not be started again for some seconds.
+/// Resets the count of failures: above the limit, systemd would refuse a start for some seconds.
 fn forget_failures() {
-    // Where there were none, it is not known yet, which is an error to systemd.
+    // For a unit that systemd has not loaded, this is an error without consequences.
     systemctl(&["reset-failed", NAME]).ok();
 }
 
@@ -88,7 +88,7 @@ fn state(shown: &str) -> State {
     }
 }
 
-/// What one of the lines `NAME=VALUE` has.
+/// The value in one of the lines `NAME=VALUE`.
 fn property<'a>(shown: &'a str, name: &str) -> &'a str {
     let mut lines = shown.lines().filter_map(|line| line.split_once('='));
     lines.find(|(known, _)| *known == name).map_or("", |(_, value)| value)
@@ -109,14 +109,15 @@ fn systemctl(arguments: &[&str]) -> io::Result<String> {
     })
 }
 
-/// Where the user's systemd is. `su` and `sudo` don't say, but it is there.
+/// The runtime directory of the user's systemd. `su` and `sudo` leave the variable unset, but the
+/// directory exists.
 fn runtime() -> io::Result<PathBuf> {
     let set = env::var_os(RUNTIME).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || Ok(Path::new("/run/user").join(User::me()?.to_string()));
     set.map_or_else(usual, Ok)
 }
 
-/// Where the user's units are.
+/// The path of the user's unit.
 fn path() -> io::Result<PathBuf> {
     let set = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || definition::user_directory().map(|home| home.join(".config"));

@@ -5,9 +5,12 @@ use super::{
     xml::{escaped, plain},
 };
 
-/// Starts with its user's logon, without elevation, and again a minute later if that is not possible; no limit of
-/// time and no battery ends it. How the program ends is all the same to the scheduler. One that is just ending keeps
-/// no other from starting. Its priority is that of an ordinary program: a task's own usual one is lower.
+/// The XML of a task for `program`.
+///
+/// It starts at its user's logon, without elevation, and again a minute later if the start fails.
+/// The scheduler does not restart a program that has failed. No time limit or battery ends it, and
+/// an instance that is just ending does not prevent another. The priority is that of an ordinary
+/// program, since the default for tasks is lower.
 pub(super) fn write(program: &Program, sid: &str) -> String {
     let mut words = words(program);
     let file = escaped(&words.next().unwrap_or_default());
@@ -62,7 +65,7 @@ pub(super) fn write(program: &Program, sid: &str) -> String {
     )
 }
 
-/// What a task runs.
+/// The program that a task runs.
 pub(super) fn read(task: &str) -> Option<Program> {
     let action = inside(task, "Exec")?;
     let mut words = vec![plain(inside(action, "Command")?.trim()).trim_matches('"').to_owned()];
@@ -70,14 +73,14 @@ pub(super) fn read(task: &str) -> Option<Program> {
     program(words)
 }
 
-/// Whether the system starts a task: the scheduler leaves out what is as usual.
+/// Whether the system starts a task: the scheduler omits settings with default values.
 pub(super) fn is_enabled(task: &str) -> bool {
     let switched_off =
         |part| inside(task, part).is_some_and(|part| inside(part, "Enabled") == Some("false"));
     !switched_off("Settings") && !switched_off("LogonTrigger")
 }
 
-/// What is in the first element of this name that has no attributes.
+/// The content of the first element of this name without attributes.
 fn inside<'a>(text: &'a str, element: &str) -> Option<&'a str> {
     let (_, after) = text.split_once(&format!("<{element}>"))?;
     Some(after.split_once(&format!("</{element}>"))?.0)

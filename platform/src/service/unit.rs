@@ -1,9 +1,10 @@
-//! A unit of the user's own systemd, as text.
+//! A unit of the user's systemd, as text.
 
 use super::{Program, program, words};
 
-/// Without what needs a name space of its own (`PrivateTmp`, `ProtectSystem`, …): the socket is in /tmp,
-/// where others have to find it, and some systems let a user have none.
+/// Restrictions of the process. Those that need a mount name space (`PrivateTmp`, `ProtectSystem`,
+/// …) are left out: the socket is in /tmp, shared with other programs, and some systems deny users
+/// a name space.
 const HARDENING: &str = "\
 NoNewPrivileges=yes
 LockPersonality=yes
@@ -17,7 +18,7 @@ SystemCallFilter=@system-service
 UMask=0077
 ";
 
-/// The colon: no variables are put in.
+/// The key of the command. The colon turns off the expansion of variables.
 const START: &str = "ExecStart=:";
 
 /// The text of a unit that runs this program.
@@ -45,7 +46,7 @@ WantedBy=default.target
     )
 }
 
-/// What a unit runs that was written here.
+/// The program that a unit in the form of [`write`] runs.
 pub(super) fn read(unit: &str) -> Option<Program> {
     let line = unit.lines().find_map(|line| line.strip_prefix(START))?;
     let mut all = Vec::new();
@@ -58,7 +59,7 @@ pub(super) fn read(unit: &str) -> Option<Program> {
     program(all)
 }
 
-/// A word as a command line of systemd's has it: `%` stands for other things unless it is doubled.
+/// A quoted word of a systemd command line, with `%` doubled, since it introduces specifiers.
 fn quoted(word: &str) -> String {
     let mut quoted = String::from('"');
     for character in word.chars() {
@@ -72,7 +73,7 @@ fn quoted(word: &str) -> String {
     quoted
 }
 
-/// The first word, and what comes after it.
+/// The first word, and the rest of the text.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut word = String::new();
     let mut characters = text.strip_prefix('"')?.chars();

@@ -1,4 +1,4 @@
-//! Windows: a service for one user, or a task of his own.
+//! Windows: a service for one user, or a task of this user.
 
 use std::{io, path::PathBuf, ptr::null_mut, slice};
 
@@ -20,7 +20,7 @@ pub(super) fn watched() -> io::Result<Option<Installed>> {
     Ok(None)
 }
 
-/// The SID of `NT SERVICE\agent-relay`, which is made of the service's name.
+/// The SID of `NT SERVICE\agent-relay`, which is computed from the service's name.
 pub(super) const ACCOUNT: &str = "S-1-5-80-722816291-908252167-3255456494-1261689126-2257521638";
 
 pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
@@ -63,7 +63,7 @@ pub(super) fn check_install(program: &Program, site: Option<&Site>) -> io::Resul
 pub(super) fn install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     let Some(site) = site else { return schedule::install(program) };
     scm::install(program, site)?;
-    // The same user's: the service is in its place.
+    // The service replaces the same user's task.
     if site.owner == User::me()? { schedule::uninstall().map(drop) } else { Ok(()) }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn stop() -> io::Result<()> {
     }
 }
 
-/// The service that is this user's, or his task, or whosever service there is.
+/// The service of this user, or this user's task, or another user's service.
 pub(super) fn installed() -> io::Result<Option<Installed>> {
     match scm::installed()? {
         Some(service) if is_mine(&service) => Ok(Some(service)),
@@ -105,7 +105,7 @@ fn is_mine(service: &Installed) -> bool {
     service.owner().is_none_or(|owner| User::me().is_ok_and(|me| me == owner))
 }
 
-/// As the system has it: what an environment says of it could be anybody's word.
+/// The path from the system, since anybody could set an environment variable.
 fn program_data() -> io::Result<PathBuf> {
     let mut path = null_mut();
     // SAFETY: the pointer is to a pointer of ours; null stands for this process's own user.
@@ -122,7 +122,8 @@ fn program_data() -> io::Result<PathBuf> {
             format!("the system doesn't say where its programs' data are (error {result:#x})"),
         ))
     };
-    // SAFETY: the system allocated it for us to free so, also where it failed; nothing refers to it.
+    // SAFETY: the system allocated it for us to free so, also where it failed; nothing refers to
+    // it.
     unsafe { CoTaskMemFree(path.cast()) };
     text.map(PathBuf::from)
 }

@@ -1,11 +1,11 @@
-//! Words in XML.
+//! Text in XML.
 
-/// A word as the text of an element.
+/// A text escaped for an element's content.
 pub(super) fn escaped(word: &str) -> String {
     word.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The word of such a text, as others may have written it, too.
+/// The text of an element's content, also with entities that [`escaped`] does not write.
 pub(super) fn plain(text: &str) -> String {
     let text = text.replace("&lt;", "<").replace("&gt;", ">");
     text.replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")

@@ -42,7 +42,7 @@ impl Drop for Watch {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // A panic in the listener has been reported where it happened.
+            // A panic in the listener has been reported already.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
-//! Windows: ctrlc does all but three things. The size of the window only looking tells: the console's own
-//! notice of it would have to be read from among the keys. Ctrl-Break is a key in raw mode. And where the console
-//! goes, there has to be time to end.
+//! Windows: ctrlc, with three additions. The window's size is polled, since the console's own event
+//! would have to be read from among the keys. Ctrl-Break is a key in raw mode. When the console
+//! closes, the process gets time to end.
 
 use std::{
     io,
@@ -21,10 +21,10 @@ use windows_sys::{
 use super::{Signal, hears_console, tell};
 use crate::{locked, naming, security::checked, terminal};
 
-/// How often the size is looked at.
+/// The interval at which the size is polled.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The thread that looks at the window's size, if there is a window.
+/// The thread that polls the window's size, if there is a window.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// Dropped to end the thread.
@@ -49,13 +49,14 @@ pub(crate) fn watch() -> io::Result<Watch> {
     Ok(watch)
 }
 
-/// Once for the process: the system holds a lock while it asks, which taking it back would wait for.
+/// Registers the handler once for the process. It is never removed, because removing would wait for
+/// a lock that the system holds while it calls a handler.
 fn take_console_events() -> io::Result<()> {
     static TAKEN: Mutex<bool> = Mutex::new(false);
     let mut taken = locked(&TAKEN);
     if !*taken {
-        // Who came last is asked first, so before ctrlc's.
-        // SAFETY: the function has the signature that is asked for, and stays.
+        // The last registered handler is called first, so before ctrlc's.
+        // SAFETY: the function has the required signature, and is never removed.
         checked(unsafe { SetConsoleCtrlHandler(Some(take), 1) })
             .map_err(naming("listen to the console"))?;
         *taken = true;
@@ -63,17 +64,17 @@ fn take_console_events() -> io::Result<()> {
     Ok(())
 }
 
-/// Called in a thread of the system's.
+/// Handles a console event, in a thread of the system.
 unsafe extern "system" fn take(event: u32) -> BOOL {
     match event {
         CTRL_BREAK_EVENT if terminal::is_raw() => {
             tell(Signal::Break);
             BOOL::from(true)
         }
-        // The last two come to services alone, as far as the system's documentation goes.
+        // According to the documentation, only services receive the last two.
         CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT if hears_console() => {
             tell(Signal::Stop);
-            // The process has five seconds to end, and is ended at once when this returns.
+            // The process is ended when this returns, or after five seconds.
             loop {
                 thread::park();
             }
@@ -88,7 +89,7 @@ impl Drop for Watch {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // A panic in the listener has been reported where it happened.
+            // A panic in the listener has been reported already.
             let _ = thread.join();
         }
     }

@@ -34,7 +34,7 @@ impl Input {
                 return Ok(0);
             }
             match self.file.read(buffer) {
-                // Others may have the same terminal open, and may have made it so.
+                // Another process with the same terminal may have made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }
@@ -42,7 +42,7 @@ impl Input {
     }
 }
 
-/// Ends its reads.
+/// Ends reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupter(Arc<Stop>);
 
@@ -56,7 +56,7 @@ impl Interrupter {
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
-    /// Never said; for waiting alone.
+    /// Never stopped; only needed to wait.
     never: Stop,
 }
 
@@ -69,7 +69,7 @@ impl Output {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.file.write(bytes) {
-                // Others may have the same terminal open, and may have made it so.
+                // Another process with the same terminal may have made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.never.wait(&self.file, libc::POLLOUT)?;
                 }
@@ -79,7 +79,7 @@ impl Output {
     }
 }
 
-/// What the terminal's driver does with keys and output.
+/// The settings of the terminal's driver.
 #[derive(Debug)]
 pub(crate) struct Modes(libc::termios);
 

@@ -35,19 +35,19 @@ const VK_MENU: u16 = 0x12;
 /// Shift, Ctrl and Alt.
 const MODIFIERS: [u16; 3] = [0x10, 0x11, VK_MENU];
 
-/// Standard input: a console's, in UTF-16, or another's.
+/// Standard input: a console's, in UTF-16, or another stream's.
 #[derive(Debug)]
 pub(crate) struct Input {
     console: Option<HANDLE>,
     stop: Interrupter,
-    /// The first half of a character that two units make.
+    /// A high surrogate, until its low surrogate arrives.
     half: Option<u16>,
-    /// UTF-8 that was read and had no room yet.
+    /// UTF-8 that did not fit into the caller's buffer.
     left: VecDeque<u8>,
 }
 
-// SAFETY: the handle is standard input's, which is open for the whole process and which every thread
-// may use.
+// SAFETY: the handle is standard input's, which is open for the whole process and which every
+// thread may use.
 unsafe impl Send for Input {}
 
 impl Input {
@@ -83,7 +83,8 @@ impl Input {
         self.left.read(buffer)
     }
 
-    /// Waits until the console has something to tell, so that taking it does not wait; `false`: interrupted.
+    /// Waits until the console has events, so that reading them does not block; returns false if
+    /// interrupted.
     fn wait_for_news(&self, console: HANDLE) -> io::Result<bool> {
         let handles = [self.stop.0.as_raw_handle(), console];
         // SAFETY: the pointer and the count are those of one array, whose handles are open.
@@ -94,8 +95,8 @@ impl Input {
         }
     }
 
-    /// Takes what it tells. (To read characters from it would wait for one, whatever else it tells, and nothing
-    /// but a key could end that.)
+    /// Reads the console's events. (Reading characters instead would block until a key is pressed,
+    /// whatever other events there are, and could not be interrupted.)
     fn take_news(&mut self, console: HANDLE) -> io::Result<()> {
         // SAFETY: all-zero is a valid value of it.
         let mut news: [INPUT_RECORD; 64] = unsafe { zeroed() };
@@ -120,7 +121,7 @@ impl Input {
     }
 }
 
-/// Ends its reads.
+/// Ends reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupter(Arc<OwnedHandle>);
 
@@ -131,8 +132,9 @@ impl Interrupter {
     }
 }
 
-/// Standard output: a console's, which takes characters, or another's. The standard library makes UTF-16 for a
-/// console, and fails for good at what are none: a character that is torn, and goes on as another.
+/// Standard output: a console's, which takes characters, or another stream's. The standard library
+/// fails for good at invalid UTF-8; here, a character may be split over two writes, and invalid
+/// bytes are replaced.
 #[derive(Debug)]
 pub(crate) struct Output {
     to: io::Stdout,
@@ -160,12 +162,13 @@ impl Output {
     }
 }
 
-/// The characters that are whole with these bytes, and a mark for each that won't be; what may become one stays.
+/// The complete characters of `torn` and `bytes`, with a replacement for invalid bytes. A possible
+/// beginning of a character stays in `torn`.
 fn whole(torn: &mut Vec<u8>, bytes: &[u8]) -> String {
     let mut all = mem::take(torn);
     all.extend_from_slice(bytes);
     let is_first = |byte: &u8| byte & 0b1100_0000 != 0b1000_0000;
-    // No character has more than four bytes, the first of which says how many.
+    // A character has at most four bytes, and its first byte tells their number.
     let last = all.iter().rev().take(3).position(is_first).map(|after| all.len() - 1 - after);
     if let Some(last) = last.filter(|last| (all[*last].leading_ones() as usize) > all.len() - last)
     {
@@ -174,7 +177,7 @@ fn whole(torn: &mut Vec<u8>, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// What the console does with keys and output; no output mode if that goes elsewhere.
+/// The modes of the console's input and output; no output mode if output is redirected.
 #[derive(Debug)]
 pub(crate) struct Modes {
     input: CONSOLE_MODE,
@@ -207,11 +210,11 @@ pub(crate) fn make_raw() -> io::Result<Modes> {
     };
     let cooked = ENABLE_PROCESSED_INPUT | ENABLE_LINE_INPUT | ENABLE_ECHO_INPUT;
     let raw = before.input & !(cooked | ENABLE_QUICK_EDIT_MODE) | ENABLE_EXTENDED_FLAGS;
-    // A console too old for escape sequences gives plain keys.
+    // An old console without escape sequences delivers plain keys.
     set_mode(input, raw | ENABLE_VIRTUAL_TERMINAL_INPUT).or_else(|_| set_mode(input, raw))?;
     if let Some(mode) = before.output {
         let plain = mode | ENABLE_PROCESSED_OUTPUT | ENABLE_VIRTUAL_TERMINAL_PROCESSING;
-        // It may be too old for this too; then it shows what it gets as it can.
+        // An old console may lack this, too; its output is then shown as far as possible.
         let _ = set_mode(output, plain | DISABLE_NEWLINE_AUTO_RETURN)
             .or_else(|_| set_mode(output, plain));
         // SAFETY: no pointers.
@@ -221,7 +224,7 @@ pub(crate) fn make_raw() -> io::Result<Modes> {
 }
 
 pub(crate) fn set(modes: &Modes) {
-    // These fail if the console is gone, and then there is nothing to restore.
+    // These calls fail if the console is gone, and then there is nothing to restore.
     let _ = set_mode(stream(STD_INPUT_HANDLE), modes.input | ENABLE_EXTENDED_FLAGS);
     if let Some(mode) = modes.output {
         let _ = set_mode(stream(STD_OUTPUT_HANDLE), mode);
@@ -230,8 +233,8 @@ pub(crate) fn set(modes: &Modes) {
     }
 }
 
-/// What a key types and how often; `None` for all that types nothing: keys let go, Shift alone, a dead key, the
-/// focus.
+/// The UTF-16 unit that a key event types, and its repetitions. `None` if it types nothing: a
+/// released key, Shift alone, a dead key, a change of focus.
 fn typed(news: &INPUT_RECORD) -> Option<(u16, u16)> {
     if u32::from(news.EventType) != KEY_EVENT {
         return None;
@@ -240,12 +243,13 @@ fn typed(news: &INPUT_RECORD) -> Option<(u16, u16)> {
     let (key, unit) = unsafe { (news.Event.KeyEvent, news.Event.KeyEvent.uChar.UnicodeChar) };
     let (is_down, code) = (key.bKeyDown != 0, key.wVirtualKeyCode);
     let is_typed = match unit {
-        // Ctrl-Space and Ctrl-@, which the console translates: it makes a key that the keyboard doesn't have.
+        // Ctrl-Space and Ctrl-@: the console invents a key for them that the keyboard does not
+        // have.
         0 => {
             let is_ctrl = key.dwControlKeyState & (LEFT_CTRL_PRESSED | RIGHT_CTRL_PRESSED) != 0;
             is_down && is_ctrl && key.wVirtualScanCode == 0 && !MODIFIERS.contains(&code)
         }
-        // What was composed with Alt held comes when that is let go.
+        // A character composed with Alt arrives when Alt is released.
         _ => is_down || code == VK_MENU,
     };
     is_typed.then(|| (unit, key.wRepeatCount.max(1)))
@@ -274,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// What a console tells of a key: whether it is down, its code, the keyboard's, its unit, what is held.
+    /// A key event: whether it is down, key code, scan code, UTF-16 unit, modifiers.
     fn key(is_down: bool, code: u16, scan: u16, unit: u16, held: u32) -> INPUT_RECORD {
         // SAFETY: all-zero is a valid value of it.
         let mut news: INPUT_RECORD = unsafe { zeroed() };
@@ -294,11 +298,11 @@ mod tests {
             key(true, 0x10, 0x2a, 0, SHIFT_PRESSED),
             key(true, 0x11, 0x1d, 0, LEFT_CTRL_PRESSED),
             key(true, VK_MENU, 0x38, 0, 0),
-            // A program has pressed it.
+            // Sent by a program.
             key(true, 0x11, 0, 0, LEFT_CTRL_PRESSED),
             key(false, VK_MENU, 0x38, 0, 0),
             key(false, 0x41, 0x1e, 0x61, 0),
-            // A dead key, and louder with Ctrl held.
+            // A dead key, typed with AltGr.
             key(true, 0xdb, 0x1a, 0, ALT_GR),
             key(true, 0xaf, 0x30, 0, LEFT_CTRL_PRESSED),
         ] {

@@ -1,8 +1,9 @@
-//! Windows: a pipe's name, who may use what is under it, and what is there.
+//! Windows: access to a pipe, and the state of the instances under its name.
 //!
-//! An instance of a pipe lives until both of its ends are closed, and a process that stands still (in a debugger, or
-//! in a console in which somebody has selected text) closes none. Until it does, the name is taken: no new
-//! instance is the first. What is left so is gone on with if it could be ours only.
+//! An instance of a pipe lives until both of its ends are closed, and a suspended process (in a
+//! debugger, or in a console in which a person has selected text) closes none. Until then the name
+//! is taken: a new instance is not the first one. [`join`] adds an instance to such a pipe if only
+//! this user can have made it.
 
 use std::{
     io,
@@ -30,47 +31,48 @@ use crate::{
     security::{self, Descriptor, wide},
 };
 
-/// What the system may keep for a side that does not read yet.
+/// The size of the system's buffer for a side that does not read.
 pub(super) const BUFFER_BYTES: u32 = 64 << 10;
-/// Reading and writing without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE would ask for as well.
+/// The rights to read and write, without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE includes.
 pub(super) const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
-/// The levels of integrity of programs as a person starts them, and of those that he has elevated.
+/// The integrity levels of ordinary programs and of elevated ones.
 const MEDIUM: u32 = 0x2000;
 const HIGH: u32 = 0x3000;
-/// How long the clients of a listener that has just ended get to notice, and to let go of its pipe.
+/// The time that the clients of an ended listener get to notice that and to close its pipe.
 const LET_GO: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Who may use the pipe, and who owns it. Whom a service serves may connect, but not make instances of his own,
-/// in which others would meet him instead. What runs at a low level of integrity may only look on.
+/// The owner and the access list of a pipe. A user served by a service may connect, but not make
+/// instances, which could pose as the service. Processes at a low integrity level may not connect.
 pub(super) fn access(user: &User) -> io::Result<String> {
     let me = User::me()?;
     let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
     Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){users}{}", label(MEDIUM)))
 }
 
-/// The same for this user alone, and where this process is elevated, for his elevated ones.
+/// The access list for this user alone, and if this process is elevated, for elevated processes
+/// alone.
 pub(super) fn guarded_access() -> io::Result<String> {
     let me = User::me()?;
     Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){}", label(security::my_integrity()?)))
 }
 
-/// Whoever runs at a lower level of integrity may not write, and so not connect.
+/// The label that denies writing, and so connecting, to processes at a lower integrity level.
 fn label(integrity: u32) -> &'static str {
     if integrity >= HIGH { "S:(ML;;NW;;;HI)" } else { "S:(ML;;NW;;;ME)" }
 }
 
-/// What there is under a pipe's name.
+/// The state of the instances under a pipe's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    /// An instance that waits for a client.
+    /// An instance waits for a client.
     Listening,
-    /// Instances that all have had theirs.
+    /// Instances exist, and none of them waits for a client.
     Unattended,
 }
 
-/// Looks until there is nothing, or something listens, or neither has come.
+/// Looks until there is no instance, or one that waits, or the timeout is over.
 pub(crate) fn look_until_settled(endpoint: &Endpoint) -> Found {
     let give_up = Instant::now() + LET_GO;
     loop {
@@ -82,7 +84,7 @@ pub(crate) fn look_until_settled(endpoint: &Endpoint) -> Found {
     }
 }
 
-/// Without connecting to it.
+/// Looks without connecting.
 fn look(endpoint: &Endpoint) -> Found {
     let path = wide(endpoint.as_text());
     // SAFETY: the path ends with a zero.
@@ -95,7 +97,7 @@ fn look(endpoint: &Endpoint) -> Found {
     }
 }
 
-/// Whether what is unattended there is another's than this user's.
+/// Whether the instances, none of which waits for a client, belong to another user.
 pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     let mine = Descriptor::of(&access(&User::me()?)?)?;
     match go_on_with(endpoint, &mine) {
@@ -106,11 +108,11 @@ pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     }
 }
 
-/// One more instance of a pipe that nobody attends to, which this user has made with the same access. Anything
-/// else is refused: in a stranger's pipe, clients would meet the stranger.
+/// Makes another instance of a pipe without a listener, if this user has made it with the same
+/// access. Any other pipe is refused: its owner could serve our clients.
 pub(super) fn go_on_with(endpoint: &Endpoint, access: &Descriptor) -> io::Result<OwnedHandle> {
     let pipe = instance(endpoint.as_text(), access, 0)?;
-    // What the system makes of that access, it says of a pipe that is certainly ours.
+    // The system's description of the access is compared with that of a pipe that is ours.
     let name = format!(r"\\.\pipe\{}-{:?}", process::id(), thread::current().id());
     let model = instance(&name, access, FILE_FLAG_FIRST_PIPE_INSTANCE)?;
     if security::description(pipe.as_raw_handle())? == security::description(model.as_raw_handle())?
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn who_is_elevated_is_reached_by_his_like_alone() {
-        // At the lowest level, a bit above what is usual, elevated, the system.
+        // The lowest level, low, medium, a bit above medium, elevated, the system.
         let labels = [0, 0x1000, MEDIUM, 0x2100, HIGH, 0x4000].map(label);
         let [low @ .., elevated, system] = labels;
         assert_eq!(low, ["S:(ML;;NW;;;ME)"; 4]);
@@ -161,7 +163,7 @@ mod tests {
         let mine = label(security::my_integrity().unwrap());
         let guarded = guarded_access().unwrap();
         assert!(guarded.ends_with(mine), "{guarded}");
-        // An ordinary terminal reaches an elevated daemon.
+        // An ordinary terminal can reach an elevated daemon.
         assert!(access(&User::me().unwrap()).unwrap().ends_with("S:(ML;;NW;;;ME)"));
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     refusal,
 };
 
-/// The listening socket, and which file it is.
+/// The listening socket, and the identity of its file.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: uds::Listener,
@@ -55,7 +55,7 @@ impl Listener {
         let AnyListener::UdSocket(socket) = listen(endpoint)
             .map_err(|error| homeless(endpoint).unwrap_or(error))
             .map_err(listening())?;
-        // Where accept gives up its wait to look for a stop, it must not wait inside the call.
+        // Where accept has to check for a stop in between, it must not block inside the call.
         socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(listening())?;
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
             refusal(
@@ -81,11 +81,11 @@ impl Listener {
             }
             match self.socket.accept() {
                 Ok(stream) => {
-                    // BSD's accepted sockets do not block either if the listener does not.
+                    // On BSD, accepted sockets inherit the listener's non-blocking mode.
                     stream.set_nonblocking(false)?;
                     return Ok(Stream(stream));
                 }
-                // Whoever it was has gone again.
+                // The client has gone again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(naming(format!("accept at {}", self.endpoint))(error)),
             }
@@ -107,7 +107,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // What cannot be looked at or removed stays; the next to listen takes it over.
+        // A socket that cannot be examined or removed stays; the next listener replaces it.
         if matches!(self.place(), Ok(Place::Mine)) {
             let _ = fs::remove_file(self.endpoint.as_text());
         }
@@ -129,7 +129,8 @@ impl Stream {
         let path = Path::new(endpoint.as_text());
         match AnyStream::connect(path.to_fs_name::<GenericFilePath>()?) {
             Ok(AnyStream::UdSocket(socket)) => Ok(Self(socket)),
-            // The system says the same of a socket without a listener and of what is no socket.
+            // The system's error is the same for a socket without a listener and for another kind
+            // of file.
             Err(error)
                 if error.kind() == io::ErrorKind::ConnectionRefused
                     && fs::metadata(path).is_ok_and(|there| !there.file_type().is_socket()) =>
@@ -141,12 +142,12 @@ impl Stream {
     }
 
     pub(crate) fn hang_up(&self) {
-        // It fails only if the connection has ended already.
+        // Shutting down fails only if the connection has ended already.
         let _ = self.0.inner().shutdown(Shutdown::Both);
     }
 
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<Written> {
-        // Where there is no flag against SIGPIPE, Rust's own start-up code ignores the signal.
+        // On systems without this flag, Rust's start-up code ignores SIGPIPE.
         #[cfg(target_os = "linux")]
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         #[cfg(not(target_os = "linux"))]
@@ -181,7 +182,7 @@ impl Stream {
 
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match (&self.0).read(buffer) {
-            // The other side left without reading all of ours: an end like any other.
+            // The other side closed without reading all our bytes: an ordinary end.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             result => result,
         }
@@ -192,7 +193,7 @@ impl Stream {
     }
 }
 
-/// Says why nobody can listen there, as far as that shows.
+/// Checks that a listener could bind there, as far as that is known.
 pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
     match look(endpoint)? {
         Some(there) if !there.file_type().is_socket() => Err(no_socket(endpoint)),
@@ -200,19 +201,19 @@ pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
     }
 }
 
-/// The directory that a socket is to be made in.
+/// Checks the directory of a socket.
 fn check_directory(endpoint: &Endpoint) -> io::Result<()> {
     let directory = Path::new(endpoint.as_text()).parent();
     directory.map_or(Ok(()), paths::check_writable)
 }
 
-/// What the directory has to do with it that a socket could not be made.
+/// The reason in the directory why a socket cannot be made.
 fn homeless(endpoint: &Endpoint) -> Option<io::Error> {
     let why = check_directory(endpoint).err()?;
     Some(refusal(why.kind(), format!("{why}: choose another endpoint")))
 }
 
-/// Removes a socket of ours that nobody listens to any more, and refuses anything else.
+/// Removes a socket of this user without a listener, and refuses any other object.
 fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
     let Some(there) = look(endpoint)? else { return Ok(()) };
     if !there.file_type().is_socket() {
@@ -230,7 +231,7 @@ fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
             fs::remove_file(endpoint.as_text()).map_err(naming(format!("remove {endpoint}")))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Connected, or too busy to take us, or not ours to enter: alive, for all we know.
+        // Connected, too busy to accept, or not permitted: presumably alive.
         _ => Err(refusal(
             io::ErrorKind::AddrInUse,
             format!("somebody listens at {endpoint} already: stop it or choose another endpoint"),
@@ -238,7 +239,7 @@ fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
     }
 }
 
-/// Something else stands where a socket should be.
+/// The error for an object that is not a socket.
 fn no_socket(endpoint: &Endpoint) -> io::Error {
     refusal(
         io::ErrorKind::AlreadyExists,
@@ -246,7 +247,7 @@ fn no_socket(endpoint: &Endpoint) -> io::Error {
     )
 }
 
-/// What stands at the path itself, links not followed.
+/// The metadata of the path itself; links are not followed.
 fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(endpoint.as_text()) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -255,7 +256,7 @@ fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// A file where a directory should be has nothing in it.
+/// Whether there is no file. A path below a regular file cannot exist, either.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -267,8 +268,8 @@ fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     options(endpoint)?.mode(0o600).create_sync()
 }
 
-/// Binds with mode 0600 from the first moment on. There is no mode to give here, so that the umask
-/// has to do it; whatever another thread makes in this moment is only more private than meant.
+/// Binds with mode 0600 from the first moment on. Here only the umask can do that; a file that
+/// another thread makes at this moment only gets fewer permissions.
 #[cfg(not(target_os = "linux"))]
 fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     let options = options(endpoint)?;
@@ -280,7 +281,7 @@ fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     listener
 }
 
-/// interprocess would remove the path at the end whoever's it is by then; `Listener` looks first.
+/// interprocess would remove the path at the end without a check; `Listener` checks first.
 fn options(endpoint: &Endpoint) -> io::Result<ListenerOptions<'_>> {
     let name = Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?;
     Ok(ListenerOptions::new().name(name).reclaim_name(false))

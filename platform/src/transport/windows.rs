@@ -1,8 +1,8 @@
 //! Windows named pipes.
 //!
-//! A pipe cannot be shut down as a socket can. [`Stream::hang_up`] therefore takes the pipe away from
-//! all later calls, cancels those under way until they have let go of it, and closes it, which leaves
-//! the other side what was written. (DisconnectNamedPipe would throw that away.)
+//! A pipe cannot be shut down as a socket can. [`Stream::hang_up`] therefore withdraws the pipe
+//! from all later calls, cancels those in progress until they have released it, and closes it. The
+//! other side can still read what was written. (DisconnectNamedPipe would discard it.)
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -50,11 +50,11 @@ use crate::{
     security::{self, Descriptor, wide},
 };
 
-/// The most that is written in one call: a larger write may be refused for want of quota.
+/// The largest write in one call: a larger one may exceed the process's quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
-/// How long a client waits while every instance of a pipe is taken.
+/// The time a client waits while all instances of a pipe are busy.
 const BUSY: Duration = Duration::from_secs(5);
-/// How long calls under way get to let go of a pipe that is hung up.
+/// The time that calls in progress get to release a pipe that is hung up.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// The listening pipe.
@@ -62,12 +62,12 @@ pub(crate) struct Listener {
     pipe: PipeListener<Bytes, Bytes>,
     endpoint: Endpoint,
     stopped: AtomicBool,
-    /// The connection to ourselves that wakes a waiting accept; kept, because accept goes on waiting
-    /// after a client that has gone again.
+    /// The connection to ourselves that wakes a waiting accept. Kept open, because accept continues
+    /// to wait if the client has gone again.
     wake: Mutex<Option<OwnedHandle>>,
 }
 
-/// A pipe's name is all that it takes.
+/// Always succeeds: a pipe needs only a valid name.
 pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
     Ok(())
 }
@@ -108,7 +108,7 @@ impl Listener {
             }),
         };
         let pipe = pipe
-            // So Windows says that the first instance is another's, or that the others are.
+            // Windows reports so that the first instance is another user's, or that the others are.
             .map_err(|error| if is(&error, ERROR_ACCESS_DENIED) { taken() } else { error })
             .map_err(naming(format!("listen at {endpoint}")))?;
         Ok(Self {
@@ -128,7 +128,7 @@ impl Listener {
 
     pub(crate) fn stop(&self) {
         if !self.stopped.swap(true, Ordering::SeqCst) {
-            // If it cannot be opened, a client has it open, and accept wakes up for that one.
+            // If this fails, a client has opened the pipe, and accept wakes up for that one.
             *locked(&self.wake) = open(&self.endpoint).ok();
         }
     }
@@ -149,13 +149,13 @@ impl Listener {
 }
 
 impl std::fmt::Debug for Listener {
-    /// interprocess's own would wait for an accept to end.
+    /// Written by hand, because interprocess's own would wait for an accept to end.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Listener").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-/// A connected pipe, until it is hung up. Every call under way holds the inner `Arc`.
+/// A connected pipe, until it is hung up. Every call in progress holds a clone of the inner `Arc`.
 #[derive(Debug)]
 pub(crate) struct Stream(Mutex<Option<Arc<Pipe>>>);
 
@@ -172,8 +172,8 @@ impl Stream {
     pub(crate) fn hang_up(&self) {
         let Some(pipe) = locked(&self.0).take() else { return };
         let give_up = Instant::now() + LET_GO;
-        // Cancelling is not sticky: a call that has taken its reference but not yet begun to wait is
-        // caught the next time round.
+        // Cancelling affects only calls that wait now. One that has cloned the `Arc` but does not
+        // wait yet is cancelled in the next round.
         while Arc::strong_count(&pipe) > 1 && Instant::now() < give_up {
             // SAFETY: the handle is open while the reference lives; null means all calls.
             unsafe { CancelIoEx(pipe.handle(), null()) };
@@ -209,7 +209,7 @@ impl Stream {
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
-            // Sent, the other side would take it for the end.
+            // Nothing is sent, since the other side would take an empty write for the end.
             return Ok(0);
         }
         let pipe = self.pipe().ok_or_else(ended)?;
@@ -232,7 +232,7 @@ impl Stream {
         locked(&self.0).clone()
     }
 
-    /// Whether an error is the connection's end: the other side's, or a hang-up of ours.
+    /// Whether an error means the connection's end, caused by either side.
     fn has_ended(&self, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::BrokenPipe
             || is(error, ERROR_PIPE_NOT_CONNECTED)
@@ -241,8 +241,8 @@ impl Stream {
     }
 }
 
-/// Closed when dropped, at once: interprocess would give what was written to a thread of its own that
-/// waits until the other side has read it. Closing leaves it readable.
+/// A pipe that is closed at once when dropped. interprocess would first wait in another thread
+/// until the other side has read everything. After closing, the bytes are still readable.
 #[derive(Debug)]
 struct Pipe(DuplexPipeStream<Bytes>);
 
@@ -258,8 +258,8 @@ impl Drop for Pipe {
     }
 }
 
-/// Opens a pipe so that reads and writes do not wait for each other, and so that its server can learn
-/// who we are but not act as us.
+/// Opens a pipe for overlapped calls, so that reads and writes do not wait for each other, and lets
+/// its server identify this process but not act as it.
 fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
     let path = wide(endpoint.as_text());
     let give_up = Instant::now() + BUSY;
@@ -302,11 +302,12 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
     }
 }
 
-/// The system serializes the calls on a handle that is not.
+/// Whether the handle is overlapped. On any other the system serializes the calls.
 fn is_overlapped(pipe: RawHandle) -> bool {
     const FILE_SYNCHRONOUS_IO: u32 = 0x30;
     let (mut status, mut mode) = (IO_STATUS_BLOCK::default(), 0_u32);
-    // SAFETY: the handle is open; the pointers are to values of ours, and the length is the second's.
+    // SAFETY: the handle is open; the pointers are to values of ours, and the length is the
+    // second's.
     let result = unsafe {
         NtQueryInformationFile(pipe, &mut status, (&raw mut mode).cast(), 4, FileModeInformation)
     };
@@ -327,7 +328,7 @@ mod tests {
     use std::{fs::File, process, sync::Barrier};
     use windows_sys::Win32::Storage::FileSystem::FILE_CREATE_PIPE_INSTANCE;
 
-    /// A pipe of a test's own.
+    /// A pipe for one test.
     fn endpoint(name: &str) -> Endpoint {
         Endpoint::parse(format!(r"\\.\pipe\test-{}-{name}", process::id()).as_ref()).unwrap()
     }
@@ -352,7 +353,7 @@ mod tests {
         assert!(!is_overlapped(plain.as_raw_handle()));
     }
 
-    /// What docs/PROTOCOL.md has clients ask for.
+    /// The rights that docs/PROTOCOL.md states for clients.
     #[test]
     fn clients_ask_for_the_rights_that_are_written_down() {
         assert_eq!(CONNECT, 0x0012_019B);
@@ -396,7 +397,7 @@ mod tests {
         let ours = endpoint("ours");
         let _left = listener(&ours);
         let _client = open(&ours).unwrap();
-        // Nothing of it listens now.
+        // No instance listens now.
         assert!(!ours.is_foreign().unwrap());
         let pipe = pipe::go_on_with(&ours, &access()).unwrap();
         assert!(is_overlapped(pipe.as_raw_handle()));

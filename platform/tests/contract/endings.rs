@@ -63,8 +63,8 @@ fn ends_a_blocked_write(stream: &Stream) {
     });
 }
 
-/// A thread that begins to wait tells nobody. If it is too slow, the test passes all the same, and has
-/// shown less.
+/// A thread that begins to wait tells nobody. If it is too slow, the test passes all the same, and
+/// has shown less.
 fn let_it_block() {
     thread::sleep(Duration::from_millis(50));
 }

@@ -39,8 +39,8 @@ pub(crate) fn a_live_endpoint_is_refused() {
     assert!(!folder.endpoint().is_foreign().unwrap());
 }
 
-/// As daemons do: the lock first, then the endpoint. A lock is its open file's own, so that threads fight
-/// for it as processes do, and closer to one another; a third are processes all the same.
+/// As daemons do: the lock first, then the endpoint. A lock is its open file's own, so that threads
+/// fight for it as processes do, and closer to one another; a third are processes all the same.
 pub(crate) fn one_of_a_hundred_wins() {
     const PROCESSES: usize = 33;
     const THREADS: usize = 67;

@@ -1,4 +1,5 @@
-//! What tests need again and again: a folder, an endpoint, a pair of streams, a process, a terminal.
+//! What tests need again and again: a folder, an endpoint, a pair of streams, a process, a
+//! terminal.
 
 use std::{
     env,
@@ -178,7 +179,8 @@ impl Screen {
         }
     }
 
-    /// Waits for the command, closes the terminal, and says the exit code and what else was printed.
+    /// Waits for the command, closes the terminal, and says the exit code and what else was
+    /// printed.
     pub(crate) fn finish(mut self) -> (i32, String) {
         let code = self.pty.wait().unwrap();
         self.pty.close();

@@ -73,8 +73,8 @@ impl Umask {
 /// Some user, or group of users, that this process is not: Windows's authenticated users.
 pub(crate) const ANOTHER_USER: &str = "S-1-5-11";
 
-/// Does something as this user, with less power than this process has: as one of his that isn't elevated where
-/// this one is.
+/// Does something as this user, with less power than this process has: as one of his that isn't
+/// elevated where this one is.
 pub(crate) fn with_less_power<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let acting = scope.spawn(|| {
@@ -101,7 +101,8 @@ pub(crate) fn press_ctrl_break() {
     imp::press_ctrl_break();
 }
 
-/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until somebody has taken that.
+/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until somebody has taken
+/// that.
 pub(crate) fn press_modifiers() {
     imp::press_modifiers();
 }
@@ -528,7 +529,8 @@ mod imp {
         // SAFETY: all-zero is a valid value of it.
         let mut elevation: TOKEN_ELEVATION = unsafe { zeroed() };
         let mut bytes = size_of::<TOKEN_ELEVATION>() as u32;
-        // SAFETY: the process is our own, the pointers are to values of ours, and the handles stay open.
+        // SAFETY: the process is our own, the pointers are to values of ours, and the handles stay
+        // open.
         unsafe {
             let access = TOKEN_DUPLICATE | TOKEN_QUERY;
             assert_ne!(OpenProcessToken(GetCurrentProcess(), access, &mut mine), 0);
@@ -541,7 +543,8 @@ mod imp {
         let level = if elevation.TokenIsElevated != 0 { "S-1-16-8192" } else { "S-1-16-4096" };
         let level: Vec<u16> = level.encode_utf16().chain([0]).collect();
         let mut sid = null_mut();
-        // SAFETY: the text ends with a zero; the SID lives until it is freed, after its last use; null is this thread.
+        // SAFETY: the text ends with a zero; the SID lives until it is freed, after its last use;
+        // null is this thread.
         unsafe {
             assert_ne!(ConvertStringSidToSidW(level.as_ptr(), &mut sid), 0);
             let label = SID_AND_ATTRIBUTES { Sid: sid, Attributes: SE_GROUP_INTEGRITY as u32 };

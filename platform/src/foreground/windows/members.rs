@@ -1,14 +1,13 @@
-//! The members of a console, by a server process: a process can only ask the console that it is
-//! attached to, and this one keeps its own.
+//! The members of a console, by a server process: a process can only query the console that it is
+//! attached to, and this process has to keep its own.
 //!
-//! The server stays, but is attached for the moment of an answer only. So it is no member that
-//! keeps the console open or that programs find in it, and Ctrl-C, Ctrl-Break and a closing console
-//! meet it in that moment at most: it ignores the keys, and if a closing console ends it, the next
-//! look starts another. It has no console of its own, is in no job of the command's, and ends with
-//! its input.
+//! The server is attached only while it answers. So it does not keep the console open, programs do
+//! not find it there, and Ctrl-C, Ctrl-Break and a closing console reach it only in that moment: it
+//! ignores the keys, and if a closing console ends it, the next look starts another one. It has no
+//! console of its own, is in no job of the command's, and ends with its input.
 //!
-//! A request is a process of the console, as a u32. The answer is an error's number or 0, the
-//! number of members, and the members without the server itself. All numbers are little-endian.
+//! A request is the id of a process of the console, as a u32. The answer is an error number or 0,
+//! the number of members, and the members without the server itself. All numbers are little-endian.
 
 use std::{
     ffi::OsString,
@@ -42,19 +41,20 @@ use windows_sys::{
 
 use crate::{naming, refusal, security::checked};
 
-/// An answer takes a fraction of a millisecond.
+/// The timeout of an answer, which usually takes a fraction of a millisecond.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// A first answer comes after the server's start, which a virus scanner may hold up.
+/// The timeout of the first answer, which includes the server's start: a virus scanner may delay
+/// it.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether an answer has come.
+/// The pause between two checks for an answer.
 const LOOK: Duration = Duration::from_millis(1);
-/// The server is started so often within [`STARTS_WITHIN`].
+/// The most starts of the server within [`STARTS_WITHIN`].
 const STARTS_MAX: usize = 4;
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-/// More members than a look lists, which so are noticed, and the server.
+/// Room for the server and for one member above the limit, so that exceeding it is noticed.
 const MEMBERS_MAX: usize = super::PROCESSES_MAX + 2;
 
-/// The server, while it runs.
+/// The member server, while it runs.
 #[derive(Debug)]
 pub(super) struct Server {
     command: Option<Vec<OsString>>,
@@ -105,7 +105,7 @@ impl Server {
 }
 
 impl Running {
-    /// The outer error is the server's, the inner one the console's.
+    /// Asks the server once. The outer error is the server's, the inner one the console's.
     fn ask(&mut self, pid: u32) -> io::Result<io::Result<Vec<u32>>> {
         let within = if self.has_answered { ANSWER_MAX } else { FIRST_ANSWER_MAX };
         let by = Instant::now() + within;
@@ -129,12 +129,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It fails only where the server has ended by itself.
+        // Killing fails only if the server has already ended.
         let _ = self.process.kill();
     }
 }
 
-/// Reads so many numbers, which come by then. A read itself would wait without an end.
+/// Reads `count` numbers, or fails at the deadline. A blocking read would have no timeout.
 fn numbers(output: &mut ChildStdout, count: usize, by: Instant) -> io::Result<Vec<u32>> {
     let mut bytes = vec![0; count * size_of::<u32>()];
     while available(output)? < bytes.len() {
@@ -167,9 +167,9 @@ fn garbled() -> io::Error {
     refusal(io::ErrorKind::InvalidData, "its answer cannot be understood")
 }
 
-/// The server's own part.
+/// The body of the server process.
 pub(super) fn serve() -> io::Result<()> {
-    // Copies: attaching to a console may replace the standard streams.
+    // Copies, since attaching to a console may replace the standard streams.
     let mut input = File::from(io::stdin().as_handle().try_clone_to_owned()?);
     let mut output = File::from(io::stdout().as_handle().try_clone_to_owned()?);
     // SAFETY: the function is of the kind wanted, and stays.

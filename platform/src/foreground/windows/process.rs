@@ -1,4 +1,4 @@
-//! What Windows says of a process.
+//! The facts of one process on Windows: start, parent, path, command line, directory.
 
 use std::{
     ffi::{OsString, c_void},
@@ -40,18 +40,18 @@ use windows_sys::{
 
 use crate::{foreground::FileId, security::checked};
 
-/// The longest path, and the longest command line: what a text of the system's can have.
+/// The longest path, and the longest command line, in UTF-16 units: the limit of a UNICODE_STRING.
 const UNITS_MAX: usize = 32768;
 
-/// Whether a process can be looked at.
+/// The result of opening a process.
 pub(super) enum Found {
     Open(Open),
-    /// It is there, and not for this user to look at.
+    /// The process exists, but this user may not inspect it.
     Closed,
     Gone,
 }
 
-/// A process that is looked at; nothing else gets its number meanwhile.
+/// An open process. While it is open, its id is not used again.
 pub(super) struct Open {
     pid: u32,
     handle: OwnedHandle,
@@ -80,7 +80,7 @@ impl Open {
         self.pid
     }
 
-    /// When it was started, in the system's own measure.
+    /// The start time, in units of 100 ns.
     pub(super) fn start(&self) -> Option<u64> {
         let [mut start, mut end, mut kernel, mut user] = [FILETIME::default(); 4];
         // SAFETY: the handle is open, and the pointers are to values of ours.
@@ -92,14 +92,14 @@ impl Open {
         Some(u64::from(start.dwHighDateTime) << 32 | u64::from(start.dwLowDateTime))
     }
 
-    /// The parent, if it lives: another process may have its number by now, which began later.
+    /// The parent, if it lives. A process that started later has reused the parent's id.
     pub(super) fn parent(&self) -> Option<u32> {
         let parent = u32::try_from(self.basic()?.InheritedFromUniqueProcessId).ok()?;
         let Found::Open(open) = open(parent) else { return None };
         (open.start()? <= self.start()?).then_some(parent)
     }
 
-    /// The path of its executable.
+    /// The path of the executable.
     pub(super) fn path(&self) -> Option<PathBuf> {
         let mut units = vec![0; UNITS_MAX];
         let mut length = UNITS_MAX as u32;
@@ -117,7 +117,7 @@ impl Open {
         let line = self.queried_command_line();
         let Some((memory, parameters)) = self.parameters() else { return (line, None) };
         let text = |text: &UNICODE_STRING| memory.text(text.Buffer.addr(), text.Length.into());
-        // CurrentDirectory.DosPath, which the declaration has no name for.
+        // `CurrentDirectory.DosPath`, for which the declaration has no name.
         let [length, address] = [5, 6].map(|at| parameters.Reserved2[at].addr());
         let directory = memory.text(address, length & 0xffff);
         // Wine does not answer the query.
@@ -126,7 +126,7 @@ impl Open {
     }
 
     fn queried_command_line(&self) -> Option<Vec<u16>> {
-        // A UNICODE_STRING and the text that it points to, in this same memory.
+        // Room for a UNICODE_STRING and its text.
         let mut memory = vec![0_u64; (size_of::<UNICODE_STRING>() + 2 * UNITS_MAX) / 8];
         let bytes = size_of_val(&memory[..]) as u32;
         // SAFETY: the pointer and the length are those of one array.
@@ -140,7 +140,7 @@ impl Open {
         Some(unsafe { slice::from_raw_parts(text.Buffer, usize::from(text.Length) / 2) }.to_vec())
     }
 
-    /// The process's own parameters, and its memory to read what they point to.
+    /// The process's parameters, and the memory that they point to.
     fn parameters(&self) -> Option<(Memory, RTL_USER_PROCESS_PARAMETERS)> {
         let handle =
             open_for(self.pid, PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_VM_READ).ok()?;
@@ -160,7 +160,7 @@ impl Open {
         Some(basic)
     }
 
-    /// Has the system fill in so many bytes at `into`.
+    /// Has the system write `bytes` bytes to `into`.
     ///
     /// # Safety
     /// They have to be writable.
@@ -174,10 +174,12 @@ impl Open {
     }
 }
 
-/// The memory of a process of this one's kind, 32 or 64 bits.
+/// The memory of a process of the same word size as this one, 32 or 64 bits.
 struct Memory(OwnedHandle);
 
 impl Memory {
+    /// Reads a value.
+    ///
     /// # Safety
     /// Any bytes have to be a valid `T`.
     unsafe fn value<T>(&self, address: usize) -> Option<T> {
@@ -188,7 +190,7 @@ impl Memory {
         Some(unsafe { value.assume_init() })
     }
 
-    /// A text of so many bytes; none is no text.
+    /// Reads a text of `bytes` bytes; `None` for an empty one.
     fn text(&self, address: usize, bytes: usize) -> Option<Vec<u16>> {
         let mut units = vec![0_u16; bytes / 2];
         // SAFETY: so long is the array.
@@ -196,7 +198,7 @@ impl Memory {
         (!units.is_empty()).then_some(units)
     }
 
-    /// Fills in so many bytes at `into`, or fails.
+    /// Reads exactly `bytes` bytes to `into`.
     ///
     /// # Safety
     /// They have to be writable.
@@ -211,7 +213,7 @@ impl Memory {
     }
 }
 
-/// The arguments of a command line, as the system's own programs split it; an empty one has none.
+/// The arguments of a command line, split by the system's own rules; `None` for an empty line.
 pub(super) fn split(line: &[u16]) -> Option<Vec<OsString>> {
     if line.is_empty() {
         return None;
@@ -250,7 +252,7 @@ pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
         let file = u128::from_le_bytes(id.FileId.Identifier);
         return Ok(FileId { volume: id.VolumeSerialNumber, file });
     }
-    // Some volumes, as FAT's and those of some servers, have short ids only.
+    // Some file systems, such as FAT and those of some servers, have only short ids.
     let mut known = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is open, and the pointer is to a value of ours.
     checked(unsafe { GetFileInformationByHandle(handle, &mut known) })?;

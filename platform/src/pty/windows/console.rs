@@ -24,20 +24,20 @@ use windows_sys::{
 
 use crate::{pty::Size, refusal, security::wide};
 
-/// Lines that were wrapped stay so when the size changes, instead of being printed again.
+/// Keeps wrapped lines when the size changes, instead of printing them again.
 const RESIZE_QUIRK: u32 = 2;
-/// Keys may be spelled out, with all that a console knows of them.
+/// Accepts keys as win32-input-mode sequences, with everything that a console knows of a key.
 const WIN32_INPUT_MODE: u32 = 4;
 
-/// A console that others run in.
+/// A console for other processes.
 pub(super) struct Console {
-    // First, so that its end is not held up by what nobody reads any more.
+    // Declared first, to be dropped first: unread output does not delay the console's end.
     output: PipeReader,
     handle: Handle,
 }
 
 impl Console {
-    /// It, and what types into it.
+    /// Opens a console, and returns it with the writer of its input.
     pub(super) fn open(size: Size) -> io::Result<(Self, PipeWriter)> {
         let calls = calls()?;
         let (input, typing) = io::pipe()?;
@@ -45,13 +45,13 @@ impl Console {
         let mut handle = 0;
         let flags = PSEUDOCONSOLE_INHERIT_CURSOR | RESIZE_QUIRK | WIN32_INPUT_MODE;
         let (from, to) = (input.as_raw_handle(), printing.as_raw_handle());
-        // SAFETY: both handles are open, and the console keeps copies of its own; the pointer is to a
-        // handle of ours.
+        // SAFETY: both handles are open, and the console keeps copies of its own; the pointer is to
+        // a handle of ours.
         told(unsafe { (calls.create)(coord(size), from, to, flags, &mut handle) })?;
         Ok((Self { output, handle: Handle(handle) }, typing))
     }
 
-    /// A reader of its own.
+    /// A separate reader of the output.
     pub(super) fn output(&self) -> io::Result<PipeReader> {
         self.output.try_clone()
     }
@@ -61,7 +61,7 @@ impl Console {
         told(unsafe { (calls()?.resize)(self.handle.0, coord(size)) })
     }
 
-    /// For whoever is to run in it; valid for as long as this is.
+    /// The handle with which a process is started in this console; valid while `self` lives.
     pub(super) fn handle(&self) -> HPCON {
         self.handle.0
     }
@@ -97,8 +97,8 @@ fn calls() -> io::Result<&'static Calls> {
     })
 }
 
-/// A library counts where it lies beside the executable or belongs to the system, and not where the user
-/// happens to be, or in PATH.
+/// The functions of a library in the executable's directory or the system's. The current directory
+/// and PATH are not searched.
 fn calls_of(library: &str) -> Option<Calls> {
     let places = LOAD_LIBRARY_SEARCH_APPLICATION_DIR | LOAD_LIBRARY_SEARCH_SYSTEM32;
     // SAFETY: the name ends with a zero.
@@ -130,7 +130,7 @@ fn told(result: HRESULT) -> io::Result<()> {
     if result == S_OK {
         return Ok(());
     }
-    // Errors of the system's come in a wrapping.
+    // An HRESULT with this facility wraps an ordinary error code.
     let code = if result as u32 >> 16 == 0x8007 { result & 0xffff } else { result };
     Err(io::Error::from_raw_os_error(code))
 }

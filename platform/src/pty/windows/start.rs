@@ -1,4 +1,4 @@
-//! Starts a program in a pseudo console, and in a job from its first instruction on.
+//! The start of a program in a pseudo console, and in a job from its first instruction on.
 
 use std::{
     ffi::{OsStr, OsString, c_void},
@@ -37,7 +37,7 @@ use crate::{pty::command_line, refusal, security::checked};
 /// The longest line that cmd.exe reads.
 const SHELL_UNITS_MAX: usize = 8191;
 
-/// The process of a command whose file is `program`.
+/// Starts the process of a command whose file is `program`.
 pub(super) fn start(
     program: &Path,
     command: &Command,
@@ -46,7 +46,7 @@ pub(super) fn start(
 ) -> io::Result<OwnedHandle> {
     let mut plan = Plan::new(program, command)?;
     match plan.start_in(console, job) {
-        // A program from the Store has a job of its own, and may be refused one to begin in.
+        // A program from the Store has a job of its own, and may be refused to start in another.
         Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
             plan.start_beside(console, job)
         }
@@ -54,7 +54,7 @@ pub(super) fn start(
     }
 }
 
-/// What the system is told of a program; all texts end with a zero, the environment with two.
+/// The parameters of CreateProcessW. All texts end with a zero, the environment with two.
 struct Plan {
     program: Vec<u16>,
     line: Vec<u16>,
@@ -69,17 +69,17 @@ impl Plan {
         Ok(Self { program, line, environment: environment(command)?, directory })
     }
 
-    /// It begins in the job.
+    /// Starts the process in the job.
     fn start_in(&mut self, console: &Console, job: &OwnedHandle) -> io::Result<OwnedHandle> {
         let jobs = [job.as_raw_handle()];
         self.create(Attributes::new(console, &jobs)?, 0).map(|(process, _)| process)
     }
 
-    /// It is put into the job before it begins, as far as the system lets it.
+    /// Starts the process suspended, and puts it into the job if the system allows that.
     fn start_beside(&mut self, console: &Console, job: &OwnedHandle) -> io::Result<OwnedHandle> {
         let attributes = Attributes::new(console, &[])?;
         let (process, thread) = self.create(attributes, CREATE_SUSPENDED)?;
-        // Where that is refused, it runs all the same, and only what it starts may be left behind.
+        // On failure the program still runs, and only its descendants may be left behind.
         // SAFETY: both handles are open.
         unsafe { AssignProcessToJobObject(job.as_raw_handle(), process.as_raw_handle()) };
         // SAFETY: the handle is open.
@@ -92,7 +92,7 @@ impl Plan {
         Ok(process)
     }
 
-    /// The process and its first thread.
+    /// Creates the process; returns it and its first thread.
     fn create(
         &mut self,
         mut attributes: Attributes<'_>,
@@ -101,7 +101,7 @@ impl Plan {
         // SAFETY: all-zero is a valid value of it.
         let mut startup: STARTUPINFOEXW = unsafe { zeroed() };
         startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
-        // Without these it could get our own streams in place of the console's.
+        // Without these, the program could get our own streams in place of the console's.
         startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
         startup.StartupInfo.hStdInput = INVALID_HANDLE_VALUE;
         startup.StartupInfo.hStdOutput = INVALID_HANDLE_VALUE;
@@ -109,11 +109,11 @@ impl Plan {
         startup.lpAttributeList = attributes.list();
         // SAFETY: all-zero is a valid value of it.
         let mut started: PROCESS_INFORMATION = unsafe { zeroed() };
-        // Who was started to ignore Ctrl-C, as everything detached is, would have the program ignore it, too.
-        // SAFETY: no function is told of anything.
+        // A detached process ignores Ctrl-C, and the program would inherit that.
+        // SAFETY: no function is registered.
         checked(unsafe { SetConsoleCtrlHandler(None, 0) })?;
-        // SAFETY: the texts end as the system wants; the attributes, and what they point to, live longer than
-        // the call, and so do the two values of ours.
+        // SAFETY: the texts end as the system wants; the attributes, and what they point to, live
+        // longer than the call, and so do the two values of ours.
         checked(unsafe {
             CreateProcessW(
                 self.program.as_ptr(),
@@ -138,7 +138,7 @@ impl Plan {
     }
 }
 
-/// The file to run and its command line: a batch file is run by the system's shell.
+/// The file to run and its command line: the system's shell runs a batch file.
 fn lines(program: &Path, command: &Command) -> io::Result<(Vec<u16>, Vec<u16>)> {
     let arguments = command.get_args().map(units).collect::<io::Result<Vec<_>>>()?;
     let own = units(program.as_os_str())?;
@@ -179,7 +179,7 @@ fn no_batch_argument(program: &Path, command: &Command, number: usize) -> io::Er
     )
 }
 
-/// The system's own, whatever the environment says.
+/// The path of the system's cmd.exe, whatever the environment says.
 fn shell() -> io::Result<PathBuf> {
     let mut directory = [0; MAX_PATH as usize];
     // SAFETY: the pointer and the length are those of one array.
@@ -192,7 +192,7 @@ fn shell() -> io::Result<PathBuf> {
     }
 }
 
-/// All variables, in the order that the system wants, which is the command's.
+/// The environment block, in the order of the command's variables, which is the system's.
 fn environment(command: &Command) -> io::Result<Vec<u16>> {
     let mut block = Vec::new();
     for (name, value) in command.get_envs() {
@@ -224,9 +224,9 @@ fn units(text: &OsStr) -> io::Result<Vec<u16>> {
     Ok(units)
 }
 
-/// What a new process begins with; `'a` is the life of what it points to.
+/// The attribute list of a new process; `'a` is the lifetime of the values it points to.
 struct Attributes<'a> {
-    /// Aligned as pointers are.
+    /// The list's bytes, aligned as pointers are.
     list: Vec<u64>,
     of: PhantomData<(&'a Console, &'a [RawHandle])>,
 }
