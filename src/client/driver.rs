@@ -338,7 +338,7 @@ impl Driver {
             Event::Delivered(delivery) if delivery.from == RELAY => {
                 let request = delivery.reply_to.clone().map(SendId);
                 match request.and_then(|id| self.requests.remove(&id)) {
-                    Some(reply) => self.answer(&reply, Ok(delivery)),
+                    Some(reply) => self.answer(&reply, Ok(*delivery)),
                     None => self.buffer(Event::Delivered(delivery)),
                 }
             }

@@ -212,7 +212,7 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A message arrived. If it requires an acknowledgement, acknowledge or return it.
-    Delivered(Delivery),
+    Delivered(Box<Delivery>),
     /// The daemon has accepted responsibility for an at-least-once message.
     Accepted {
         /// The message.

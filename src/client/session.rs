@@ -521,7 +521,7 @@ impl Session {
             self.resume.note(&delivery);
         }
         match verdict {
-            Verdict::New => out.push(Output::Event(Event::Delivered(delivery))),
+            Verdict::New => out.push(Output::Event(Event::Delivered(Box::new(delivery)))),
             Verdict::Duplicate => {}
             Verdict::Acknowledged => self.write_ack(now, &delivery.id, delivery.seq, out),
             Verdict::Full => {

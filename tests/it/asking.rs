@@ -62,7 +62,7 @@ fn library(sandbox: &Sandbox, name: &str) -> Client {
 fn delivered(client: &Client) -> Delivery {
     loop {
         if let Event::Delivered(delivery) = client.events().recv_timeout(PATIENCE).unwrap() {
-            return delivery;
+            return *delivery;
         }
     }
 }
