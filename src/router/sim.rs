@@ -77,7 +77,7 @@ fn limits() -> Limits {
         memory_bytes_max: 40_000,
         clients_max: 8,
         names_max: 9,
-        streams_max: 14,
+        streams_max: 10,
         unauthenticated_max: 3,
         subscriptions_max: 3,
         resume_window_ms: 20_000,

@@ -43,6 +43,8 @@ pub(super) struct App {
     last: BTreeMap<(String, Option<String>), u64>,
     /// Streams whose numbers began anew, while the library may still hold earlier messages.
     renumbered: BTreeSet<(String, Option<String>)>,
+    /// A delivery that it returns whenever it comes.
+    pub(super) poison: Option<Uuid>,
     /// Deliveries that it wants again.
     given_back: BTreeSet<Uuid>,
     /// At-least-once SENDs without an answer.
@@ -86,6 +88,7 @@ impl App {
             received: BTreeSet::new(),
             last: BTreeMap::new(),
             renumbered: BTreeSet::new(),
+            poison: None,
             given_back: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             refused: Vec::new(),
@@ -112,6 +115,10 @@ impl App {
             ..Outgoing::default()
         };
         (SendId(format!("s{number}")), message)
+    }
+
+    pub(super) fn holds_poison(&self) -> bool {
+        self.held.iter().any(|id| Some(*id) == self.poison)
     }
 
     /// Takes note of a frame that the library is about to read.

@@ -9,7 +9,10 @@ use crate::{
         frame::PREFIX,
         payload::{Capabilities, Nack},
     },
-    router::{ClientId, Input, testbed::Checked},
+    router::{
+        ClientId, Input,
+        testbed::{Checked, End},
+    },
 };
 use rand_core::Rng;
 use serde_json::{Value, json};
@@ -158,7 +161,8 @@ impl World {
 
     /// Acknowledges deliveries, or returns one.
     fn answer(&mut self) -> Checked {
-        let index = self.below(self.apps.len());
+        let poisoned = self.apps.iter().position(App::holds_poison);
+        let index = poisoned.unwrap_or_else(|| self.below(self.apps.len()));
         let (count, kind) = (self.apps[index].held.len(), self.below(20));
         if let Some(reply) = self.apps[index].to_answer.pop() {
             self.note(|| format!("{} answers {}", NAMES[index], reply.delivery_id));
@@ -167,10 +171,13 @@ impl World {
         if count == 0 {
             return Ok(());
         }
-        if kind < 6 {
+        if kind < 6 && poisoned.is_none() {
             return self.acknowledge_all(index);
         }
-        let held = self.below(count);
+        let app = &self.apps[index];
+        let poison = app.held.iter().position(|id| Some(*id) == app.poison);
+        let kind = if poison.is_some() { 16 } else { kind };
+        let held = poison.unwrap_or_else(|| self.below(count));
         let id = self.apps[index].held.remove(held);
         if kind < 16 {
             return self.acknowledge(index, id);
@@ -179,12 +186,21 @@ impl World {
         // A refusal that gets lost lets the delivery come again.
         self.apps[index].gives_back(id);
         if kind < 19 {
-            nack.retry_after_ms = Some(self.below(400) as u64);
+            let is_poison = self.apps[index].poison == Some(id);
+            nack.retry_after_ms = Some(if is_poison { 0 } else { self.below(400) as u64 });
+            self.apps[index].poison.get_or_insert(id);
         } else {
             self.promises.given_up.insert(id);
         }
         self.note(|| format!("{} gives back {id}", NAMES[index]));
-        self.drive(index, session::Input::Return(nack))
+        self.drive(index, session::Input::Return(nack))?;
+        if self.apps[index].poison == Some(id) {
+            // It comes again soon, so that its failures add up.
+            self.exchange(index)?;
+            self.wait(50)?;
+            self.exchange(index)?;
+        }
+        Ok(())
     }
 
     pub(super) fn acknowledge_all(&mut self, index: usize) -> Checked {
@@ -204,6 +220,14 @@ impl World {
             }
         }
         self.drive(index, session::Input::Acknowledge(id.to_string()))
+    }
+
+    /// Carries everything from and to an application.
+    fn exchange(&mut self, index: usize) -> Checked {
+        let Some(id) = self.apps[index].connection else { return Ok(()) };
+        self.carry_all_in(id)?;
+        let bytes = self.bed.ends.get(&id).map_or(0, End::unwritten_bytes);
+        self.carry_out(id, bytes)
     }
 
     /// Has a client without a library ask for a name, which another may have, with a token or

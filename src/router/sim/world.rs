@@ -187,6 +187,15 @@ impl World {
         }
     }
 
+    pub(super) fn carry_all_in(&mut self, id: ClientId) -> Checked {
+        while self.connections.get(&id).is_some_and(|connection| !connection.inbound.is_empty())
+            && !self.is_gated(id)
+        {
+            self.carry_in(id)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) -> Checked {
         self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(json)));
         if let Ok(envelope) = Envelope::read(json) {
@@ -413,11 +422,16 @@ impl World {
         connections.into_iter().try_for_each(|(id, connection)| self.lose(id, &connection))
     }
 
-    /// Cuts all connections, and lets the router's timers run while the applications are away.
+    /// Cuts all connections, some with nothing under way, and lets the router's timers run while the
+    /// applications are away.
     fn lose_all_connections(&mut self) -> Checked {
-        for id in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.disconnect(id)?;
+        let ids: Vec<_> = self.connections.keys().copied().collect();
+        if self.one_in(2) {
+            self.disk.set_health(0);
+            ids.iter().try_for_each(|id| self.carry_all_in(*id))?;
+            self.commit(usize::MAX)?;
         }
+        ids.iter().try_for_each(|id| self.disconnect(*id))?;
         let end = self.bed.now.monotonic.plus(self.below(4_000) as u64);
         while let Some(due) = self.bed.router.deadline().filter(|due| *due <= end) {
             self.bed.advance(due.since(self.bed.now.monotonic));
@@ -508,12 +522,7 @@ impl World {
         let Some(end) = self.bed.ends.get(&id) else { return Ok(()) };
         self.carry_out(id, end.unwritten_bytes())?;
         self.acknowledge_all(index)?;
-        while self.connections.get(&id).is_some_and(|connection| !connection.inbound.is_empty())
-            && !self.is_gated(id)
-        {
-            self.carry_in(id)?;
-        }
-        Ok(())
+        self.carry_all_in(id)
     }
 
     /// Says what has still to happen.
