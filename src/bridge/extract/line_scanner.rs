@@ -25,7 +25,7 @@ pub(super) struct LineScanner {
     frame: Option<OpenFrame>,
     /// The scanner of the lines in a frame that the agent quotes.
     quote: Option<Box<Self>>,
-    /// The row where what is open began.
+    /// The first row of the open message, block, fence or frame.
     opened: u64,
 }
 
@@ -48,7 +48,7 @@ impl LineScanner {
         matches!(self.state, State::Text) && self.frame.is_none()
     }
 
-    /// The row where what is open began.
+    /// The first row of the open message, block, fence or frame.
     pub(super) fn open_since(&self) -> Option<u64> {
         (!self.is_idle()).then_some(self.opened)
     }
@@ -89,7 +89,7 @@ impl LineScanner {
         }
     }
 
-    /// Reads a line of a frame that the agent quotes: text of what is open, if anything is.
+    /// Reads a line of a frame that the agent quotes: text of an open message, if there is one.
     /// Otherwise a message in it is reported as a problem.
     fn read_quoted(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if !matches!(self.state, State::Text) {
@@ -101,7 +101,7 @@ impl LineScanner {
         out.extend(messages.map(Finding::into_quoted));
     }
 
-    /// Ends the turn, and reports what is open.
+    /// Ends the turn, and reports an open message, block or fence.
     pub(super) fn end_turn(&mut self, out: &mut Vec<Finding>) {
         self.frame = None;
         match std::mem::take(&mut self.state) {
@@ -116,7 +116,7 @@ impl LineScanner {
         }
     }
 
-    /// Notes that rows were erased or moved, so what is open may begin again without an end.
+    /// Notes that rows were erased or moved, so an open message may begin again without an end.
     pub(super) fn rows_disturbed(&mut self) {
         if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
             open.rows_disturbed();
@@ -218,7 +218,7 @@ impl LineScanner {
         self.state = State::Text;
     }
 
-    /// Adds a line to what is open, whatever it says.
+    /// Adds a line to the open message or block, without parsing it.
     fn push(&mut self, line: LogicalLine) {
         if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
             open.push(line);

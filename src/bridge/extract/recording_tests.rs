@@ -16,9 +16,9 @@ use crate::bridge::screen::Row;
 
 /// Programs that paint as the CLIs do.
 ///
-/// `conpty` is made by hand, as Windows' pseudo console repaints the output of programs: it positions
-/// the cursor, skips blanks, paints everything again after a resize, and marks rows as wrapped or
-/// (in the second message of Dora, which loses a word) does not. `wine-shell` is cmd.exe in Wine's
+/// `conpty` is made by hand, as Windows' pseudo console repaints the output of programs: it
+/// positions the cursor, skips blanks, paints everything again after a resize, and marks rows as
+/// wrapped or (in the second message of Dora, which loses a word) does not. `wine-shell` is cmd.exe in Wine's
 /// pseudo console.
 const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",

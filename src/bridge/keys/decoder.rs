@@ -1,4 +1,4 @@
-//! Keys out of the bytes that a terminal sends, by what they may do to a line.
+//! The decoder of the bytes that a terminal sends into keys.
 
 use super::encoded::{CsiKey, Win32Key, is_release};
 use super::key::Key;

@@ -1,4 +1,4 @@
-//! The observer of a screen, which is told what a grid alone would lose.
+//! The observer of a screen, for events that leave no trace in the grid.
 
 use super::rows::{Row, VisibleRows};
 
