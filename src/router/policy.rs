@@ -1,7 +1,8 @@
-//! Policy: who may say what to whom, whose name wants a key, and how often one may speak to another.
+//! The policy: which agent may send what to which, which names need a key, and how often one agent
+//! may send to another.
 //!
-//! A policy is made once, from a file, and only read from then on: it is shared behind an `Arc`, and a
-//! reload puts another in its place. What changes as messages go by is in [`Pairs`].
+//! A policy never changes: it is shared behind an `Arc`, and a reload replaces it. Rates, which
+//! change with each message, are in [`Pairs`].
 
 mod glob;
 mod pairs;
@@ -15,44 +16,44 @@ use crate::protocol::{
 };
 use std::{collections::HashMap, num::NonZeroU32};
 
-/// The most rules: each message is held against all of them, at worst.
+/// The most rules. Each message is checked against all of them, at worst.
 pub const RULES_MAX: usize = 1_000;
 
 /// The most names with a key.
 pub const KEYS_MAX: usize = 4_096;
 
-/// What the owner has decided. Without anything in it, everything is allowed.
+/// The owner's policy. An empty one allows everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Hashes of the keys that these names want of a HELLO.
+    /// The hash of the key that a HELLO for each of these names has to state.
     pub keys: HashMap<Name, Hash>,
-    /// The first that matches decides.
+    /// The rules, of which the first that matches decides.
     pub rules: Vec<Rule>,
-    /// How many messages a minute one may send another, each direction on its own: so that two agents
-    /// don't answer each other for ever.
+    /// The most messages a minute from one agent to another, in each direction: two agents cannot
+    /// answer each other for ever.
     pub per_pair_per_minute: Option<NonZeroU32>,
 }
 
 impl Policy {
-    /// The hash of the key without which nobody gets this name.
+    /// Returns the hash of the key that a HELLO for this name has to state, if it needs one.
     #[must_use]
     pub fn key_of(&self, name: &Name) -> Option<&Hash> {
         self.keys.get(name)
     }
 
-    /// Whether `from` may say something to `to`, on this topic or on none.
+    /// Whether `from` may send to `to`, on this topic or on none.
     ///
-    /// `to` is one recipient: what is said to everyone or to a topic is judged for each. For a request
-    /// to `@relay` the topic is the request. A companion speaks under its agent's name.
+    /// `to` is one recipient: a message to everyone or to a topic is checked for each. For a
+    /// request to `@relay` the topic is the request. A companion sends under its agent's name.
     #[must_use]
     pub fn allows(&self, from: &str, to: &str, topic: Option<&str>) -> bool {
         self.rule_against(from, to, topic).is_none()
     }
 
-    /// The rule that forbids it.
+    /// Returns the rule that forbids a message, if one does.
     ///
-    /// None does where the operator asks `@relay`: the file is the operator's own, and with a rule against
-    /// everyone nobody could put a better one in force.
+    /// No rule forbids an operator's request to `@relay`: with a rule against everyone, the owner
+    /// could not replace the policy any more.
     #[must_use]
     pub fn rule_against(&self, from: &str, to: &str, topic: Option<&str>) -> Option<&Rule> {
         if from == OPERATOR && to == RELAY {
@@ -63,23 +64,23 @@ impl Policy {
     }
 }
 
-/// One rule.
+/// One rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Who speaks.
+    /// The sender.
     pub from: Glob,
-    /// Who would hear it.
+    /// The recipient.
     pub to: Glob,
-    /// On which topic.
+    /// The topic.
     pub topic: Glob,
-    /// What it decides.
+    /// Whether the rule allows what it matches.
     pub allow: bool,
-    /// Where it stands in its file.
+    /// The rule's line in its file.
     pub line: usize,
 }
 
 impl Rule {
-    /// Whether it is about this message. No topic is an empty one.
+    /// Whether the rule matches a message. No topic is an empty one.
     #[must_use]
     pub fn matches(&self, from: &str, to: &str, topic: Option<&str>) -> bool {
         self.from.matches(from)
@@ -87,7 +88,7 @@ impl Rule {
             && self.topic.matches(topic.unwrap_or_default())
     }
 
-    /// What the sender is told where this rule forbids it.
+    /// Returns the answer to a sender whose message this rule forbids.
     #[must_use]
     pub fn refusal(&self, from: &str, to: &str) -> String {
         format!("{from} may not say this to {to}: line {} of policy.toml forbids it", self.line)
@@ -98,7 +99,7 @@ impl Rule {
 mod tests {
     use super::*;
 
-    /// A rule a line, `FROM TO TOPIC yes|no`; `-` is an empty topic.
+    /// Returns a policy of one rule a line, `FROM TO TOPIC yes|no`. `-` is an empty topic.
     fn policy(rules: &str) -> Policy {
         let rule = |(at, line): (usize, &str)| {
             let [from, to, topic, allow] =
@@ -122,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_everything_is_allowed() {
+    fn empty_policy_allows_everything() {
         check(&Policy::default(), "Ann", "Bob", None, None);
         check(&Policy::default(), "@guest-1a2b3c4d", "@relay", Some("stop"), None);
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides() {
+    fn first_matching_rule_decides() {
         let policy = policy("Ann Bob * yes\nAnn * * no\n* Ann chat yes\n* Ann * no");
         check(&policy, "Ann", "Bob", Some("any"), None);
         check(&policy, "Ann", "Cid", None, Some(2));
@@ -138,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_without_case_and_topics_with_it() {
+    fn names_ignore_case_and_topics_do_not() {
         let policy = policy("ann BOB Chat no");
         check(&policy, "ANN", "bob", Some("Chat"), Some(1));
         check(&policy, "Ann", "Bob", Some("chat"), None);
     }
 
     #[test]
-    fn any_topic_is_also_none_and_none_can_be_named() {
+    fn any_topic_includes_none() {
         check(&policy("* * * no"), "Ann", "Bob", None, Some(1));
         check(&policy("* * - no"), "Ann", "Bob", None, Some(1));
         check(&policy("* * - no"), "Ann", "Bob", Some("chat"), None);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relay_is_asked_is_the_topic() {
+    fn requests_to_relay_match_as_topics() {
         let policy = policy("Ann @relay history no\n@guest-* @relay * no");
         check(&policy, "Ann", "@relay", Some("history"), Some(1));
         check(&policy, "Ann", "@relay", Some("status"), None);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_can_be_kept_from_agents_but_not_from_their_own_daemon() {
+    fn rules_limit_operators_except_towards_relay() {
         let policy = policy("@operator Ann * no\n* * * no");
         check(&policy, "@operator", "Ann", None, Some(1));
         check(&policy, "@operator", "Bob", None, Some(2));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_both_and_the_line() {
+    fn refusal_names_sender_recipient_and_line() {
         assert_eq!(
             policy("* * * no").rules[0].refusal("Ann", "Bob"),
             "Ann may not say this to Bob: line 1 of policy.toml forbids it"
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_in_whatever_case() {
+    fn key_lookup_ignores_case() {
         let name = |text| Name::parse(text).unwrap();
         let policy = Policy { keys: HashMap::from([(name("Ann"), [1; 32])]), ..Policy::default() };
         assert_eq!(policy.key_of(&name("ANN")), Some(&[1; 32]));

@@ -1,7 +1,8 @@
 //! Patterns of names and topics in rules: `*` is any run of characters, also none.
 //!
-//! Nothing else in a pattern is special, and a pattern always means the whole name or topic. What can
-//! never match is refused, since a rule that was meant to forbid would then allow.
+//! Nothing else in a pattern is special, and a pattern always matches the whole name or topic. A
+//! pattern that can never match is an error, since a rule that was meant to forbid would then
+//! allow.
 
 use crate::protocol::{
     name::{GUEST, GUEST_DIGITS, NAME_BYTES_MAX, Name, NameError, OPERATOR, RELAY},
@@ -9,7 +10,7 @@ use crate::protocol::{
 };
 use std::fmt;
 
-/// A pattern, checked.
+/// A valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     text: Box<str>,
@@ -18,40 +19,41 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// A pattern of names: agents', and those that the daemon gives (`@relay`, `@operator`, `@guest-*`).
+    /// Parses a pattern of names: agents', and the daemon's own (`@relay`, `@operator`,
+    /// `@guest-*`).
     pub fn name(text: &str) -> Result<Self, GlobError> {
         check_name(text)?;
         Ok(Self { text: text.into(), ignores_case: true })
     }
 
-    /// A pattern of topics. The empty one means no topic.
+    /// Parses a pattern of topics. The empty pattern means no topic.
     pub fn topic(text: &str) -> Result<Self, GlobError> {
         check_topic(text)?;
         Ok(Self { text: text.into(), ignores_case: false })
     }
 
-    /// What a rule means that doesn't say.
+    /// Returns the pattern that matches everything, for a rule that states none.
     #[must_use]
     pub fn any() -> Self {
         Self { text: "*".into(), ignores_case: false }
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it matches everything.
+    /// Whether the pattern matches everything.
     #[must_use]
     pub fn is_any(&self) -> bool {
         &*self.text == "*"
     }
 
-    /// Whether it matches this whole text.
+    /// Whether the pattern matches this whole text.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
-        // Bytes will do: a run of them that is equal to whole characters begins and ends with such.
+        // Bytes suffice: a run of bytes that equals whole characters begins and ends with one.
         let (pattern, text) = (self.text.as_bytes(), text.as_bytes());
         let is_same = |one: u8, other: u8| match self.ignores_case {
             true => one.eq_ignore_ascii_case(&other),
@@ -63,8 +65,8 @@ impl Glob {
 
 fn matches(pattern: &[u8], text: &[u8], is_same: impl Fn(u8, u8) -> bool) -> bool {
     let (mut place, mut at) = (0, 0);
-    // Behind the last star so far, and where its run is tried to end. An earlier star's run never has
-    // to be longer: the later one can take what it would.
+    // The position behind the last star so far, and the end that is tried for its run. An earlier
+    // star's run never has to be longer: the later star can match the rest.
     let mut star = None;
     while let Some(byte) = text.get(at) {
         match pattern.get(place) {
@@ -116,7 +118,7 @@ fn check_name(text: &str) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// A name of the daemon's making, or how one begins.
+/// Checks a name of the daemon's own, or the beginning of one.
 fn check_daemons(text: &str, is_whole: bool) -> Result<(), GlobError> {
     let text = text.to_ascii_lowercase();
     let is_known = match text.strip_prefix(GUEST) {
@@ -142,16 +144,16 @@ fn check_topic(text: &str) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// Why a text is no pattern of a rule.
+/// The reason why a text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobError {
-    /// Nobody can have such a name.
+    /// No agent can have such a name.
     Name(NameError),
-    /// It begins with `@`, and the daemon gives no such name.
+    /// The text begins with `@` and is no name of the daemon's own.
     Daemons,
-    /// There can be no such topic.
+    /// No topic matches the text.
     Topic(TopicError),
-    /// `>`, which only subscriptions know.
+    /// The text has a `>`, which is valid in subscriptions only.
     Tail,
 }
 
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_is_any_run_of_characters() {
+    fn star_matches_any_run_of_characters() {
         matched("*", "", true);
         matched("*", "a.b", true);
         matched("**", "", true);
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_means_the_whole_text() {
+    fn pattern_matches_the_whole_text_only() {
         matched("build", "build", true);
         matched("build", "build2", false);
         matched("build", "rebuild", false);
@@ -218,7 +220,7 @@ mod tests {
         matched("", "a", false);
     }
 
-    /// All texts of these letters up to so many.
+    /// Returns all texts of these letters, up to `most` long.
     fn texts(letters: &str, most: usize) -> Vec<String> {
         let mut all = vec![String::new()];
         let mut from = 0;
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_definition_says_for_all_short_texts() {
+    fn matching_agrees_with_the_definition_for_all_short_texts() {
         fn defined(pattern: &[u8], text: &[u8]) -> bool {
             match pattern.split_first() {
                 None => text.is_empty(),
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_can_have_is_refused() {
+    fn impossible_names_are_refused() {
         for good in ["*", "Ann", "a*", "*-1", "claude-*", "*n*", "@*", "@relay", "@Operator"] {
             assert_eq!(Glob::name(good).map(|glob| glob.as_str().to_owned()), Ok(good.to_owned()));
         }
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_cannot_be_is_refused() {
+    fn impossible_topics_are_refused() {
         for good in ["", "a", "a.b", "*.x", "a.*", "a*", "dead-letters", "ä.ö"] {
             assert!(Glob::topic(good).is_ok(), "{good}");
         }

@@ -1,47 +1,47 @@
-//! How often one speaks to another: a small table of those who did so of late.
+//! Rate limits between agents: a bounded table of token buckets.
 //!
-//! Each pair, in each direction, has a bucket of a minute's messages, which refills steadily: so many at
-//! once, and so many a minute on average. The table keeps two generations, and nobody ever goes through
-//! it. One ends after a minute, when whoever has been silent since has a full bucket again and can be
-//! forgotten without a difference. It also ends when its half of the table is full: then those are
-//! forgotten that have been silent longest, and start with a full bucket should they speak again. Two
-//! that answer each other all the time are never among them.
+//! Each pair of agents, in each direction, has a bucket of a minute's messages, which refills
+//! steadily. The table has two generations and is never searched as a whole. A generation ends
+//! after a minute: the bucket of a pair that sent nothing since is full again, and can be
+//! forgotten. A generation also ends when its half of the table is full: then the pairs that were
+//! silent longest are forgotten, and start with a full bucket. Pairs that send all the time are
+//! never among them.
 
 use crate::protocol::Moment;
 use rustc_hash::FxHashMap;
 use std::{hash::Hash, mem, num::NonZeroU32};
 
-/// The most that a minute can be given.
+/// The highest rate, in messages a minute.
 pub const PER_MINUTE_MAX: u32 = 1_000_000;
 
-/// A minute.
+/// A minute in milliseconds.
 const MINUTE_MS: u64 = 60_000;
 
-/// Moments here are in microseconds.
+/// A millisecond, in the microseconds that this table counts in.
 const MS: u64 = 1_000;
 
-/// Who spoke to whom within the last minute or two.
+/// The buckets of pairs that sent within the last minute or two.
 #[derive(Debug)]
 pub struct Pairs<K> {
-    /// When each pair's bucket will be full again: those that spoke in this generation.
+    /// When each pair's bucket will be full again, of pairs that sent in this generation.
     recent: FxHashMap<(K, K), u64>,
-    /// Those that last spoke in the one before.
+    /// The same of pairs that last sent in the generation before.
     older: FxHashMap<(K, K), u64>,
-    /// When this generation began.
+    /// The begin of this generation.
     began: Moment,
-    /// The most in a generation.
+    /// The most pairs in a generation.
     most: usize,
 }
 
 impl<K: Copy + Eq + Hash> Pairs<K> {
-    /// A table for so many pairs, at the most.
+    /// Returns a table for at most so many pairs.
     #[must_use]
     pub fn new(most: usize) -> Self {
         let most = (most / 2).max(1);
         Self { recent: FxHashMap::default(), older: FxHashMap::default(), began: Moment(0), most }
     }
 
-    /// How long `from` has to wait until it may speak to `to` again; 0 if it may now.
+    /// Returns how many milliseconds `from` has to wait until it may send to `to`; 0 if it may now.
     #[must_use]
     pub fn wait_ms(&self, now: Moment, per_minute: NonZeroU32, from: K, to: K) -> u64 {
         let bucket = Bucket::new(per_minute);
@@ -50,7 +50,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
         full_at.saturating_sub(now).saturating_sub(bucket.size).div_ceil(MS)
     }
 
-    /// A message of `from` to `to` was taken.
+    /// Counts an accepted message of `from` to `to`.
     pub fn note(&mut self, now: Moment, per_minute: NonZeroU32, from: K, to: K) {
         let (pair, bucket) = ((from, to), Bucket::new(per_minute));
         let micros = now.0.saturating_mul(MS);
@@ -60,17 +60,17 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
             self.older = mem::take(&mut self.recent);
             self.began = now;
         }
-        // Not even with a smaller bucket than before has anybody to wait for more than a minute.
+        // Also after the rate was lowered, no sender has to wait for more than a minute.
         self.recent.insert(pair, full_at.min(micros.saturating_add(bucket.size)));
     }
 
-    /// Pairs that are held.
+    /// Returns the number of pairs that are held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.recent.len() + self.older.len()
     }
 
-    /// Whether nobody spoke of late.
+    /// Whether no pair is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -81,7 +81,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 }
 
-/// A bucket's measures, in the time that they take to refill.
+/// A bucket's sizes, in the time that they take to refill.
 struct Bucket {
     message: u64,
     size: u64,
@@ -105,7 +105,7 @@ mod tests {
         NonZeroU32::new(per_minute).unwrap()
     }
 
-    /// Speaks if it may, and says how long it has to wait otherwise.
+    /// Sends if the sender may, and returns how long it has to wait otherwise.
     fn speak(pairs: &mut Pairs<u32>, at_ms: u64, per_minute: u32, pair: (u32, u32)) -> u64 {
         let (now, per_minute) = (Moment(at_ms), rate(per_minute));
         let wait = pairs.wait_ms(now, per_minute, pair.0, pair.1);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_at_once_and_then_one_as_each_refills() {
+    fn full_bucket_empties_and_refills_steadily() {
         for per_minute in [1, 2, 7, 60, 9_999, 700_000, PER_MINUTE_MAX] {
             let mut pairs = Pairs::new(MOST);
             let start = 5_000_000;
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn over_a_long_time_it_is_the_rate() {
+    fn long_run_average_is_the_rate() {
         let mut pairs = Pairs::new(MOST);
         let taken = (0..600_000).step_by(50).filter(|at| speak(&mut pairs, *at, 30, (1, 2)) == 0);
         assert_eq!(taken.count(), 30 + 10 * 30 - 1);
     }
 
     #[test]
-    fn each_direction_and_each_pair_counts_on_its_own() {
+    fn pairs_and_directions_count_separately() {
         let mut pairs = Pairs::new(MOST);
         for pair in [(1, 2), (2, 1), (1, 3)] {
             assert_eq!(speak(&mut pairs, 0, 1, pair), 0);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_message_costs_nothing() {
+    fn refused_message_costs_nothing() {
         let mut pairs = Pairs::new(MOST);
         assert_eq!(speak(&mut pairs, 0, 1, (1, 2)), 0);
         for at in 1..60_000 {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_bucket_takes_effect_at_once_and_waits_no_longer_than_a_minute() {
+    fn lowered_rate_takes_effect_at_once() {
         let mut pairs = Pairs::new(MOST);
         for _ in 0..100 {
             speak(&mut pairs, 0, 100, (1, 2));
@@ -177,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_who_was_silent_longest_and_stays_bounded() {
+    fn full_table_forgets_the_longest_silent_pairs() {
         let mut pairs = Pairs::new(MOST);
         assert_eq!(speak(&mut pairs, 0, 1, (0, 1)), 0);
         for other in 10..1_000 {
             assert_eq!(speak(&mut pairs, 0, 2, (other, other)), 0);
-            // These two go on, so that they are never the ones to forget.
+            // These two go on: they are never forgotten.
             pairs.note(Moment(0), rate(1), 7, 8);
             assert_eq!(pairs.wait_ms(Moment(0), rate(1), 7, 8), 60_000);
             assert!(pairs.len() <= MOST, "{}", pairs.len());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_silent_minute_nothing_is_held_and_nobody_is_forgotten_before() {
+    fn pairs_are_held_for_a_silent_minute() {
         let mut pairs = Pairs::new(MOST);
         speak(&mut pairs, 59_999, 1, (1, 2));
         speak(&mut pairs, 60_000, 1, (3, 4));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn against_a_table_that_forgets_nothing_the_answers_are_the_same() {
+    fn forgetting_does_not_change_answers() {
         use rand_core::{Rng, SeedableRng};
         let mut random = rand_chacha::ChaCha8Rng::from_seed([9; 32]);
         let (mut small, mut large) = (Pairs::new(64), Pairs::new(1 << 20));
