@@ -7,8 +7,8 @@ use crate::{bridge::frame::holds_frame, protocol::Moment};
 
 /// A submitted text is adopted within this time, or was finished before it was seen.
 const ADOPTED_MS: u64 = 3000;
-/// A program that records its prompts has this time, until it has recorded this one: while it is still
-/// starting it may show nothing for long.
+/// A program that records its prompts has this time, until it has recorded this one: while it is
+/// still starting it may show nothing for long.
 const RECORDED_MS: u64 = 20_000;
 /// How often the screen is checked for a working agent.
 const CHECK_MS: u64 = 50;
