@@ -69,9 +69,9 @@ impl Router {
         for (_, record) in image.streams {
             self.restore_stream(&record, &mut restored);
         }
-        for double in image.dedup.values() {
-            let digest = SendDigest::from_fingerprint(double.fingerprint);
-            restored.digests.insert(double.message, digest);
+        for record in image.dedup.values() {
+            let digest = SendDigest::from_fingerprint(record.fingerprint);
+            restored.digests.insert(record.message, digest);
         }
         for (_, record) in image.deliveries {
             self.restore_delivery(&record, &image.messages, &mut restored);
@@ -187,39 +187,39 @@ impl Router {
     }
 
     /// Restores the dedup windows, as far as all together have room.
-    fn restore_dedup(&mut self, doubles: &BTreeMap<u64, DedupRecord>, restored: &Restored) {
+    fn restore_dedup(&mut self, records: &BTreeMap<u64, DedupRecord>, restored: &Restored) {
         // Guests that were here do not come back. What they sent is in the store still.
-        let senders = doubles.values().map(|double| double.sender);
+        let senders = records.values().map(|record| record.sender);
         let gone: BTreeSet<_> =
             senders.filter(|sender| !restored.agents.contains_key(sender)).collect();
         for sender in gone {
             self.ctx.record(Change::AgentForgotten(sender));
         }
         let mut counts: FxHashMap<AgentKey, usize> = FxHashMap::default();
-        for agent in doubles.values().filter_map(|double| restored.agents.get(&double.sender)) {
+        for agent in records.values().filter_map(|record| restored.agents.get(&record.sender)) {
             *counts.entry(*agent).or_default() += 1;
         }
         let forget_at = |agent| self.directory.get(agent)?.forget_at;
         let shares = Mail::dedup_shares(&self.ctx, counts, forget_at);
-        for double in doubles.values().filter(|_| self.ctx.planted.restores_dedup()) {
-            if let Some(sender) = restored.agents.get(&double.sender).copied() {
-                let number = double.message;
-                let state = restored_state(double, restored);
+        for record in records.values().filter(|_| self.ctx.planted.restores_dedup()) {
+            if let Some(sender) = restored.agents.get(&record.sender).copied() {
+                let number = record.message;
+                let state = restored_state(record, restored);
                 let open = restored.open.get(&number).copied().unwrap_or(0);
-                let digest = SendDigest::from_fingerprint(double.fingerprint);
+                let digest = SendDigest::from_fingerprint(record.fingerprint);
                 self.mail.remember_send(sender, digest, state, open, shares[&sender]);
             }
         }
     }
 }
 
-fn restored_state(double: &DedupRecord, restored: &Restored) -> SendState {
-    let number = double.message;
-    if double.remaining.is_empty() {
-        let away = double.recipients.is_none() && restored.away.contains(&number);
-        return SendState::Complete { recipients: double.recipients, away, number, ticket: 0 };
+fn restored_state(record: &DedupRecord, restored: &Restored) -> SendState {
+    let number = record.message;
+    if record.remaining.is_empty() {
+        let away = record.recipients.is_none() && restored.away.contains(&number);
+        return SendState::Complete { recipients: record.recipients, away, number, ticket: 0 };
     }
-    let left = double.remaining.iter().filter_map(|agent| restored.sender(*agent)).collect();
-    let recipients = double.recipients.unwrap_or(0);
+    let left = record.remaining.iter().filter_map(|agent| restored.sender(*agent)).collect();
+    let recipients = record.recipients.unwrap_or(0);
     SendState::Partial { recipients, left, number, ticket: 0 }
 }

@@ -93,7 +93,7 @@ impl Connections {
         self.answer(ctx, id, Kind::Ping, &Heartbeat { nonce });
     }
 
-    /// Notes that the driver woke late: clients had no chance to be heard before.
+    /// Notes that the driver woke late: earlier silence is no fault of the clients.
     pub(in crate::router) const fn note_late_wake(&mut self, now: Moment) {
         self.woke = now;
     }
