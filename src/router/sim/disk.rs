@@ -19,7 +19,7 @@ enum Health {
     Works,
     /// There is no space for messages.
     Full,
-    /// Nothing is written.
+    /// Fails every write.
     Fails,
 }
 

@@ -4,7 +4,7 @@ use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
-fn one_sender_gets_half_of_a_queue() {
+fn sender_gets_half_of_a_queue() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1
         here: ann bob cid
