@@ -45,7 +45,7 @@ use instance_lock::InstanceLock;
 use platform::{
     endpoint::Endpoint,
     stop::Signal,
-    transport::{Listener, Place},
+    transport::{EndpointState, Listener},
 };
 use policy_thread::PolicyReloader;
 use random::random_bytes;
@@ -229,12 +229,12 @@ fn supervise(
             }
             Err(error) => tracing::error!("the home cannot be locked any more: {error}"),
         }
-        match acceptor.listener.place() {
-            Ok(Place::Mine) => continue,
-            Ok(Place::Gone) => {
+        match acceptor.listener.endpoint_state() {
+            Ok(EndpointState::Mine) => continue,
+            Ok(EndpointState::Gone) => {
                 tracing::warn!("{} was removed, and is created again", lock.endpoint);
             }
-            Ok(Place::Foreign) => {
+            Ok(EndpointState::Foreign) => {
                 // If it has moved already, only listening there failed.
                 if lock.endpoint == at
                     && let Err(error) = lock.move_to_per_user_endpoint()

@@ -76,15 +76,6 @@ impl Endpoint {
     pub fn as_text(&self) -> &str {
         &self.0
     }
-
-    /// Whether something of another user stands there, so that this user can neither listen nor
-    /// trust who listens. Nothing there is not foreign.
-    ///
-    /// # Errors
-    /// If the system does not let us look.
-    pub fn is_foreign(&self) -> io::Result<bool> {
-        imp::is_foreign(self)
-    }
 }
 
 impl fmt::Display for Endpoint {

@@ -67,12 +67,12 @@ pub fn same_content(a: &Path, b: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let open = |path: &Path| File::open(path).map_err(naming(path.display()));
-    let (mut one, mut other) = (open(a)?, open(b)?);
-    let (mut here, mut there) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let (mut first, mut second) = (open(a)?, open(b)?);
+    let (mut first_piece, mut second_piece) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     loop {
-        let filled = fill(&mut one, &mut here).map_err(naming(a.display()))?;
-        let other_filled = fill(&mut other, &mut there).map_err(naming(b.display()))?;
-        if here[..filled] != there[..other_filled] {
+        let filled = fill(&mut first, &mut first_piece).map_err(naming(a.display()))?;
+        let second_filled = fill(&mut second, &mut second_piece).map_err(naming(b.display()))?;
+        if first_piece[..filled] != second_piece[..second_filled] {
             return Ok(false);
         }
         if filled < PIECE_BYTES {

@@ -81,13 +81,13 @@ impl Lock {
     /// # Errors
     /// If the system refuses to say.
     pub fn is_current(&self) -> io::Result<bool> {
-        let there = match File::open(&self.path) {
-            Ok(there) => there,
+        let current = match File::open(&self.path) {
+            Ok(current) => current,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(naming(format!("open {}", self.path.display()))(error)),
         };
-        let same = imp::identity(&there)
-            .and_then(|there| Ok(there == imp::identity(&self.file)?))
+        let same = imp::identity(&current)
+            .and_then(|current| Ok(current == imp::identity(&self.file)?))
             .map_err(naming(format!("look at {}", self.path.display())))?;
         Ok(same)
     }

@@ -116,7 +116,7 @@ pub fn open_file_of_others(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(refusal(io::ErrorKind::InvalidInput, format!("{} is no file", path.display())))
+    Err(refusal(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display())))
 }
 
 /// Replaces the content of a private file atomically: a reader sees the old content or the new,
@@ -201,7 +201,7 @@ pub fn check_writable(directory: &Path) -> io::Result<()> {
     let shown = directory.display();
     match fs::metadata(directory) {
         Ok(metadata) if metadata.is_dir() => {
-            imp::check_writable(directory).map_err(naming(format!("{shown} can't be written to")))
+            imp::check_writable(directory).map_err(naming(format!("make files in {shown}")))
         }
         Ok(_) => Err(refusal(io::ErrorKind::NotADirectory, format!("{shown} is not a directory"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -287,7 +287,7 @@ impl fmt::Debug for Running {
 
 /// Whether a definition, which is lines or XML, cannot hold the character. Windows also expands
 /// `%`.
-fn is_odd(character: char) -> bool {
+fn is_unwritable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{fffe}' | '\u{ffff}')
         || cfg!(windows) && character == '%'
@@ -298,11 +298,11 @@ fn check(program: &Program) -> io::Result<()> {
     let words = std::iter::once(program.file.as_os_str())
         .chain(program.arguments.iter().map(OsString::as_os_str));
     for word in words {
-        if word.to_str().is_none_or(|word| word.contains(is_odd)) {
+        if word.to_str().is_none_or(|word| word.contains(is_unwritable)) {
             return Err(crate::refusal(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "{} can't be part of a service: name it without odd characters",
+                    "{} cannot be part of a service definition: avoid line breaks and other special characters",
                     word.display()
                 ),
             ));
@@ -313,7 +313,7 @@ fn check(program: &Program) -> io::Result<()> {
     }
     Err(crate::refusal(
         io::ErrorKind::InvalidInput,
-        format!("{} is not an absolute path, which a service needs", program.file.display()),
+        format!("{} is not an absolute path: a service needs one", program.file.display()),
     ))
 }
 
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_says_again_what_it_was_made_of() {
+    fn definition_reads_back_its_program() {
         for words in [
             &["/usr/bin/agent-relay", "up", "--foreground"][..],
             &["/home/J Doe/50 % off/$HOME/agent-relay", "--home", "/a \"b\" 'c' \\ d", "", "<&>"],
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_the_scheduler_wrote_down_again_is_understood() {
+    fn task_rewritten_by_the_scheduler_is_read() {
         let task = "<Task><Triggers><LogonTrigger><UserId>S-1</UserId></LogonTrigger></Triggers>\r\n\
                     <Settings><Hidden>true</Hidden></Settings><Actions Context=\"Author\"><Exec>\r\n\
                     <Command>\"C:\\a &amp; b.exe\"</Command>\r\n<Arguments>up -x \"y z\"</Arguments>\
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installed_program_says_whom_it_serves() {
+    fn installed_program_names_its_owner() {
         let me = User::me().unwrap().to_string();
         let installed = |words: &[&str]| Installed {
             kind: Kind::Service,
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_definition_holds_is_refused() {
+    fn unwritable_words_are_refused() {
         let file = std::env::current_exe().unwrap();
         check(&Program { file, arguments: vec!["--home".into(), "日本 \"x\"".into()] }).unwrap();
         for words in [

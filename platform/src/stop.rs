@@ -41,7 +41,7 @@ type Listener = Box<dyn Fn(Signal) + Send>;
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 
 /// Whether this process reacts to Ctrl-C and other console events.
-static HEARS_CONSOLE: AtomicBool = AtomicBool::new(true);
+static HANDLES_CONSOLE: AtomicBool = AtomicBool::new(true);
 
 /// A subscription to signals, which ends when dropped. The signals' default actions are not
 /// restored then: they have no effect any more.
@@ -50,24 +50,24 @@ pub struct Listening {
     _watch: imp::Watch,
 }
 
-/// Calls `told` for every signal, one at a time, in threads named "ctrl-c" (the ctrlc library's,
-/// started once for the process) and "signals" (ended when the result is dropped). The function
-/// should pass the signal on and return.
+/// Calls `on_signal` for every signal, one at a time, in threads named "ctrl-c" (the ctrlc
+/// library's, started once for the process) and "signals" (ended when the result is dropped). The
+/// function should pass the signal on and return.
 ///
 /// # Errors
 /// `AlreadyExists` if there is a listener; and the system's errors.
-pub fn listen(told: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
+pub fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
     {
         let mut listener = locked(&LISTENER);
         if listener.is_some() {
             return Err(refusal(
                 io::ErrorKind::AlreadyExists,
-                "the signals have a listener already",
+                "another part of this process listens for signals already",
             ));
         }
-        *listener = Some(Box::new(told));
+        *listener = Some(Box::new(on_signal));
     }
-    let caught = if hears_console() { catch_ctrl_c() } else { Ok(()) };
+    let caught = if handles_console() { catch_ctrl_c() } else { Ok(()) };
     match caught.and_then(|()| imp::watch()) {
         Ok(watch) => Ok(Listening { _watch: watch }),
         Err(error) => {
@@ -87,15 +87,15 @@ impl Drop for Listening {
 /// logoff of every user.
 #[cfg(windows)]
 pub(crate) fn leave_console() {
-    HEARS_CONSOLE.store(false, Ordering::SeqCst);
+    HANDLES_CONSOLE.store(false, Ordering::SeqCst);
 }
 
-fn hears_console() -> bool {
-    HEARS_CONSOLE.load(Ordering::SeqCst)
+fn handles_console() -> bool {
+    HANDLES_CONSOLE.load(Ordering::SeqCst)
 }
 
 /// Passes a signal to the listener, if there is one.
-pub(crate) fn tell(signal: Signal) {
+pub(crate) fn notify(signal: Signal) {
     if let Some(listener) = &*locked(&LISTENER) {
         listener(signal);
     }
@@ -105,7 +105,7 @@ pub(crate) fn tell(signal: Signal) {
 fn catch_ctrl_c() -> io::Result<()> {
     static CAUGHT: OnceLock<Result<(), String>> = OnceLock::new();
     let caught = CAUGHT.get_or_init(|| {
-        ctrlc::set_handler(|| tell(Signal::Stop))
+        ctrlc::set_handler(|| notify(Signal::Stop))
             .map_err(|error| format!("listen for Ctrl-C: {error}"))
     });
     caught.clone().map_err(io::Error::other)

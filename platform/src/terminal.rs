@@ -16,7 +16,7 @@ use std::{
 pub use crate::pty::Size;
 use crate::{locked, refusal};
 
-/// One of the three standard streams.
+/// A standard stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
     /// The stream with file descriptor 0.

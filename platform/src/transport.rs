@@ -14,7 +14,7 @@ mod imp;
 #[path = "transport/windows.rs"]
 mod imp;
 #[cfg(windows)]
-pub(crate) mod pipe;
+mod pipe;
 
 use std::{
     io::{self, Read, Write},
@@ -28,12 +28,12 @@ use crate::{
     refusal,
 };
 
-/// The object at a listener's endpoint; see [`Listener::place`].
+/// The object at a listener's endpoint; see [`Listener::endpoint_state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EndpointState {
     /// This listener.
     Mine,
-    /// Nothing: the socket was removed, and nobody can connect any more. The endpoint can be bound
+    /// Free: the socket was removed, and nobody can connect any more. The endpoint can be bound
     /// again.
     Gone,
     /// Another object.
@@ -45,7 +45,7 @@ pub enum Place {
 pub enum Written {
     /// The number of bytes written; 0 if the stream is full now.
     Bytes(usize),
-    /// Nothing was written: this system has no write that never blocks.
+    /// This system has no write that never blocks; nothing was written.
     Unsupported,
 }
 
@@ -96,6 +96,15 @@ impl Listener {
         imp::check(endpoint)
     }
 
+    /// Whether an object of another user is at the endpoint, so that this user can neither listen
+    /// there nor trust the listener. False if the endpoint is free.
+    ///
+    /// # Errors
+    /// If the system refuses to say.
+    pub fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
+        imp::is_foreign(endpoint)
+    }
+
     /// Waits for a connection. Only one thread may call this at a time.
     ///
     /// # Errors
@@ -115,8 +124,8 @@ impl Listener {
     ///
     /// # Errors
     /// If the system refuses to say.
-    pub fn place(&self) -> io::Result<Place> {
-        self.0.place()
+    pub fn endpoint_state(&self) -> io::Result<EndpointState> {
+        self.0.endpoint_state()
     }
 }
 
@@ -150,7 +159,7 @@ impl Stream {
             return Err(refusal(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "what answers at {endpoint} is run by another user ({server}): choose another endpoint"
+                    "the server at {endpoint} is run by another user ({server}): choose another endpoint"
                 ),
             ));
         }

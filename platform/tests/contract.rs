@@ -1,4 +1,4 @@
-//! What the platform crate promises: the same tests on every system.
+//! The contract of the platform crate: the same tests on every system.
 //!
 //! The tests run one after the other, each in a thread of its own under a watchdog, since signals,
 //! the umask and the terminal belong to the whole process. Tests that a system cannot run are in
@@ -33,7 +33,7 @@ mod users;
 
 use std::{env, process::ExitCode, sync::mpsc, thread, time::Duration};
 
-/// No test takes a tenth of this on a slow machine.
+/// The timeout of each test, more than ten times what any takes on a slow machine.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A test's name and body.
@@ -47,52 +47,52 @@ macro_rules! tests {
 
 tests! {
     streams:
-        one_thread_reads_while_another_writes, a_mebibyte_both_ways_at_once, a_mebibyte_in_single_bytes,
-        a_sixteenth_of_it_in_single_bytes, a_mebibyte_in_large_pieces, last_bytes_before_a_close_arrive,
+        blocked_read_does_not_block_a_write, a_mebibyte_both_ways_at_once, a_mebibyte_in_single_bytes,
+        a_sixteenth_of_a_mebibyte_in_single_bytes, a_mebibyte_in_large_pieces, last_bytes_before_a_close_arrive,
         last_bytes_before_a_hang_up_arrive, write_now_never_blocks;
     endings:
-        hang_up_ends_a_blocked_read, hang_up_ends_a_blocked_write, hang_up_is_for_ever,
-        hang_up_is_heard_on_the_other_side, who_leaves_without_reading_is_heard,
-        stop_ends_a_blocked_accept, a_stop_is_for_ever;
+        hang_up_ends_a_blocked_read, hang_up_ends_a_blocked_write, hang_up_is_permanent,
+        hang_up_reaches_the_other_side, close_with_unread_bytes_reaches_the_other_side,
+        stop_ends_a_blocked_accept, stop_is_permanent;
     listeners:
-        nobody_listens, a_live_endpoint_is_refused, one_of_a_hundred_wins,
-        a_dead_endpoint_is_taken_over,
-        who_holds_on_to_what_has_ended_keeps_nobody_from_listening, what_is_not_a_socket_is_left_alone, where_nobody_can_listen_is_told, a_removed_socket_is_noticed,
-        a_foreign_socket_is_left_alone, a_thousand_connections, endpoints_are_checked,
+        connect_without_a_listener_fails, a_live_endpoint_is_refused, one_of_a_hundred_rivals_listens,
+        stale_endpoint_is_replaced,
+        client_of_an_ended_listener_does_not_block_a_new_one, file_at_the_endpoint_is_not_replaced, unusable_endpoint_is_refused, a_removed_socket_is_noticed,
+        foreign_socket_is_not_removed, a_thousand_connections, endpoints_are_checked,
         the_clock_goes_forward;
     users:
-        the_peer_is_me, another_user_cannot_connect, another_user_is_recognized,
+        own_peer_is_this_user, another_user_cannot_connect, another_user_is_recognized,
         another_users_server_is_refused, another_users_endpoint_is_foreign,
-        users_are_read_as_they_are_written, a_listener_for_another_user_is_still_ours,
-        who_has_less_power_is_kept_out;
+        user_text_parses_back, listener_for_another_user_admits_its_own_user,
+        process_with_fewer_rights_cannot_connect;
     files:
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
         private_files_are_private, private_files_are_replaced_whole,
-        a_reader_keeps_what_it_opened, private_directories_are_private,
-        what_takes_no_files_is_told, what_another_may_not_write_to_is_told,
-        what_others_can_read_is_refused, what_others_can_change_is_refused,
-        one_more_reader_is_let_in_and_known, a_detached_process_holds_nothing_open,
-        a_detached_process_leaves_its_session, as_many_files_as_the_system_allows;
+        open_file_keeps_its_content_when_replaced, private_directories_are_private,
+        unwritable_directory_is_refused, another_users_directory_is_unwritable,
+        file_readable_by_others_is_refused, file_writable_by_others_is_refused,
+        additional_reader_is_permitted_and_accepted, a_detached_process_holds_nothing_open,
+        a_detached_process_leaves_its_session, open_file_limit_is_raised;
     terminals:
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
-        a_command_sees_its_surroundings, what_is_typed_is_read, a_resize_reaches_the_command,
-        the_cursor_is_told, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
-        what_a_launcher_left_ends_as_well, a_batch_file_gets_what_it_is_given,
-        a_batch_file_gets_names_of_variables, a_batch_file_gets_no_line_break_and_not_too_much,
+        command_gets_its_environment, typed_text_reaches_the_command, a_resize_reaches_the_command,
+        cursor_position_is_answered, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
+        orphans_of_a_launcher_end_with_the_command, batch_file_gets_its_arguments_unchanged,
+        batch_file_gets_variable_names_unexpanded, batch_file_arguments_with_line_breaks_or_too_long_are_refused,
         raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives,
-        what_types_nothing_holds_nobody_up, a_torn_character_harms_nothing_after_it, ctrl_c_is_told,
-        ctrl_break_is_a_key_in_raw_mode, ctrl_break_is_typed, an_interrupt_is_told, termination_is_told, a_hang_up_is_told;
+        modifier_keys_do_not_block_a_read, split_character_does_not_garble_later_output, ctrl_c_is_reported,
+        ctrl_break_is_a_key_in_raw_mode, typed_ctrl_break_is_reported, interrupt_is_reported, termination_is_reported, hang_up_of_the_terminal_is_reported;
     foreground:
         command_is_listed_with_executable_and_arguments, executed_program_replaces_the_one_before,
         child_on_the_terminal_is_listed_with_its_parent, child_on_a_pipe_does_not_read_the_terminal,
         process_that_opened_the_terminal_reads_it, foreground_group_of_a_child_is_listed_alone,
         suspended_process_is_stopped, erased_command_line_is_remembered,
-        fork_has_its_parents_command_line, processes_that_end_meanwhile_do_no_harm,
+        fork_has_its_parents_command_line, look_survives_ending_processes,
         observer_does_not_keep_the_terminal_open,
         hard_link_is_the_same_file_and_a_copy_has_its_content,
         symbolic_link_is_the_file_it_leads_to, removed_executable_is_known,
-        member_server_is_for_windows_alone, member_server_is_not_a_member, look_without_a_member_server_fails,
-        member_server_is_started_anew_but_not_for_ever;
+        member_server_is_unsupported_elsewhere, member_server_is_not_a_member, look_without_a_member_server_fails,
+        member_server_restarts_are_limited;
 }
 
 /// Tests that are skipped: the kind of run, the test, the reason.
@@ -105,36 +105,52 @@ const SKIPPED: &[(&str, &str, &str)] = &[
     ("windows", "another_user_is_recognized", "a second account needs a password"),
     ("windows", "another_users_server_is_refused", "a second account needs a password"),
     ("windows", "another_users_endpoint_is_foreign", "a second account needs a password"),
-    ("unprivileged", "what_another_may_not_write_to_is_told", "only root can become another user"),
-    ("windows", "what_another_may_not_write_to_is_told", "a second account needs a password"),
-    ("windows", "where_nobody_can_listen_is_told", "a pipe's name is in no directory"),
+    ("unprivileged", "another_users_directory_is_unwritable", "only root can become another user"),
+    ("windows", "another_users_directory_is_unwritable", "a second account needs a password"),
+    ("windows", "unusable_endpoint_is_refused", "a pipe's name is in no directory"),
     ("windows", "write_now_never_blocks", "a named pipe has no such write"),
-    ("windows", "what_is_not_a_socket_is_left_alone", "a pipe's name is not a file's"),
+    ("windows", "file_at_the_endpoint_is_not_replaced", "a pipe's name is not a file's"),
     ("windows", "a_removed_socket_is_noticed", "a pipe's name cannot be removed"),
-    ("windows", "a_foreign_socket_is_left_alone", "a pipe's name cannot be replaced"),
+    ("windows", "foreign_socket_is_not_removed", "a pipe's name cannot be replaced"),
     ("windows", "a_signal_is_an_exit_code", "there are no signals"),
-    ("windows", "termination_is_told", "there is no SIGTERM, and a test cannot log off"),
-    ("windows", "a_hang_up_is_told", "there is no SIGHUP"),
-    ("unix", "the_cursor_is_told", "only Windows asks the terminal where its cursor is"),
-    ("unix", "what_a_launcher_left_ends_as_well", "a process may leave the command's group"),
-    ("unix", "a_batch_file_gets_what_it_is_given", "there are no batch files"),
-    ("unix", "a_batch_file_gets_names_of_variables", "there are no batch files"),
-    ("unix", "a_batch_file_gets_no_line_break_and_not_too_much", "there are no batch files"),
-    ("unix", "what_types_nothing_holds_nobody_up", "a terminal tells only what is typed"),
+    ("windows", "termination_is_reported", "there is no SIGTERM, and a test cannot log off"),
+    ("windows", "hang_up_of_the_terminal_is_reported", "there is no SIGHUP"),
+    ("unix", "cursor_position_is_answered", "only Windows asks the terminal where its cursor is"),
+    (
+        "unix",
+        "orphans_of_a_launcher_end_with_the_command",
+        "a process may leave the command's group",
+    ),
+    ("unix", "batch_file_gets_its_arguments_unchanged", "there are no batch files"),
+    ("unix", "batch_file_gets_variable_names_unexpanded", "there are no batch files"),
+    (
+        "unix",
+        "batch_file_arguments_with_line_breaks_or_too_long_are_refused",
+        "there are no batch files",
+    ),
+    ("unix", "modifier_keys_do_not_block_a_read", "a terminal tells only what is typed"),
     ("unix", "ctrl_break_is_a_key_in_raw_mode", "there is no Ctrl-Break"),
-    ("unix", "ctrl_break_is_typed", "there is no Ctrl-Break"),
-    ("unix", "a_listener_for_another_user_is_still_ours", "a service is its user's own"),
-    ("unix", "who_has_less_power_is_kept_out", "a user's processes have the same"),
-    ("unix", "one_more_reader_is_let_in_and_known", "a service is its user's own"),
-    ("wine", "who_has_less_power_is_kept_out", "it knows no levels of integrity"),
-    ("wine", "one_more_reader_is_let_in_and_known", "its files have Unix modes"),
+    ("unix", "typed_ctrl_break_is_reported", "there is no Ctrl-Break"),
+    ("unix", "listener_for_another_user_admits_its_own_user", "a service is its user's own"),
+    ("unix", "process_with_fewer_rights_cannot_connect", "a user's processes have the same"),
+    ("unix", "additional_reader_is_permitted_and_accepted", "a service is its user's own"),
+    ("wine", "process_with_fewer_rights_cannot_connect", "it knows no levels of integrity"),
+    ("wine", "additional_reader_is_permitted_and_accepted", "its files have Unix modes"),
     ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
-    ("wine", "a_reader_keeps_what_it_opened", "it does not replace a file that is open"),
-    ("wine", "a_batch_file_gets_names_of_variables", "its shell expands what it has expanded"),
-    ("wine", "ctrl_c_is_told", "its console host ends itself when it is typed"),
+    (
+        "wine",
+        "open_file_keeps_its_content_when_replaced",
+        "it does not replace a file that is open",
+    ),
+    ("wine", "batch_file_gets_variable_names_unexpanded", "its shell expands what it has expanded"),
+    ("wine", "ctrl_c_is_reported", "its console host ends itself when it is typed"),
     ("wine", "ctrl_break_is_a_key_in_raw_mode", "its consoles have no Ctrl-Break"),
-    ("wine", "ctrl_break_is_typed", "its consoles have no Ctrl-Break"),
-    ("wine", "the_cursor_is_told", "its console host does not know the flag that makes it ask"),
+    ("wine", "typed_ctrl_break_is_reported", "its consoles have no Ctrl-Break"),
+    (
+        "wine",
+        "cursor_position_is_answered",
+        "its console host does not know the flag that makes it ask",
+    ),
     ("wine", "a_resize_reaches_the_command", "its pseudo console does not resize"),
     ("windows", "executed_program_replaces_the_one_before", "a process runs one program"),
     (
@@ -150,14 +166,10 @@ const SKIPPED: &[(&str, &str, &str)] = &[
     ("windows", "symbolic_link_is_the_file_it_leads_to", "making one needs a privilege"),
     ("windows", "removed_executable_is_known", "a running program's file cannot be removed"),
     ("macos", "removed_executable_is_known", "a removed file has no path"),
-    ("windows", "member_server_is_for_windows_alone", "it is served here"),
+    ("windows", "member_server_is_unsupported_elsewhere", "it is served here"),
     ("unix", "member_server_is_not_a_member", "only a console has a member server"),
     ("unix", "look_without_a_member_server_fails", "only a console has a member server"),
-    (
-        "unix",
-        "member_server_is_started_anew_but_not_for_ever",
-        "only a console has a member server",
-    ),
+    ("unix", "member_server_restarts_are_limited", "only a console has a member server"),
 ];
 
 /// The skipped tests where CI runs: as root on Linux, as any user on macOS.
@@ -223,7 +235,7 @@ fn run(name: &'static str, test: fn()) -> bool {
     let (done, wait) = mpsc::channel();
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
         test();
-        // The receiver is gone only if the watchdog has barked.
+        // Sending fails only after the timeout.
         let _ = done.send(());
     });
     let thread = thread.unwrap();

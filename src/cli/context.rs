@@ -10,7 +10,7 @@ use crate::{
     },
     protocol::code::ErrorCode,
 };
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -74,7 +74,7 @@ impl GlobalOptions {
         let service = service_in(home)?;
         let left = endpoint_left_in(home)?;
         let mut defaults = Vec::new();
-        if !Endpoint::shared().is_foreign().unwrap_or(true) {
+        if !Listener::is_foreign(&Endpoint::shared()).unwrap_or(true) {
             defaults.push(Endpoint::shared().as_text().to_owned());
         }
         // Without a user from the system, only the shared endpoint is left.

@@ -250,7 +250,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
             // service.toml names its user.
             return Ok(false);
         }
-        let is_foreign = endpoint.is_foreign()?;
+        let is_foreign = Listener::is_foreign(&endpoint)?;
         let next = Endpoint::parse(next.unwrap_or(&first).as_ref())?;
         if is_foreign { Ok(true) } else { Listener::check(&next).map(|()| false) }
     });

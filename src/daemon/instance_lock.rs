@@ -4,7 +4,7 @@
 
 use super::{error::DaemonError, settings::Settings};
 use crate::config::{ENDPOINT_FILE, LOCK_FILE};
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
 use std::{
     io, mem,
     path::{Path, PathBuf},
@@ -81,7 +81,7 @@ impl InstanceLock {
 /// The default endpoint, or the one with this user's name if another user has that.
 fn default_endpoint() -> io::Result<Endpoint> {
     let shared = Endpoint::shared();
-    if shared.is_foreign()? { Endpoint::per_user() } else { Ok(shared) }
+    if Listener::is_foreign(&shared)? { Endpoint::per_user() } else { Ok(shared) }
 }
 
 /// The directory of the endpoints' locks. It is in the default home, whatever a daemon's own home

@@ -11,7 +11,7 @@ use crate::{
 use platform::{
     endpoint::Endpoint,
     lock::Lock,
-    transport::{Listener, Place},
+    transport::{EndpointState, Listener},
 };
 use serde_json::Value;
 use std::{
@@ -138,7 +138,7 @@ fn a_daemon_whose_path_was_taken_moves_to_the_one_with_its_users_name() {
     );
     let said = out(&output(user.relay(&["status"])));
     assert!(said.contains(first.as_text()), "a person is told as well: {said}");
-    assert_eq!(taken.place().unwrap(), Place::Mine);
+    assert_eq!(taken.endpoint_state().unwrap(), EndpointState::Mine);
 }
 
 /// The one that everybody would use is another user's.

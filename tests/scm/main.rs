@@ -107,7 +107,7 @@ fn what_others_could_replace_is_not_installed() {
 fn what_a_link_leads_to_is_not_installed() {
     let stage = Stage::set();
     let said = sentence(&stage.run_through_a_link(&["service", "install"]));
-    assert!(said.contains("is a link, which others may lead elsewhere"), "{said}");
+    assert!(said.contains("is a link, which others may redirect"), "{said}");
     assert_eq!(stage.registry(IMAGE), None);
 }
 
@@ -134,7 +134,7 @@ fn it_is_for_a_user_and_nobody_else() {
     // Everybody, and the administrators.
     for sid in ["S-1-1-0", "S-1-5-32-544", "S-1-5-21-1-2-3-4"] {
         let said = sentence(&stage.fails(["service", "install", "--user", sid]));
-        assert!(said.contains(sid) && said.contains("is no user"), "{said}");
+        assert!(said.contains(sid) && said.contains("is not a user"), "{said}");
     }
     assert_eq!(stage.registry(IMAGE), None);
 }
@@ -172,7 +172,7 @@ fn an_installation_that_fails_leaves_the_one_before() {
     stage.tool("sc.exe", &["config", NAME, "depend=", "agent-relay-nothing"]);
     let said = sentence(&stage.run_elsewhere(&["service", "install"]));
     let before = format!("\"{}\"", stage.program().display());
-    assert!(said.contains(&format!("the service is as it was before, with {before}")), "{said}");
+    assert!(said.contains(&format!("the service is unchanged, with {before}")), "{said}");
     assert!(stage.registry(IMAGE).unwrap().contains(&before));
     stage.tool("sc.exe", &["config", NAME, "depend=", "/"]);
     stage.succeeds(["service", "start"]);

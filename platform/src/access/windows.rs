@@ -38,12 +38,12 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
     let name = wide(path);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.
     checked(unsafe { CreateDirectoryW(name.as_ptr(), &descriptor.attributes()) })
-        .map_err(measuring(path, DIRECTORY_UNITS_MAX))
+        .map_err(naming_limit(path, DIRECTORY_UNITS_MAX))
 }
 
 /// Adds the limit and a remedy to the system's error if `path` is longer than `most`: the system's
 /// own error names neither.
-pub(crate) fn measuring(path: &Path, most: usize) -> impl FnOnce(io::Error) -> io::Error {
+pub(crate) fn naming_limit(path: &Path, most: usize) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
         let units = path.as_os_str().encode_wide().count();
         let is_so_refused = error.raw_os_error().is_some_and(|code| {
@@ -53,7 +53,7 @@ pub(crate) fn measuring(path: &Path, most: usize) -> impl FnOnce(io::Error) -> i
             return error;
         }
         let words = format!(
-            "{error}; it has {units} characters, and Windows takes {most} unless an administrator turns on long \
+            "{error}; the path has {units} characters, and Windows allows {most} unless an administrator turns on long \
              paths (docs/WINDOWS.md)"
         );
         refusal(error.kind(), words)
@@ -69,20 +69,20 @@ pub(crate) const FILE_UNITS_MAX: usize = 259;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Advice {
     /// Deny others access: for a user's own file or directory.
-    Shut,
+    Restrict,
     /// Choose another path: this one has to stay open to others, such as the system.
     Elsewhere,
     /// Delete it and let it be made again: only administrators make such a directory.
-    MakeAnew,
+    Recreate,
 }
 
 pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     // Inherited access counts as well.
-    check(path, users, |_| true, "is open to others", Advice::Shut)
+    check(path, users, |_| true, "is open to others", Advice::Restrict)
 }
 
 pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
-    check(path, &[], |access| gives(access, CHANGING), "can be changed by others", Advice::Shut)
+    check(path, &[], |access| gives(access, CHANGING), "can be changed by others", Advice::Restrict)
 }
 
 /// Checks that others cannot replace a file: change it or its directory, or move one of the
@@ -141,7 +141,7 @@ fn above(directory: &Path) -> impl Iterator<Item = (&Path, u32)> {
 }
 
 fn gives(access: &Access, rights: u32) -> bool {
-    !access.is_for_heirs_only && access.rights & rights != 0
+    !access.is_inherit_only && access.rights & rights != 0
 }
 
 /// Checks that the owner is trusted and that no one else has a right for which `forbidden` is true.
@@ -170,11 +170,11 @@ fn check(
     if !trusted(&owner) {
         return denied(advice.on_owner(path, &named(owner)));
     }
-    let stranger = allowed.map_or(Some("everybody".to_owned()), |allowed| {
-        let mut strangers = allowed.into_iter().filter(&forbidden).map(|access| access.sid);
-        strangers.find(|sid| !trusted(sid) && !OWNERS.contains(&sid.as_str()))
+    let other = allowed.map_or(Some("everybody".to_owned()), |allowed| {
+        let mut others = allowed.into_iter().filter(&forbidden).map(|access| access.sid);
+        others.find(|sid| !trusted(sid) && !OWNERS.contains(&sid.as_str()))
     });
-    stranger.map_or(Ok(()), |stranger| denied(advice.on_stranger(path, what, &named(stranger))))
+    other.map_or(Ok(()), |other| denied(advice.on_access(path, what, &named(other))))
 }
 
 /// The account's name, or the SID if it has none.
@@ -186,36 +186,36 @@ impl Advice {
     /// Returns the refusal of a link; `None` where a link is allowed, as among a user's own files.
     fn on_link(self, path: &Path) -> Option<String> {
         let next = match self {
-            Self::Shut => return None,
+            Self::Restrict => return None,
             Self::Elsewhere => ELSEWHERE.to_owned(),
-            Self::MakeAnew => format!(
-                "remove it in an elevated terminal (rmdir \"{}\"), and have it made anew",
+            Self::Recreate => format!(
+                "remove it in an elevated terminal (rmdir \"{}\"), and let it be made again",
                 path.display()
             ),
         };
-        Some(format!("{} is a link, which others may lead elsewhere: {next}", path.display()))
+        Some(format!("{} is a link, which others may redirect: {next}", path.display()))
     }
 
     /// Returns the refusal of another user's file.
     fn on_owner(self, path: &Path, owner: &str) -> String {
         let path = path.display();
         let next = match self {
-            Self::Shut => "choose another".to_owned(),
+            Self::Restrict => "choose another".to_owned(),
             Self::Elsewhere => ELSEWHERE.to_owned(),
-            Self::MakeAnew => format!(
-                "remove it in an elevated terminal (rmdir /s \"{path}\"), and have it made anew"
+            Self::Recreate => format!(
+                "remove it in an elevated terminal (rmdir /s \"{path}\"), and let it be made again"
             ),
         };
         format!("{path} belongs to the user {owner}: {next}")
     }
 
     /// Returns the refusal of access for others.
-    fn on_stranger(self, path: &Path, what: &str, stranger: &str) -> String {
+    fn on_access(self, path: &Path, what: &str, other: &str) -> String {
         // Files in a directory inherit its access.
         let all = if path.is_dir() { "(OI)(CI)(F)" } else { "(F)" };
         let path = path.display();
         let next = match self {
-            Self::Shut => {
+            Self::Restrict => {
                 let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
                 format!(
                     "run icacls \"{path}\" /inheritance:r /grant:r \"{me}:{all}\" \"*{SYSTEM}:{all}\" \
@@ -223,16 +223,16 @@ impl Advice {
                 )
             }
             Self::Elsewhere => ELSEWHERE.to_owned(),
-            Self::MakeAnew => {
-                format!("run icacls \"{path}\" /remove:g \"{stranger}\" in an elevated terminal")
+            Self::Recreate => {
+                format!("run icacls \"{path}\" /remove:g \"{other}\" in an elevated terminal")
             }
         };
-        format!("{path} {what} ({stranger}): {next}")
+        format!("{path} {what} ({other}): {next}")
     }
 }
 
 const ELSEWHERE: &str =
-    "choose a place that only administrators can write to, such as %ProgramFiles%";
+    "choose a directory that only administrators can write to, such as %ProgramFiles%";
 
 #[cfg(test)]
 mod tests {
@@ -241,12 +241,12 @@ mod tests {
 
     const ME: &str = "S-1-5-21-1-2-3-1001";
 
-    fn access(sid: &str, rights: u32, is_for_heirs_only: bool) -> Access {
-        Access { sid: sid.to_owned(), rights, is_for_heirs_only }
+    fn access(sid: &str, rights: u32, is_inherit_only: bool) -> Access {
+        Access { sid: sid.to_owned(), rights, is_inherit_only }
     }
 
     #[test]
-    fn who_could_change_something_is_known() {
+    fn users_who_could_change_a_file_are_found() {
         let reading = access(ME, 0x12_0089, false);
         let writing = access(ME, FILE_WRITE_DATA, false);
         let for_heirs = access(ME, GENERIC_ALL, true);
@@ -266,11 +266,11 @@ mod tests {
 
     /// The advised command leaves the owner access to the directory and to its files.
     #[test]
-    fn what_is_to_be_shut_stays_open_to_its_owner() {
+    fn advised_command_keeps_the_owners_access() {
         let me = User::me().unwrap();
         let (file, directory) = (std::env::current_exe().unwrap(), std::env::temp_dir());
         for (path, all) in [(&file, "(F)"), (&directory, "(OI)(CI)(F)")] {
-            let said = Advice::Shut.on_stranger(path, "is open to others", "Everyone");
+            let said = Advice::Restrict.on_access(path, "is open to others", "Everyone");
             let line = format!(
                 "icacls \"{}\" /inheritance:r /grant:r \"*{me}:{all}\" \"*S-1-5-18:{all}\" \
                  \"*S-1-5-32-544:{all}\"",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_too_long_is_told_with_the_way_out() {
+    fn too_long_path_error_names_limit_and_remedy() {
         let path = |units: usize| PathBuf::from(format!(r"C:\{}", "x".repeat(units - 3)));
         for (units, code, is_told) in [
             (248, ERROR_FILENAME_EXCED_RANGE, true),
@@ -291,7 +291,7 @@ mod tests {
         ] {
             let before = io::Error::from_raw_os_error(code.cast_signed());
             let kind = before.kind();
-            let error = measuring(&path(units), DIRECTORY_UNITS_MAX)(before);
+            let error = naming_limit(&path(units), DIRECTORY_UNITS_MAX)(before);
             assert_eq!(error.kind(), kind);
             let said = error.to_string();
             assert_eq!(said.contains(&format!("it has {units} characters")), is_told, "{said}");
@@ -300,22 +300,22 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_named_with_the_way_out_but_a_users_own() {
+    fn link_is_refused_with_remedy_except_a_users_own() {
         let path = Path::new(r"C:\ProgramData\agent-relay");
-        let said = Advice::MakeAnew.on_link(path).unwrap();
+        let said = Advice::Recreate.on_link(path).unwrap();
         assert!(
-            said.contains(r"C:\ProgramData\agent-relay is a link, which others may lead"),
+            said.contains(r"C:\ProgramData\agent-relay is a link, which others may redirect"),
             "{said}"
         );
         // `rmdir` removes the link and leaves its target.
         assert!(said.contains(r#"rmdir "C:\ProgramData\agent-relay""#), "{said}");
         assert!(Advice::Elsewhere.on_link(path).unwrap().ends_with("such as %ProgramFiles%"));
-        assert_eq!(Advice::Shut.on_link(path), None);
+        assert_eq!(Advice::Restrict.on_link(path), None);
     }
 
     #[test]
-    fn what_somebody_else_has_made_before_is_named_with_its_owner_and_the_way_out() {
-        let said = Advice::MakeAnew.on_owner(Path::new(r"C:\ProgramData\agent-relay"), r"PC\Eve");
+    fn foreign_directory_error_names_owner_and_remedy() {
+        let said = Advice::Recreate.on_owner(Path::new(r"C:\ProgramData\agent-relay"), r"PC\Eve");
         assert!(said.contains(r"belongs to the user PC\Eve: remove it in an elevated"), "{said}");
         assert!(said.contains(r#"rmdir /s "C:\ProgramData\agent-relay""#), "{said}");
     }

@@ -4,16 +4,14 @@ use std::{
     ffi::OsString,
     io,
     mem::offset_of,
-    os::unix::fs::MetadataExt,
     path::{self, Path},
 };
 
-use super::Endpoint;
 use crate::{naming, peer::User, refusal};
 
 /// The form of an endpoint, for error sentences.
 pub(crate) const FORM: &str = "the path of a socket";
-/// The endpoint of [`Endpoint::shared`].
+/// The endpoint of [`super::Endpoint::shared`].
 pub(crate) const SHARED: &str = "/tmp/agent-relay.sock";
 /// The size of the kernel's field for the path, less the final zero: 107 on Linux, 103 on macOS.
 const PATH_BYTES_MAX: usize =
@@ -47,12 +45,4 @@ pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
 
 pub(crate) fn per_user(user: &User) -> String {
     format!("/tmp/agent-relay-{user}.sock")
-}
-
-pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
-    match std::fs::symlink_metadata(endpoint.as_text()) {
-        Ok(metadata) => Ok(User::of_uid(metadata.uid()) != User::me()?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(naming(endpoint)(error)),
-    }
 }

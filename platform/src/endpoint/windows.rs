@@ -2,20 +2,11 @@
 
 use std::{ffi::OsString, io, path::Path};
 
-use super::Endpoint;
-use crate::{
-    paths,
-    peer::User,
-    refusal,
-    transport::{
-        Stream,
-        pipe::{self, Found},
-    },
-};
+use crate::{paths, peer::User, refusal};
 
 /// The form of an endpoint, for error sentences.
 pub(crate) const FORM: &str = r"the name of a pipe on this machine, as \\.\pipe\NAME";
-/// The endpoint of [`Endpoint::shared`].
+/// The endpoint of [`super::Endpoint::shared`].
 pub(crate) const SHARED: &str = r"\\.\pipe\agent-relay";
 const PREFIX: &str = r"\\.\pipe\";
 /// Windows's limit for the whole name, in UTF-16 units.
@@ -44,12 +35,12 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
 
 pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
     // All pipes of a machine are in one directory, so the name contains the path to be unique.
-    let place: String = directory
+    let path: String = directory
         .to_string_lossy()
         .chars()
         .map(|character| if matches!(character, '\\' | '/' | ':') { '-' } else { character })
         .collect();
-    format!("{SHARED}-{place}-{name}").into()
+    format!("{SHARED}-{path}-{name}").into()
 }
 
 pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
@@ -61,20 +52,4 @@ pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
 
 pub(crate) fn per_user(user: &User) -> String {
     format!("{SHARED}-{user}")
-}
-
-/// Whether this user is let in and trusts who is there; a pipe has no owner to look at from
-/// outside.
-pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
-    match pipe::look_until_settled(endpoint) {
-        Found::Nothing => return Ok(false),
-        Found::Listening => {}
-        Found::Unattended => return pipe::is_foreign(endpoint),
-    }
-    match Stream::connect(endpoint) {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
-        Err(error) => Err(error),
-    }
 }

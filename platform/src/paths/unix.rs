@@ -34,7 +34,7 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
 }
 
 pub(crate) fn data_directory_of(_: &User) -> io::Result<PathBuf> {
-    Err(anothers())
+    Err(not_the_owner())
 }
 
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
@@ -44,7 +44,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 pub(crate) fn make_dir_of(_: &Path, _: &User) -> io::Result<()> {
-    Err(anothers())
+    Err(not_the_owner())
 }
 
 pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
@@ -59,7 +59,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 }
 
 pub(crate) fn create_file_for(_: &Path, _: &User) -> io::Result<File> {
-    Err(anothers())
+    Err(not_the_owner())
 }
 
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
@@ -126,8 +126,8 @@ fn check(path: &Path, users: &[User], forbidden: u32, what: &str, remedy: &str) 
     Ok(())
 }
 
-fn anothers() -> io::Error {
-    refusal(io::ErrorKind::Unsupported, "here every user makes his files himself")
+fn not_the_owner() -> io::Error {
+    refusal(io::ErrorKind::Unsupported, "on this system a user's files are made only by that user")
 }
 
 fn options() -> OpenOptions {
@@ -142,7 +142,7 @@ mod tests {
     use std::{ffi::CString, fs, io::Read as _, os::unix::ffi::OsStrExt as _};
 
     #[test]
-    fn a_pipe_is_not_waited_for() {
+    fn named_pipe_is_refused_without_blocking() {
         let directory = std::env::temp_dir().join(format!("ar-pipe-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let (pipe, file) = (directory.join("pipe"), directory.join("file"));
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         fs::write(&file, "words").unwrap();
         let refused = open_file_of_others(&pipe).unwrap_err().to_string();
-        assert_eq!(refused, format!("{} is no file", pipe.display()));
+        assert_eq!(refused, format!("{} is not a regular file", pipe.display()));
         let mut words = String::new();
         open_file_of_others(&file).unwrap().read_to_string(&mut words).unwrap();
         assert_eq!(words, "words");

@@ -83,13 +83,13 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 
 /// Makes a file as an owner that may let another user read it: a service or an administrator.
 pub(crate) fn create_file_for(path: &Path, reader: &User) -> io::Result<File> {
-    let kept = if security::am_service()? {
+    let base = if security::am_service()? {
         let me = security::my_sid()?;
         format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY)(A;;GA;;;BA)")
     } else {
         KEPT_FOR_OTHERS.to_owned()
     };
-    open(path, CREATE_NEW, &Descriptor::of(&format!("{kept}(A;;GR;;;{reader})"))?)
+    open(path, CREATE_NEW, &Descriptor::of(&format!("{base}(A;;GR;;;{reader})"))?)
 }
 
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
@@ -131,7 +131,7 @@ fn open(path: &Path, how: FILE_CREATION_DISPOSITION, descriptor: &Descriptor) ->
         )
     };
     if file == INVALID_HANDLE_VALUE {
-        return Err(access::measuring(path, access::FILE_UNITS_MAX)(io::Error::last_os_error()));
+        return Err(access::naming_limit(path, access::FILE_UNITS_MAX)(io::Error::last_os_error()));
     }
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     Ok(unsafe { File::from_raw_handle(file) })

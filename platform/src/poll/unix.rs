@@ -13,8 +13,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Stop {
     /// The end that is shut down to request the stop; waiting threads poll the other end.
-    say: UnixStream,
-    hear: UnixStream,
+    requesting: UnixStream,
+    watched: UnixStream,
 }
 
 /// The reasons why a wait ended; both may be true.
@@ -26,13 +26,13 @@ pub(crate) struct Waited {
 
 impl Stop {
     pub(crate) fn new() -> io::Result<Self> {
-        let (say, hear) = UnixStream::pair()?;
-        Ok(Self { say, hear })
+        let (requesting, watched) = UnixStream::pair()?;
+        Ok(Self { requesting, watched })
     }
 
     pub(crate) fn stop(&self) {
         // Shutting down fails only if it was done before.
-        let _ = self.say.shutdown(Shutdown::Both);
+        let _ = self.requesting.shutdown(Shutdown::Both);
     }
 
     /// Waits until `file` is ready for `event`, or a stop was requested.
@@ -40,7 +40,7 @@ impl Stop {
         let file = file.as_fd();
         let mut polled = [
             libc::pollfd { fd: file.as_raw_fd(), events: event, revents: 0 },
-            libc::pollfd { fd: self.hear.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.watched.as_raw_fd(), events: libc::POLLIN, revents: 0 },
         ];
         loop {
             // SAFETY: the pointer and the count are those of one array, whose descriptors are open

@@ -120,38 +120,38 @@ mod tests {
     };
 
     #[test]
-    fn who_runs_the_same_beside_it_is_no_family() {
-        let place = std::env::temp_dir().join(format!("platform-alone-{}", std::process::id()));
-        std::fs::create_dir(&place).unwrap();
+    fn same_program_in_same_directory_is_not_alone() {
+        let path = std::env::temp_dir().join(format!("platform-alone-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
         let cat = || {
             let mut cat = Command::new("cat");
-            cat.current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+            cat.current_dir(&path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
         };
-        let mut one = cat();
-        assert!(is_alone(one.id()));
-        let mut other = cat();
-        assert!(!is_alone(one.id()));
-        for cat in [&mut one, &mut other] {
+        let mut first = cat();
+        assert!(is_alone(first.id()));
+        let mut second = cat();
+        assert!(!is_alone(first.id()));
+        for cat in [&mut first, &mut second] {
             drop(cat.stdin.take());
             cat.wait().unwrap();
         }
-        std::fs::remove_dir(&place).unwrap();
+        std::fs::remove_dir(&path).unwrap();
     }
 
     #[test]
-    fn a_file_that_is_only_read_is_not_written() {
-        let place = std::env::temp_dir().join(format!("platform-written-{}", std::process::id()));
-        let read = std::fs::write(&place, "x").and_then(|()| std::fs::File::open(&place)).unwrap();
-        let is_written = || written_files(std::process::id()).unwrap().contains(&place);
+    fn read_only_file_is_not_listed_as_written() {
+        let path = std::env::temp_dir().join(format!("platform-written-{}", std::process::id()));
+        let read = std::fs::write(&path, "x").and_then(|()| std::fs::File::open(&path)).unwrap();
+        let is_written = || written_files(std::process::id()).unwrap().contains(&path);
         assert!(!is_written());
-        let written = std::fs::File::options().append(true).open(&place).unwrap();
+        let written = std::fs::File::options().append(true).open(&path).unwrap();
         assert!(is_written());
         drop((read, written));
-        std::fs::remove_file(&place).unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
-    fn who_has_left_the_session_is_no_family() {
+    fn process_outside_the_session_is_not_family() {
         // The readers end with their input.
         let script = "exec 3<&0; cat <&3 & setsid cat <&3 & wait";
         let mut shell = Command::new("sh")

@@ -31,7 +31,8 @@ pub(crate) fn of_program(program: &[u16], arguments: &[Vec<u16>]) -> Vec<u16> {
 /// Variables are expanded only in this line, not when the batch file passes on its arguments, in
 /// quotes or as `%*`.
 pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, usize> {
-    let breaks = |argument: &Vec<u16>| argument.iter().any(|it| is(*it, '\r') || is(*it, '\n'));
+    let breaks =
+        |argument: &Vec<u16>| argument.iter().any(|&unit| is(unit, '\r') || is(unit, '\n'));
     if let Some(number) = arguments.iter().position(breaks) {
         return Err(number);
     }
@@ -66,8 +67,10 @@ enum Reader {
 /// Appends a word, quoted only where needed: some programs, cmd.exe among them, do not recognize
 /// quoted options.
 fn append_word(line: &mut Vec<u16>, word: &[u16]) {
-    let cuts = |it: &u16| [' ', '\t', '\n', '\x0b', '"'].into_iter().any(|cut| is(*it, cut));
-    if word.is_empty() || word.iter().any(cuts) {
+    let needs_quotes = |unit: &u16| {
+        [' ', '\t', '\n', '\x0b', '"'].into_iter().any(|character| is(*unit, character))
+    };
+    if word.is_empty() || word.iter().any(needs_quotes) {
         append_quoted(line, word, Reader::Program);
     } else {
         line.extend(word);
@@ -79,16 +82,16 @@ fn append_word(line: &mut Vec<u16>, word: &[u16]) {
 fn append_quoted(line: &mut Vec<u16>, word: &[u16], reader: Reader) {
     line.push(unit('"'));
     let mut backslashes = 0;
-    for &it in word {
-        if is(it, '"') {
+    for &next in word {
+        if is(next, '"') {
             line.extend(std::iter::repeat_n(unit('\\'), backslashes));
             line.push(unit(if reader == Reader::Shell { '"' } else { '\\' }));
         }
-        backslashes = if is(it, '\\') { backslashes + 1 } else { 0 };
-        if is(it, '%') && reader == Reader::Shell {
+        backslashes = if is(next, '\\') { backslashes + 1 } else { 0 };
+        if is(next, '%') && reader == Reader::Shell {
             line.extend(PERCENT.encode_utf16());
         } else {
-            line.push(it);
+            line.push(next);
         }
     }
     line.extend(std::iter::repeat_n(unit('\\'), backslashes));
@@ -98,9 +101,10 @@ fn append_quoted(line: &mut Vec<u16>, word: &[u16], reader: Reader) {
 /// Whether an argument needs no quotes. A final backslash needs them, since the batch file may
 /// append quotes, which it would escape.
 fn is_plain(argument: &[u16]) -> bool {
-    let is_plain = |it: &u16| {
-        let character = char::from_u32(u32::from(*it));
-        character.is_some_and(|it| it.is_ascii_alphanumeric() || PLAIN.contains(it))
+    let is_plain = |unit: &u16| {
+        let character = char::from_u32(u32::from(*unit));
+        character
+            .is_some_and(|character| character.is_ascii_alphanumeric() || PLAIN.contains(character))
     };
     argument.last().is_some_and(|last| !is(*last, '\\')) && argument.iter().all(is_plain)
 }
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_to_the_shell_is_in_quotes() {
+    fn shell_metacharacters_are_quoted() {
         for (argument, quoted) in [
             ("plain-1.2_x/y:z@w", "plain-1.2_x/y:z@w"),
             (r"C:\a\b", r"C:\a\b"),
@@ -169,7 +173,7 @@ mod tests {
 
     /// Toggles at each quote, as cmd.exe reads quotes.
     #[test]
-    fn nothing_that_the_shell_would_act_on_is_outside_quotes() {
+    fn no_metacharacter_is_outside_quotes() {
         for argument in
             [r#"" & calc & ""#, r#"\" & calc"#, r#"""&x"#, r#"a"b"c&"d"#, r#"\"#, r#"&\"#]
         {

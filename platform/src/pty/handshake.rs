@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_answered_once_and_taken_out_wherever_reads_cut_it() {
+    fn question_is_answered_once_and_removed_wherever_split() {
         let text = b"ab\x1b[6ncd\x1b[6n";
         for first in 0..=text.len() {
             for second in first..=text.len() {
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn what_only_begins_like_it_goes_through() {
+    fn incomplete_question_passes_through() {
         assert_eq!(play(&[b"\x1b[", b"6m", b"\x1b", b"x"]), (b"\x1b[6m\x1bx".to_vec(), 0));
         assert_eq!(play(&[b"\x1b[6"]), (b"\x1b[6".to_vec(), 0));
     }
 
     #[test]
-    fn a_later_question_is_the_commands_own() {
+    fn later_question_passes_through() {
         let pieces = vec![&[b'x'; 60][..]; 20];
         let (output, answers) = play(&[&pieces[..], &[&b"\x1b[6n"[..]]].concat());
         assert_eq!((output.len(), answers), (1204, 0));

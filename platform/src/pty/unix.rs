@@ -190,11 +190,11 @@ impl Pty {
     /// Queries the child's state without reaping it, so that its pid stays valid.
     fn look(&self, flags: libc::c_int) -> io::Result<libc::siginfo_t> {
         // SAFETY: all-zero is a valid value of it.
-        let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let flags = flags | libc::WEXITED | libc::WNOWAIT;
         // SAFETY: the pointer is to a value of ours.
-        let result = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut told, flags) };
-        if result == 0 { Ok(told) } else { Err(io::Error::last_os_error()) }
+        let result = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, flags) };
+        if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
     }
 
     /// A duplicate of the terminal's descriptor.
@@ -282,9 +282,9 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(match refused {
-        Some(there) => refusal(
+        Some(file) => refusal(
             io::ErrorKind::PermissionDenied,
-            format!("{} is not an executable file: check the command", there.display()),
+            format!("{} is not an executable file: check the command", file.display()),
         ),
         None => not_found(name),
     })

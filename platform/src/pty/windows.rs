@@ -234,14 +234,15 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     let directories: Vec<PathBuf> = if has_directory(name) {
         vec![cwd.to_owned()]
     } else {
-        let named = std::env::split_paths(path).filter(|it| !it.as_os_str().is_empty());
+        let named = std::env::split_paths(path).filter(|path| !path.as_os_str().is_empty());
         named.map(|directory| cwd.join(directory)).collect()
     };
     let extensions =
         variable(command, "PATHEXT").and_then(OsStr::to_str).unwrap_or(".EXE;.CMD;.BAT");
-    let extensions: Vec<&str> = extensions.split(';').filter(|it| !it.is_empty()).collect();
+    let extensions: Vec<&str> =
+        extensions.split(';').filter(|extension| !extension.is_empty()).collect();
     let own = Path::new(name).extension().and_then(OsStr::to_str).map(|own| format!(".{own}"));
-    let is_program = |own: &String| extensions.iter().any(|it| it.eq_ignore_ascii_case(own));
+    let is_program = |own: &String| extensions.iter().any(|known| known.eq_ignore_ascii_case(own));
     // A name such as `python3.11` has an extension, but not a program's.
     let endings = match own {
         Some(own) if is_program(&own) => vec![""],
@@ -309,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_in_its_job_from_the_start() {
+    fn command_starts_in_its_job() {
         let mut command = Command::new("cmd");
         command.args(["/c", "exit"]).envs(std::env::vars_os());
         let program = find(&command, Path::new(r"C:\")).unwrap();

@@ -64,7 +64,7 @@ pub(crate) fn my_sid() -> io::Result<String> {
 
 /// The integrity level of this process, whichever user it acts as.
 pub(crate) fn my_integrity() -> io::Result<u32> {
-    let label = asked(&my_token()?, TokenIntegrityLevel)?;
+    let label = token_information(&my_token()?, TokenIntegrityLevel)?;
     assert!(size_of_val(&label[..]) >= size_of::<TOKEN_MANDATORY_LABEL>(), "it is whole");
     // SAFETY: the vector is aligned, holds a TOKEN_MANDATORY_LABEL, and lives on.
     let sid = sid_text(unsafe { (*label.as_ptr().cast::<TOKEN_MANDATORY_LABEL>()).Label.Sid })?;
@@ -105,7 +105,7 @@ pub(crate) fn sid_of(name: &str) -> io::Result<String> {
         )
     })?;
     if kind != SidTypeUser {
-        return Err(refusal(io::ErrorKind::NotFound, "that is no user"));
+        return Err(refusal(io::ErrorKind::NotFound, "that account is not a user"));
     }
     sid_text(sid.as_mut_ptr().cast())
 }
@@ -116,12 +116,12 @@ pub(crate) fn check_user(sid: &str) -> io::Result<()> {
         Ok((_, kind)) if kind == SidTypeUser => Ok(()),
         Ok((name, _)) => Err(refusal(
             io::ErrorKind::NotFound,
-            format!("{sid} ({name}) is no user: name the one whom it is for"),
+            format!("{sid} ({name}) is not a user: name the service's user"),
         )),
         Err(error) => Err(refusal(
             io::ErrorKind::NotFound,
             format!(
-                "{sid} is no user that this system knows ({error}): name one who has logged on here"
+                "{sid} is not a user of this system ({error}): name one who has logged on here"
             ),
         )),
     }
@@ -199,7 +199,7 @@ pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
         )
     };
     let _descriptor = Descriptor(descriptor);
-    known(error)?;
+    checked_code(error)?;
     sid_text(owner)
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
         )
     };
     let descriptor = Descriptor(descriptor);
-    known(error)?;
+    checked_code(error)?;
     let mut text = null_mut();
     // SAFETY: the descriptor is valid, and the pointer is to a pointer of ours; null asks for no
     // length.
@@ -237,7 +237,7 @@ pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
             null_mut(),
         )
     })?;
-    Ok(owned(text))
+    Ok(take_text(text))
 }
 
 /// An entry of an access list that grants rights.
@@ -247,7 +247,7 @@ pub(crate) struct Access {
     pub(crate) rights: u32,
     /// Whether the entry applies only to objects made in the directory, not to the directory
     /// itself.
-    pub(crate) is_for_heirs_only: bool,
+    pub(crate) is_inherit_only: bool,
 }
 
 /// The owner of a file or directory, and the granted rights; `None` if everybody has all rights.
@@ -269,7 +269,7 @@ pub(crate) fn access(path: &Path) -> io::Result<(String, Option<Vec<Access>>)> {
         )
     };
     let _descriptor = Descriptor(descriptor);
-    known(error)?;
+    checked_code(error)?;
     let owner = sid_text(owner)?;
     if list.is_null() {
         return Ok((owner, None));
@@ -350,19 +350,19 @@ pub(crate) fn checked(result: i32) -> io::Result<()> {
 }
 
 /// Converts the result of a call that returns an error code.
-fn known(error: u32) -> io::Result<()> {
+fn checked_code(error: u32) -> io::Result<()> {
     if error == ERROR_SUCCESS { Ok(()) } else { Err(io::Error::from_raw_os_error(error as i32)) }
 }
 
 fn user_of(token: &OwnedHandle) -> io::Result<String> {
-    let user = asked(token, TokenUser)?;
+    let user = token_information(token, TokenUser)?;
     assert!(size_of_val(&user[..]) >= size_of::<TOKEN_USER>(), "it is whole");
     // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
     sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
 }
 
 /// One item of information about a token, with the alignment that all items need.
-fn asked(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u64>> {
+fn token_information(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u64>> {
     let token = token.as_raw_handle();
     let mut bytes = 0;
     // SAFETY: no room is given, and the pointer is to a number of ours.
@@ -381,18 +381,18 @@ fn sid_text(sid: PSID) -> io::Result<String> {
     let mut text = null_mut();
     // SAFETY: the SID is valid, and the pointer is to a pointer of ours.
     checked(unsafe { ConvertSidToStringSidW(sid, &mut text) })?;
-    Ok(owned(text))
+    Ok(take_text(text))
 }
 
 /// Copies and frees a text that the system has just allocated.
-fn owned(text: *mut u16) -> String {
+fn take_text(text: *mut u16) -> String {
     // SAFETY: the system's string ends with a zero.
     let units =
         unsafe { slice::from_raw_parts(text, (0..).take_while(|n| *text.add(*n) != 0).count()) };
-    let owned = String::from_utf16_lossy(units);
+    let take_text = String::from_utf16_lossy(units);
     // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
     unsafe { LocalFree(text.cast()) };
-    owned
+    take_text
 }
 
 /// The entries that grant rights. The system returned `list`, so it is valid.
@@ -409,9 +409,9 @@ fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
             let length = (*entry.cast::<ACE_HEADER>()).AceSize;
             slice::from_raw_parts(entry.cast::<u8>(), length.into())
         };
-        if let Some(Allowing { sid, rights, is_for_heirs_only }) = allowing(bytes)? {
+        if let Some(Allowing { sid, rights, is_inherit_only }) = allowing(bytes)? {
             let sid = sid_text(sid.as_ptr().cast_mut().cast())?;
-            found.push(Access { sid, rights, is_for_heirs_only });
+            found.push(Access { sid, rights, is_inherit_only });
         }
     }
     Ok(found)
@@ -423,7 +423,7 @@ struct Allowing<'a> {
     /// Starts with the complete SID; further bytes may follow.
     sid: &'a [u8],
     rights: u32,
-    is_for_heirs_only: bool,
+    is_inherit_only: bool,
 }
 
 /// Parses an entry of an access list; `None` if it grants nothing. A condition counts as met, and
@@ -461,7 +461,7 @@ fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
     Ok(Some(Allowing {
         sid,
         rights: number(rights).ok_or_else(broken)?,
-        is_for_heirs_only: u32::from(*flags) & INHERIT_ONLY_ACE != 0,
+        is_inherit_only: u32::from(*flags) & INHERIT_ONLY_ACE != 0,
     }))
 }
 
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_allows_something_is_seen() {
+    fn every_allowing_entry_is_parsed() {
         let parts =
             |flags: u32, guids: usize| [&flags.to_le_bytes()[..], &vec![7; 16 * guids]].concat();
         for entry in [
@@ -499,7 +499,7 @@ mod tests {
             entry(ACCESS_ALLOWED_CALLBACK_OBJECT_ACE_TYPE, 0, &parts(3, 2)),
         ] {
             let found = allowing(&entry).unwrap().unwrap();
-            assert_eq!((found.rights, found.is_for_heirs_only), (RIGHTS, false), "{entry:?}");
+            assert_eq!((found.rights, found.is_inherit_only), (RIGHTS, false), "{entry:?}");
             let sid = sid_text(found.sid.as_ptr().cast_mut().cast()).unwrap();
             assert_eq!(sid, "S-1-1-0", "{entry:?}");
             // A truncated entry is an error.
@@ -508,11 +508,11 @@ mod tests {
             }
         }
         let for_heirs = entry(ACCESS_ALLOWED_ACE_TYPE, INHERIT_ONLY_ACE, &[]);
-        assert!(allowing(&for_heirs).unwrap().unwrap().is_for_heirs_only);
+        assert!(allowing(&for_heirs).unwrap().unwrap().is_inherit_only);
     }
 
     #[test]
-    fn what_denies_is_passed_over_and_what_is_unknown_is_refused() {
+    fn denying_entry_is_skipped_and_unknown_one_refused() {
         for kind in [1, 2, 6, 10, 12, 17] {
             assert_eq!(allowing(&entry(kind, 0, &[])).unwrap(), None, "{kind}");
         }
@@ -524,22 +524,22 @@ mod tests {
 
     /// Required to install a service for a user who has a home already.
     #[test]
-    fn what_is_private_is_its_owners_the_systems_and_administrators() {
+    fn private_access_is_owner_system_and_administrators() {
         let allowed = Descriptor::private().unwrap().allowed();
         let all = allowed.iter().map(|access| {
-            assert!(!access.is_for_heirs_only && access.rights & GENERIC_ALL != 0, "{access:?}");
+            assert!(!access.is_inherit_only && access.rights & GENERIC_ALL != 0, "{access:?}");
             access.sid.as_str()
         });
         assert_eq!(all.collect::<Vec<_>>(), [&my_sid().unwrap()[..], SYSTEM, ADMINISTRATORS]);
     }
 
     #[test]
-    fn only_a_user_is_one() {
+    fn only_users_pass_the_check() {
         check_user(&my_sid().unwrap()).unwrap();
         // Everybody, administrators, the system, a service, and an unknown account.
         for sid in ["S-1-1-0", ADMINISTRATORS, SYSTEM, "S-1-5-80-1-2-3-4-5", "S-1-5-21-1-2-3-4"] {
             let said = check_user(sid).unwrap_err().to_string();
-            assert!(said.contains("is no user"), "{said}");
+            assert!(said.contains("is not a user"), "{said}");
         }
     }
 }

@@ -38,7 +38,7 @@ fn quoted(word: &str) -> String {
 fn first(line: &str) -> (String, &str) {
     let mut word = String::new();
     let (mut is_quoted, mut backslashes) = (false, 0_usize);
-    for (place, character) in line.char_indices() {
+    for (index, character) in line.char_indices() {
         match character {
             '\\' => {
                 backslashes += 1;
@@ -53,7 +53,7 @@ fn first(line: &str) -> (String, &str) {
                     is_quoted = !is_quoted;
                 }
             }
-            ' ' | '\t' if !is_quoted => return (word, &line[place..]),
+            ' ' | '\t' if !is_quoted => return (word, &line[index..]),
             _ => word.push(character),
         }
         backslashes = 0;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_back_as_they_were() {
+    fn joined_words_split_back() {
         for words in [
             &[r"C:\Program Files\a.exe", "up", "--foreground"][..],
             &[r"C:\a\", r"\\server\share\", "", " ", "\t"],
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_others_are_read_as_programs_read_them() {
+    fn foreign_lines_split_by_windows_rules() {
         for (line, words) in [
             ("", &[][..]),
             (r"C:\a.exe -x", &[r"C:\a.exe", "-x"]),

@@ -29,6 +29,9 @@ pub(super) fn replaceable_by(_: &User, _: &Program) -> io::Result<Option<PathBuf
     Ok(None)
 }
 
-fn for_windows(what: &str, here: &str) -> io::Error {
-    refusal(io::ErrorKind::Unsupported, format!("`{what}` is for Windows: here {here}"))
+fn for_windows(option: &str, reason: &str) -> io::Error {
+    refusal(
+        io::ErrorKind::Unsupported,
+        format!("`{option}` is for Windows: on this system {reason}"),
+    )
 }

@@ -84,9 +84,9 @@ extern "system" fn main(_: u32, _: *mut *mut u16) {
         Ok(status) => drop(STATUS.set(status)),
         Err(error) => return Event::Failed.log(&sentence(error)),
     }
-    tell(ServiceState::StartPending, 0);
+    report(ServiceState::StartPending, 0);
     let running = Running(Box::new(|| {
-        tell(ServiceState::Running, 0);
+        report(ServiceState::Running, 0);
         Event::Started.log("Agent Relay is up.");
     }));
     let code = match body(&running) {
@@ -99,7 +99,7 @@ extern "system" fn main(_: u32, _: *mut *mut u16) {
             FAILED
         }
     };
-    tell(ServiceState::Stopped, code);
+    report(ServiceState::Stopped, code);
 }
 
 fn control(control: ServiceControl) -> ServiceControlHandlerResult {
@@ -107,8 +107,8 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
         ServiceControl::Interrogate => ServiceControlHandlerResult::NoError,
         ServiceControl::Stop | ServiceControl::Shutdown | ServiceControl::Preshutdown => {
             if !IS_STOPPING.swap(true, Ordering::SeqCst) {
-                tell(ServiceState::StopPending, 0);
-                stop::tell(Signal::Stop);
+                report(ServiceState::StopPending, 0);
+                stop::notify(Signal::Stop);
             }
             ServiceControlHandlerResult::NoError
         }
@@ -118,7 +118,7 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
 
 /// Reports a state. Stop requests are accepted only while running: before, nothing would act on
 /// them.
-fn tell(state: ServiceState, code: u32) {
+fn report(state: ServiceState, code: u32) {
     let is_running = state == ServiceState::Running;
     let controls_accepted = if is_running {
         ServiceControlAccept::STOP
@@ -143,7 +143,8 @@ fn tell(state: ServiceState, code: u32) {
     if let Some(handle) = STATUS.get()
         && let Err(error) = handle.set_service_status(status)
     {
-        Event::Failed.log(&format!("The service manager was not told: {}", sentence(error)));
+        Event::Failed
+            .log(&format!("The service manager could not be notified: {}", sentence(error)));
     }
 }
 

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_launchctl_prints_is_understood() {
+    fn launchctl_states_are_parsed() {
         let shown =
             |rows: &str| format!("gui/501/agent-relay = {{\n\tactive count = 1\n{rows}\n}}");
         for (rows, expected) in [
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_turned_it_off_is_heard() {
+    fn disabled_agent_is_detected() {
         let shown = |rows: &str| format!("\tdisabled services = {{\n{rows}\n\t}}");
         for (rows, is_off) in [
             ("\t\t\"agent-relay\" => disabled", true),

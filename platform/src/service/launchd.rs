@@ -99,13 +99,16 @@ fn unload() -> io::Result<bool> {
     if shown()?.is_none() {
         return Ok(false);
     }
-    let told = run("launchctl", &["bootout", &target()?]);
+    let bootout = run("launchctl", &["bootout", &target()?]);
     let give_up = Instant::now() + SETTLE;
     while shown()?.is_some() {
         if Instant::now() > give_up {
-            let words =
-                format!("launchd still has {} {} s after it was told", target()?, SETTLE.as_secs());
-            return Err(told.err().unwrap_or_else(|| refusal(io::ErrorKind::TimedOut, words)));
+            let words = format!(
+                "launchd still has {} {} s after unloading it",
+                target()?,
+                SETTLE.as_secs()
+            );
+            return Err(bootout.err().unwrap_or_else(|| refusal(io::ErrorKind::TimedOut, words)));
         }
         thread::sleep(LOOK_AGAIN);
     }
@@ -122,8 +125,8 @@ fn shown() -> io::Result<Option<String>> {
 /// Checks that launchd has a domain for this user, which takes a login at the screen.
 fn check_domain() -> io::Result<()> {
     run("launchctl", &["print", &domain()?]).map(drop).map_err(|error| {
-        let words = "launchd has agents only for who is logged in at the screen: do this in a terminal there; \
-                     without it, `agent-relay up` starts the daemon";
+        let words = "launchd has agents only for users logged in at the screen: run this in a terminal there; \
+                     without a service, `agent-relay up` starts the daemon";
         refusal(error.kind(), format!("{error}: {words}"))
     })
 }

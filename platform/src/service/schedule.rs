@@ -12,8 +12,8 @@ const SCHTASKS: &str = "schtasks.exe";
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
     let file = windowless(program).file;
     paths::check_unchangeable(&file).map_err(|error| {
-        let words = "it is what runs without a console window, and lies beside agent-relay.exe in every \
-                     package";
+        let words = "it is the program without a console window: install it beside agent-relay.exe, from the \
+                     same package";
         refusal(error.kind(), format!("{error}; {words}"))
     })
 }

@@ -72,7 +72,7 @@ const ELEVATED: &str = "run this in a terminal opened with `Run as administrator
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
     connect(MAKING)?;
     access::check_irreplaceable(&program.file).map_err(|error| {
-        let words = "a service runs only what nobody else can replace: copy the executables into a \
+        let words = "a service runs only a program that no other user can replace: copy the executables into a \
                      directory in %ProgramFiles%, and install from there";
         refusal(error.kind(), format!("{error}; {words}"))
     })
@@ -181,13 +181,12 @@ fn not_replaced(
     started: io::Result<()>,
 ) -> io::Error {
     let state = match (put_back, started) {
-        (Ok(()), Ok(())) => format!("the service is as it was before, and runs {before}"),
+        (Ok(()), Ok(())) => format!("the service is unchanged, and runs {before}"),
         (Ok(()), Err(why)) => {
-            format!("the service is as it was before, with {before}, but is stopped ({why})")
+            format!("the service is unchanged, with {before}, but is stopped ({why})")
         }
         (Err(why), _) => format!(
-            "the service that ran {before} is neither that nor the new one ({why}): once that is mended, \
-             install again"
+            "the service that ran {before} is only half replaced ({why}): correct this, and install again"
         ),
     };
     refusal(error.kind(), format!("{error}; {state}"))
@@ -325,7 +324,7 @@ fn make_home(site: &Site) -> io::Result<()> {
     let account = &site.account;
     if let Some(homes) = site.home.parent() {
         make_dir(homes, KEEPERS)?;
-        access::check_unmovable(homes, Advice::MakeAnew)?;
+        access::check_unmovable(homes, Advice::Recreate)?;
     }
     make_dir(&site.home, &format!("{KEEPERS}(A;OICI;GA;;;{account})"))?;
     paths::check_private_among(&site.home, std::slice::from_ref(account))
@@ -360,7 +359,7 @@ fn stop_and_wait(service: &Service) -> io::Result<()> {
         }
         if Instant::now() > give_up {
             let words =
-                format!("the service is still there {} s after it was told", STOP.as_secs());
+                format!("the service still runs {} s after the request to stop", STOP.as_secs());
             return Err(refusal(io::ErrorKind::TimedOut, words));
         }
         thread::sleep(LOOK_AGAIN);
@@ -420,12 +419,12 @@ fn refused(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
     move |error| match (code(&error), error) {
         (Some(ERROR_ACCESS_DENIED), _) => refusal(
             io::ErrorKind::PermissionDenied,
-            format!("{what}: that is for administrators: {ELEVATED}"),
+            format!("{what}: only an administrator may do that: {ELEVATED}"),
         ),
         (Some(ERROR_SERVICE_MARKED_FOR_DELETE), _) => refusal(
             io::ErrorKind::ResourceBusy,
             format!(
-                "{what}: the old one goes when the last window that shows it is closed: close \
+                "{what}: the old one exists until the last window that shows it is closed: close \
                  services.msc and the Task Manager, and try again"
             ),
         ),
@@ -444,7 +443,7 @@ mod tests {
 
     /// A user who is logged on over SSH, for example, is not interactive.
     #[test]
-    fn whoever_has_logged_on_may_look_at_it() {
+    fn network_logons_may_query_the_service() {
         let owner = User::of_sid("S-1-5-21-1-2-3-1001".to_owned());
         let allowed = access_of(&owner).unwrap().allowed();
         let authenticated = allowed.iter().find(|access| access.sid == "S-1-5-11");
@@ -453,14 +452,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_replaced_says_what_is_there_now() {
+    fn failed_replacement_error_names_the_current_state() {
         let error = refusal(io::ErrorKind::PermissionDenied, "it may not run");
         let lost = || Err(refusal(io::ErrorKind::Other, "the disk is full"));
         let back = not_replaced(&error, r#""C:\old.exe" "up""#, Ok(()), Ok(()));
         assert_eq!(back.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(
             back.to_string(),
-            r#"it may not run; the service is as it was before, and runs "C:\old.exe" "up""#
+            r#"it may not run; the service is unchanged, and runs "C:\old.exe" "up""#
         );
         let said = not_replaced(&error, "old.exe", Ok(()), lost()).to_string();
         assert!(said.ends_with("with old.exe, but is stopped (the disk is full)"), "{said}");

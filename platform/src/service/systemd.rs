@@ -102,9 +102,9 @@ fn systemctl(arguments: &[&str]) -> io::Result<String> {
         if runtime.join("systemd/private").exists() {
             return error;
         }
-        let words = "a service needs the user's own systemd, which runs while somebody is logged in by ssh or at \
-                     the console, or always after `loginctl enable-linger`; without it, `agent-relay up` starts the \
-                     daemon";
+        let words = "a service needs the user's own systemd, which runs while the user is logged in by ssh or at \
+                     the console, or always after `loginctl enable-linger`; without a service, `agent-relay up` \
+                     starts the daemon";
         refusal(error.kind(), format!("{error}: {words}"))
     })
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_shows_is_understood() {
+    fn systemctl_states_are_parsed() {
         for (shown, expected) in [
             ("MainPID=12\nActiveState=active\nResult=success", State::Running(12)),
             ("MainPID=0\nActiveState=inactive\nResult=success", State::Stopped),

@@ -49,13 +49,13 @@ pub(super) fn check_install(program: &Program, site: Option<&Site>) -> io::Resul
     let before = scm::installed()?;
     let in_the_way = |words: &str| Err(refusal(io::ErrorKind::AlreadyExists, words));
     match (site, before) {
-        (Some(site), Some(before)) if before.owner().is_some_and(|it| it != site.owner) => {
-            in_the_way("a service for another user is installed: remove that first")
+        (Some(site), Some(before)) if before.owner().is_some_and(|owner| owner != site.owner) => {
+            in_the_way("a service for another user is installed: remove it first")
         }
         (Some(_), _) => scm::check_install(program),
-        (None, Some(before)) if is_mine(&before) => in_the_way(
-            "the service is installed, and would be there beside the task: remove that first",
-        ),
+        (None, Some(before)) if is_mine(&before) => {
+            in_the_way("the service is installed and would compete with the task: remove it first")
+        }
         (None, _) => schedule::check_install(program),
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn stop() -> io::Result<()> {
 pub(super) fn installed() -> io::Result<Option<Installed>> {
     match scm::installed()? {
         Some(service) if is_mine(&service) => Ok(Some(service)),
-        anothers => Ok(schedule::installed()?.or(anothers)),
+        foreign => Ok(schedule::installed()?.or(foreign)),
     }
 }
 
@@ -119,7 +119,9 @@ fn program_data() -> io::Result<PathBuf> {
     } else {
         Err(refusal(
             io::ErrorKind::NotFound,
-            format!("the system doesn't say where its programs' data are (error {result:#x})"),
+            format!(
+                "the system does not name the directory of its programs' data (error {result:#x})"
+            ),
         ))
     };
     // SAFETY: the system allocated it for us to free so, also where it failed; nothing refers to

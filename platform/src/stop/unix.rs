@@ -10,7 +10,7 @@ use signal_hook::{
     iterator::{Handle, Signals},
 };
 
-use super::{Signal, tell};
+use super::{Signal, notify};
 use crate::naming;
 
 /// The thread that waits for signals.
@@ -26,7 +26,7 @@ pub(crate) fn watch() -> io::Result<Watch> {
     let handle = signals.handle();
     let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
-            tell(match signal {
+            notify(match signal {
                 SIGHUP => Signal::HangUp,
                 SIGWINCH => Signal::Resize,
                 _ => Signal::Stop,

@@ -18,7 +18,7 @@ use windows_sys::{
     core::BOOL,
 };
 
-use super::{Signal, hears_console, tell};
+use super::{Signal, handles_console, notify};
 use crate::{locked, naming, security::checked, terminal};
 
 /// The interval at which the size is polled.
@@ -33,7 +33,7 @@ pub(crate) struct Watch {
 }
 
 pub(crate) fn watch() -> io::Result<Watch> {
-    take_console_events()?;
+    register_handler()?;
     let mut watch = Watch { end: None, thread: None };
     let Some(mut size) = terminal::size() else { return Ok(watch) };
     let (end, ended) = sync_channel(0);
@@ -42,7 +42,7 @@ pub(crate) fn watch() -> io::Result<Watch> {
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             if let Some(now) = terminal::size().filter(|now| *now != size) {
                 size = now;
-                tell(Signal::Resize);
+                notify(Signal::Resize);
             }
         }
     })?);
@@ -51,29 +51,29 @@ pub(crate) fn watch() -> io::Result<Watch> {
 
 /// Registers the handler once for the process. It is never removed, because removing would wait for
 /// a lock that the system holds while it calls a handler.
-fn take_console_events() -> io::Result<()> {
-    static TAKEN: Mutex<bool> = Mutex::new(false);
-    let mut taken = locked(&TAKEN);
-    if !*taken {
+fn register_handler() -> io::Result<()> {
+    static REGISTERED: Mutex<bool> = Mutex::new(false);
+    let mut registered = locked(&REGISTERED);
+    if !*registered {
         // The last registered handler is called first, so before ctrlc's.
         // SAFETY: the function has the required signature, and is never removed.
-        checked(unsafe { SetConsoleCtrlHandler(Some(take), 1) })
-            .map_err(naming("listen to the console"))?;
-        *taken = true;
+        checked(unsafe { SetConsoleCtrlHandler(Some(handle_event), 1) })
+            .map_err(naming("register a console handler"))?;
+        *registered = true;
     }
     Ok(())
 }
 
 /// Handles a console event, in a thread of the system.
-unsafe extern "system" fn take(event: u32) -> BOOL {
+unsafe extern "system" fn handle_event(event: u32) -> BOOL {
     match event {
         CTRL_BREAK_EVENT if terminal::is_raw() => {
-            tell(Signal::Break);
+            notify(Signal::Break);
             BOOL::from(true)
         }
         // According to the documentation, only services receive the last two.
-        CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT if hears_console() => {
-            tell(Signal::Stop);
+        CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT if handles_console() => {
+            notify(Signal::Stop);
             // The process is ended when this returns, or after five seconds.
             loop {
                 thread::park();
@@ -102,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_key_is_left_to_others() {
+    fn ctrl_c_and_ctrl_break_are_left_to_ctrlc() {
         for event in [CTRL_C_EVENT, CTRL_BREAK_EVENT] {
             // SAFETY: it takes any number. No test here is in raw mode.
-            assert_eq!(unsafe { take(event) }, 0);
+            assert_eq!(unsafe { handle_event(event) }, 0);
         }
     }
 }

@@ -75,17 +75,17 @@ impl Input {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(console) = self.console else { return io::stdin().read(buffer) };
         while self.left.is_empty() && !buffer.is_empty() {
-            if !self.wait_for_news(console)? {
+            if !self.wait_for_events(console)? {
                 return Ok(0);
             }
-            self.take_news(console)?;
+            self.read_events(console)?;
         }
         self.left.read(buffer)
     }
 
     /// Waits until the console has events, so that reading them does not block; returns false if
     /// interrupted.
-    fn wait_for_news(&self, console: HANDLE) -> io::Result<bool> {
+    fn wait_for_events(&self, console: HANDLE) -> io::Result<bool> {
         let handles = [self.stop.0.as_raw_handle(), console];
         // SAFETY: the pointer and the count are those of one array, whose handles are open.
         match unsafe { WaitForMultipleObjects(2, handles.as_ptr(), 0, INFINITE) } {
@@ -97,17 +97,17 @@ impl Input {
 
     /// Reads the console's events. (Reading characters instead would block until a key is pressed,
     /// whatever other events there are, and could not be interrupted.)
-    fn take_news(&mut self, console: HANDLE) -> io::Result<()> {
+    fn read_events(&mut self, console: HANDLE) -> io::Result<()> {
         // SAFETY: all-zero is a valid value of it.
-        let mut news: [INPUT_RECORD; 64] = unsafe { zeroed() };
-        let (mut count, room) = (0, news.len() as u32);
+        let mut events: [INPUT_RECORD; 64] = unsafe { zeroed() };
+        let (mut count, room) = (0, events.len() as u32);
         // SAFETY: the pointers and the length are those of one array and one number of ours.
-        checked(unsafe { PeekConsoleInputW(console, news.as_mut_ptr(), room, &mut count) })?;
+        checked(unsafe { PeekConsoleInputW(console, events.as_mut_ptr(), room, &mut count) })?;
         if count > 0 {
             // SAFETY: as above; so many are there, and only we take them.
-            checked(unsafe { ReadConsoleInputW(console, news.as_mut_ptr(), count, &mut count) })?;
+            checked(unsafe { ReadConsoleInputW(console, events.as_mut_ptr(), count, &mut count) })?;
         }
-        let keys = news[..count as usize].iter().filter_map(typed);
+        let keys = events[..count as usize].iter().filter_map(typed);
         self.take_units(keys.flat_map(|(unit, times)| iter::repeat_n(unit, times.into())));
         Ok(())
     }
@@ -235,12 +235,12 @@ pub(crate) fn set(modes: &Modes) {
 
 /// The UTF-16 unit that a key event types, and its repetitions. `None` if it types nothing: a
 /// released key, Shift alone, a dead key, a change of focus.
-fn typed(news: &INPUT_RECORD) -> Option<(u16, u16)> {
-    if u32::from(news.EventType) != KEY_EVENT {
+fn typed(event: &INPUT_RECORD) -> Option<(u16, u16)> {
+    if u32::from(event.EventType) != KEY_EVENT {
         return None;
     }
     // SAFETY: the type says that it is a key's; its character is a number either way.
-    let (key, unit) = unsafe { (news.Event.KeyEvent, news.Event.KeyEvent.uChar.UnicodeChar) };
+    let (key, unit) = unsafe { (event.Event.KeyEvent, event.Event.KeyEvent.uChar.UnicodeChar) };
     let (is_down, code) = (key.bKeyDown != 0, key.wVirtualKeyCode);
     let is_typed = match unit {
         // Ctrl-Space and Ctrl-@: the console invents a key for them that the keyboard does not
@@ -281,18 +281,18 @@ mod tests {
     /// A key event: whether it is down, key code, scan code, UTF-16 unit, modifiers.
     fn key(is_down: bool, code: u16, scan: u16, unit: u16, held: u32) -> INPUT_RECORD {
         // SAFETY: all-zero is a valid value of it.
-        let mut news: INPUT_RECORD = unsafe { zeroed() };
-        news.EventType = KEY_EVENT as u16;
+        let mut event: INPUT_RECORD = unsafe { zeroed() };
+        event.EventType = KEY_EVENT as u16;
         // SAFETY: any bytes are a valid value of it.
-        let key = unsafe { &mut news.Event.KeyEvent };
+        let key = unsafe { &mut event.Event.KeyEvent };
         (key.bKeyDown, key.wRepeatCount) = (is_down.into(), 1);
         (key.wVirtualKeyCode, key.wVirtualScanCode) = (code, scan);
         (key.uChar.UnicodeChar, key.dwControlKeyState) = (unit, held);
-        news
+        event
     }
 
     #[test]
-    fn what_types_nothing_is_no_input() {
+    fn events_that_type_nothing_yield_no_input() {
         const ALT_GR: u32 = LEFT_CTRL_PRESSED | RIGHT_ALT_PRESSED;
         for nothing in [
             key(true, 0x10, 0x2a, 0, SHIFT_PRESSED),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_input() {
+    fn typed_keys_yield_input() {
         for (typing, unit) in [
             (key(true, 0x41, 0x1e, 0x61, 0), 0x61),
             (key(true, 0, 0, 0x1b, 0), 0x1b),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_character_is_whole_with_its_rest_or_marked() {
+    fn split_character_is_completed_or_replaced() {
         let text = "aö€😀z".as_bytes();
         for at in 0..=text.len() {
             let mut torn = Vec::new();

@@ -64,7 +64,7 @@ fn label(integrity: u32) -> &'static str {
 
 /// The state of the instances under a pipe's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(super) enum Found {
     Nothing,
     /// An instance waits for a client.
     Listening,
@@ -73,7 +73,7 @@ pub(crate) enum Found {
 }
 
 /// Looks until there is no instance, or one that waits, or the timeout is over.
-pub(crate) fn look_until_settled(endpoint: &Endpoint) -> Found {
+pub(super) fn settled_state(endpoint: &Endpoint) -> Found {
     let give_up = Instant::now() + LET_GO;
     loop {
         let found = look(endpoint);
@@ -98,9 +98,9 @@ fn look(endpoint: &Endpoint) -> Found {
 }
 
 /// Whether the instances, none of which waits for a client, belong to another user.
-pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
+pub(super) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     let mine = Descriptor::of(&access(&User::me()?)?)?;
-    match go_on_with(endpoint, &mine) {
+    match join(endpoint, &mine) {
         Ok(_) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
@@ -110,7 +110,7 @@ pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
 
 /// Makes another instance of a pipe without a listener, if this user has made it with the same
 /// access. Any other pipe is refused: its owner could serve our clients.
-pub(super) fn go_on_with(endpoint: &Endpoint, access: &Descriptor) -> io::Result<OwnedHandle> {
+pub(super) fn join(endpoint: &Endpoint, access: &Descriptor) -> io::Result<OwnedHandle> {
     let pipe = instance(endpoint.as_text(), access, 0)?;
     // The system's description of the access is compared with that of a pipe that is ours.
     let name = format!(r"\\.\pipe\{}-{:?}", process::id(), thread::current().id());
@@ -122,7 +122,7 @@ pub(super) fn go_on_with(endpoint: &Endpoint, access: &Descriptor) -> io::Result
     Err(refusal(
         io::ErrorKind::AddrInUse,
         format!(
-            "{endpoint} is somebody else's, or was made by another version: choose another endpoint"
+            "{endpoint} belongs to another user, or to another version: choose another endpoint"
         ),
     ))
 }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_elevated_is_reached_by_his_like_alone() {
+    fn elevated_listener_admits_only_elevated_clients() {
         // The lowest level, low, medium, a bit above medium, elevated, the system.
         let labels = [0, 0x1000, MEDIUM, 0x2100, HIGH, 0x4000].map(label);
         let [low @ .., elevated, system] = labels;

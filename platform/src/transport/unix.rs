@@ -20,7 +20,7 @@ use interprocess::{
     os::unix::uds_local_socket as uds,
 };
 
-use super::{Place, Written};
+use super::{EndpointState, Written};
 use crate::{
     endpoint::Endpoint,
     naming, paths,
@@ -47,13 +47,15 @@ impl Listener {
         if *user != User::me()? {
             return Err(refusal(
                 io::ErrorKind::Unsupported,
-                format!("can't listen at {endpoint} for user {user}: here every user has his own"),
+                format!(
+                    "cannot listen at {endpoint} for user {user}: on this system a process listens only for its own user"
+                ),
             ));
         }
-        clear_the_way(endpoint)?;
+        remove_stale_socket(endpoint)?;
         let listening = || naming(format!("listen at {endpoint}"));
         let AnyListener::UdSocket(socket) = listen(endpoint)
-            .map_err(|error| homeless(endpoint).unwrap_or(error))
+            .map_err(|error| directory_error(endpoint).unwrap_or(error))
             .map_err(listening())?;
         // Where accept has to check for a stop in between, it must not block inside the call.
         socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(listening())?;
@@ -96,11 +98,11 @@ impl Listener {
         self.stop.stop();
     }
 
-    pub(crate) fn place(&self) -> io::Result<Place> {
+    pub(crate) fn endpoint_state(&self) -> io::Result<EndpointState> {
         Ok(match look(&self.endpoint)? {
-            None => Place::Gone,
-            Some(metadata) if FileId::of(&metadata) == self.file => Place::Mine,
-            Some(_) => Place::Foreign,
+            None => EndpointState::Gone,
+            Some(metadata) if FileId::of(&metadata) == self.file => EndpointState::Mine,
+            Some(_) => EndpointState::Foreign,
         })
     }
 }
@@ -108,7 +110,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // A socket that cannot be examined or removed stays; the next listener replaces it.
-        if matches!(self.place(), Ok(Place::Mine)) {
+        if matches!(self.endpoint_state(), Ok(EndpointState::Mine)) {
             let _ = fs::remove_file(self.endpoint.as_text());
         }
     }
@@ -133,9 +135,10 @@ impl Stream {
             // of file.
             Err(error)
                 if error.kind() == io::ErrorKind::ConnectionRefused
-                    && fs::metadata(path).is_ok_and(|there| !there.file_type().is_socket()) =>
+                    && fs::metadata(path)
+                        .is_ok_and(|metadata| !metadata.file_type().is_socket()) =>
             {
-                Err(no_socket(endpoint))
+                Err(not_a_socket(endpoint))
             }
             Err(error) => Err(error),
         }
@@ -196,8 +199,16 @@ impl Stream {
 /// Checks that a listener could bind there, as far as that is known.
 pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
     match look(endpoint)? {
-        Some(there) if !there.file_type().is_socket() => Err(no_socket(endpoint)),
+        Some(metadata) if !metadata.file_type().is_socket() => Err(not_a_socket(endpoint)),
         _ => check_directory(endpoint),
+    }
+}
+
+pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
+    match fs::symlink_metadata(endpoint.as_text()) {
+        Ok(metadata) => Ok(User::of_uid(metadata.uid()) != User::me()?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(naming(endpoint)(error)),
     }
 }
 
@@ -208,18 +219,18 @@ fn check_directory(endpoint: &Endpoint) -> io::Result<()> {
 }
 
 /// The reason in the directory why a socket cannot be made.
-fn homeless(endpoint: &Endpoint) -> Option<io::Error> {
+fn directory_error(endpoint: &Endpoint) -> Option<io::Error> {
     let why = check_directory(endpoint).err()?;
     Some(refusal(why.kind(), format!("{why}: choose another endpoint")))
 }
 
 /// Removes a socket of this user without a listener, and refuses any other object.
-fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
-    let Some(there) = look(endpoint)? else { return Ok(()) };
-    if !there.file_type().is_socket() {
-        return Err(no_socket(endpoint));
+fn remove_stale_socket(endpoint: &Endpoint) -> io::Result<()> {
+    let Some(metadata) = look(endpoint)? else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(not_a_socket(endpoint));
     }
-    let owner = User::of_uid(there.uid());
+    let owner = User::of_uid(metadata.uid());
     if owner != User::me()? {
         return Err(refusal(
             io::ErrorKind::PermissionDenied,
@@ -234,16 +245,16 @@ fn clear_the_way(endpoint: &Endpoint) -> io::Result<()> {
         // Connected, too busy to accept, or not permitted: presumably alive.
         _ => Err(refusal(
             io::ErrorKind::AddrInUse,
-            format!("somebody listens at {endpoint} already: stop it or choose another endpoint"),
+            format!("another process listens at {endpoint}: stop it or choose another endpoint"),
         )),
     }
 }
 
 /// The error for an object that is not a socket.
-fn no_socket(endpoint: &Endpoint) -> io::Error {
+fn not_a_socket(endpoint: &Endpoint) -> io::Error {
     refusal(
         io::ErrorKind::AlreadyExists,
-        format!("{endpoint} is there and is not a socket: move it away or choose another endpoint"),
+        format!("{endpoint} exists and is not a socket: move it away or choose another endpoint"),
     )
 }
 
@@ -256,7 +267,7 @@ fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// Whether there is no file. A path below a regular file cannot exist, either.
+/// Whether no file exists. A path below a regular file cannot exist, either.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

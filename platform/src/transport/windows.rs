@@ -39,7 +39,7 @@ use windows_sys::{
 };
 
 use super::{
-    Place, Written,
+    EndpointState, Written,
     pipe::{self, BUFFER_BYTES, CONNECT, Found},
 };
 use crate::{
@@ -72,6 +72,22 @@ pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a pipe is foreign: this user may not connect to it, or does not trust its server. Only
+/// a pipe without a listener is examined from outside.
+pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
+    match pipe::settled_state(endpoint) {
+        Found::Nothing => return Ok(false),
+        Found::Listening => {}
+        Found::Unattended => return pipe::is_foreign(endpoint),
+    }
+    match super::Stream::connect(endpoint) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 impl Listener {
     pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
         Self::bind_with(endpoint, &pipe::access(user)?)
@@ -86,7 +102,7 @@ impl Listener {
             refusal(
                 io::ErrorKind::AddrInUse,
                 format!(
-                    "somebody listens at {endpoint} already: stop it or choose another endpoint"
+                    "another process listens at {endpoint}: stop it or choose another endpoint"
                 ),
             )
         };
@@ -100,10 +116,10 @@ impl Listener {
             .input_buffer_size_hint(BUFFER_BYTES)
             .output_buffer_size_hint(BUFFER_BYTES)
             .security_descriptor(Some(owned));
-        let pipe = match pipe::look_until_settled(endpoint) {
+        let pipe = match pipe::settled_state(endpoint) {
             Found::Listening => return Err(taken()),
             Found::Nothing => options.create_duplex(),
-            Found::Unattended => pipe::go_on_with(endpoint, &access).and_then(|pipe| {
+            Found::Unattended => pipe::join(endpoint, &access).and_then(|pipe| {
                 Ok(PipeListener::from_handle_and_options(pipe, options.to_owned()?))
             }),
         };
@@ -133,8 +149,8 @@ impl Listener {
         }
     }
 
-    pub(crate) fn place(&self) -> io::Result<Place> {
-        Ok(Place::Mine)
+    pub(crate) fn endpoint_state(&self) -> io::Result<EndpointState> {
+        Ok(EndpointState::Mine)
     }
 
     fn check_stop(&self) -> io::Result<()> {
@@ -283,7 +299,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
         let error = io::Error::last_os_error();
         if is(&error, ERROR_ACCESS_DENIED) {
             let words = format!(
-                "{error}: it is another user's, or listens to terminals opened with `Run as administrator` alone"
+                "{error}: another user's process listens there, or one that accepts only terminals opened with `Run as administrator`"
             );
             return Err(refusal(io::ErrorKind::PermissionDenied, words));
         }
@@ -294,7 +310,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
         if left.is_zero() {
             return Err(refusal(
                 io::ErrorKind::TimedOut,
-                format!("it has been busy for {} s", BUSY.as_secs()),
+                format!("the server has been busy for {} s", BUSY.as_secs()),
             ));
         }
         // SAFETY: the path ends with a zero. Whatever the answer, the next attempt tells.
@@ -342,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_are_overlapped_and_one_that_is_not_is_noticed() {
+    fn handles_are_overlapped_and_others_are_detected() {
         let endpoint = endpoint("overlapped");
         let listener = listener(&endpoint);
         let client = open(&endpoint).unwrap();
@@ -355,13 +371,13 @@ mod tests {
 
     /// The rights that docs/PROTOCOL.md states for clients.
     #[test]
-    fn clients_ask_for_the_rights_that_are_written_down() {
+    fn client_rights_are_as_documented() {
         assert_eq!(CONNECT, 0x0012_019B);
         assert_eq!(CONNECT & FILE_CREATE_PIPE_INSTANCE, 0);
     }
 
     #[test]
-    fn two_hundred_who_come_before_the_first_is_let_in_wait() {
+    fn two_hundred_clients_wait_before_the_first_accept() {
         const CLIENTS: usize = 200;
         let endpoint = endpoint("burst");
         let listener = listener(&endpoint);
@@ -382,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_let_in_waits_no_longer_than_to_the_deadline() {
+    fn client_never_accepted_waits_until_the_deadline() {
         let endpoint = endpoint("busy");
         let _listener = listener(&endpoint);
         let _first = open(&endpoint).unwrap();
@@ -393,13 +409,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_of_ours_is_gone_on_with_and_no_other() {
+    fn only_own_pipe_is_joined() {
         let ours = endpoint("ours");
         let _left = listener(&ours);
         let _client = open(&ours).unwrap();
         // No instance listens now.
-        assert!(!ours.is_foreign().unwrap());
-        let pipe = pipe::go_on_with(&ours, &access()).unwrap();
+        assert!(!super::is_foreign(&ours).unwrap());
+        let pipe = pipe::join(&ours, &access()).unwrap();
         assert!(is_overlapped(pipe.as_raw_handle()));
         open(&ours).unwrap();
 
@@ -407,18 +423,18 @@ mod tests {
         let everybody = Descriptor::of("D:(A;;GA;;;WD)").unwrap();
         let _theirs = pipe::instance(others.as_text(), &everybody, 0).unwrap();
         let _client = open(&others).unwrap();
-        assert!(others.is_foreign().unwrap());
-        let error = pipe::go_on_with(&others, &access()).unwrap_err();
+        assert!(super::is_foreign(&others).unwrap());
+        let error = pipe::join(&others, &access()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
     }
 
     #[test]
-    fn what_listens_is_neither_nothing_nor_left_behind() {
+    fn listening_pipe_differs_from_absent_and_unattended() {
         let endpoint = endpoint("settled");
-        assert_eq!(pipe::look_until_settled(&endpoint), Found::Nothing);
+        assert_eq!(pipe::settled_state(&endpoint), Found::Nothing);
         let _listener = listener(&endpoint);
-        assert_eq!(pipe::look_until_settled(&endpoint), Found::Listening);
+        assert_eq!(pipe::settled_state(&endpoint), Found::Listening);
         let _client = open(&endpoint).unwrap();
-        assert_eq!(pipe::look_until_settled(&endpoint), Found::Unattended);
+        assert_eq!(pipe::settled_state(&endpoint), Found::Unattended);
     }
 }

@@ -1,4 +1,4 @@
-//! What blocks can be ended by another thread.
+//! Endings: one thread ends the blocked calls of another.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -51,7 +51,7 @@ fn ends_a_blocked_write(stream: &Stream) {
                 };
             }
         });
-        // Nobody reads, so it must come to a standstill.
+        // The writes block after a while, since there is no reader.
         let mut before = usize::MAX;
         while before != written.load(Ordering::Relaxed) {
             before = written.load(Ordering::Relaxed);
@@ -63,13 +63,13 @@ fn ends_a_blocked_write(stream: &Stream) {
     });
 }
 
-/// A thread that begins to wait tells nobody. If it is too slow, the test passes all the same, and
-/// has shown less.
+/// Gives another thread time to block, which no event reports. If the time is too short, the test
+/// passes without showing its point.
 fn let_it_block() {
     thread::sleep(Duration::from_millis(50));
 }
 
-pub(crate) fn hang_up_is_for_ever() {
+pub(crate) fn hang_up_is_permanent() {
     let (client, server) = pair();
     for stream in [client, server] {
         let clone = stream.clone();
@@ -82,7 +82,7 @@ pub(crate) fn hang_up_is_for_ever() {
     }
 }
 
-pub(crate) fn hang_up_is_heard_on_the_other_side() {
+pub(crate) fn hang_up_reaches_the_other_side() {
     for client_hangs_up in [true, false] {
         let (client, server) = pair();
         let (here, there) = if client_hangs_up { (client, server) } else { (server, client) };
@@ -91,12 +91,12 @@ pub(crate) fn hang_up_is_heard_on_the_other_side() {
             here.hang_up();
             assert!(reader.join().unwrap().is_empty());
         });
-        // A first write may still find room; one of the next has to fail.
+        // The first write may still find room in a buffer; one of the later ones has to fail.
         assert!((0..64).any(|_| (&there).write_all(&[0; 65536]).is_err()));
     }
 }
 
-pub(crate) fn who_leaves_without_reading_is_heard() {
+pub(crate) fn close_with_unread_bytes_reaches_the_other_side() {
     for client_leaves in [true, false] {
         let (client, server) = pair();
         let (leaves, stays) = if client_leaves { (client, server) } else { (server, client) };
@@ -123,7 +123,7 @@ pub(crate) fn stop_ends_a_blocked_accept() {
     });
 }
 
-pub(crate) fn a_stop_is_for_ever() {
+pub(crate) fn stop_is_permanent() {
     let folder = Folder::new();
     let listener = Listener::bind(&folder.endpoint()).unwrap();
     listener.stop();

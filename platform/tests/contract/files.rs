@@ -1,4 +1,4 @@
-//! Locks, private files, and processes that go on alone.
+//! Locks, private files, and detached processes.
 
 use std::{
     fs,
@@ -71,7 +71,7 @@ pub(crate) fn private_files_are_private() {
         let again = paths::create_private_file(&made).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         assert!(again.to_string().contains("made"), "{again}");
-        // Also where the directory is not.
+        // The directory may be missing as well.
         let (written, opened) = (format!("{name}-written"), format!("{name}-opened"));
         let (written, opened) = (folder.path(&written), folder.path(&opened));
         paths::write_private_file(&written, b"x").unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn private_files_are_replaced_whole() {
     assert_eq!(names.len(), 1, "{names:?}");
 }
 
-pub(crate) fn a_reader_keeps_what_it_opened() {
+pub(crate) fn open_file_keeps_its_content_when_replaced() {
     let folder = Folder::new();
     let path = folder.path("file");
     paths::write_private_file(&path, b"old").unwrap();
@@ -122,7 +122,7 @@ pub(crate) fn private_directories_are_private() {
     assert!(home.is_absolute() && home.ends_with("agent-relay"), "{}", home.display());
 }
 
-pub(crate) fn what_takes_no_files_is_told() {
+pub(crate) fn unwritable_directory_is_refused() {
     let folder = Folder::new();
     let (dir, file) = (folder.path("dir"), folder.path("file"));
     paths::make_private_dir(&dir).unwrap();
@@ -138,8 +138,8 @@ pub(crate) fn what_takes_no_files_is_told() {
     }
 }
 
-/// Another user's directory, which he may look into.
-pub(crate) fn what_another_may_not_write_to_is_told() {
+/// Another user's directory, which this user may list.
+pub(crate) fn another_users_directory_is_unwritable() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
     let dir = folder.path("dir");
@@ -147,10 +147,10 @@ pub(crate) fn what_another_may_not_write_to_is_told() {
     let said = another.play("writable", &[&dir]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.starts_with(&format!("{:?}", io::ErrorKind::PermissionDenied)), "{said}");
-    assert!(said.contains("can't be written to"), "{said}");
+    assert!(said.contains("make files in"), "{said}");
 }
 
-pub(crate) fn what_others_can_read_is_refused() {
+pub(crate) fn file_readable_by_others_is_refused() {
     let folder = Folder::new();
     let (dir, file) = (folder.path("dir"), folder.path("file"));
     paths::make_private_dir(&dir).unwrap();
@@ -168,7 +168,7 @@ pub(crate) fn what_others_can_read_is_refused() {
     );
 }
 
-pub(crate) fn what_others_can_change_is_refused() {
+pub(crate) fn file_writable_by_others_is_refused() {
     let folder = Folder::new();
     let file = folder.path("file");
     paths::write_private_file(&file, b"x").unwrap();
@@ -181,7 +181,7 @@ pub(crate) fn what_others_can_change_is_refused() {
     assert_eq!(none.kind(), io::ErrorKind::NotFound);
 }
 
-pub(crate) fn one_more_reader_is_let_in_and_known() {
+pub(crate) fn additional_reader_is_permitted_and_accepted() {
     let folder = Folder::new();
     let file = folder.path("file");
     let another = User::parse(system::ANOTHER_USER).unwrap();
@@ -198,7 +198,7 @@ pub(crate) fn a_detached_process_holds_nothing_open() {
     let (listener, started) = start_detached(&folder);
     let stream = listener.accept().unwrap();
     let told = line(&stream);
-    // Its starter has ended and its starter's output too, or we would still be reading it.
+    // The starter and its output have ended, or the read above would not have returned.
     let pid = told.split(' ').next().unwrap();
     assert!(started.starts_with(&format!("started {pid} ")), "{started} {told}");
     assert!(system::is_alive(pid.parse().unwrap()));
@@ -219,14 +219,14 @@ pub(crate) fn a_detached_process_leaves_its_session() {
     end_detached(&stream, &told);
 }
 
-/// Asking for fewer than there may be takes nothing away.
-pub(crate) fn as_many_files_as_the_system_allows() {
+/// Asking for fewer than the current limit does not lower it.
+pub(crate) fn open_file_limit_is_raised() {
     let allowed = platform::process::allow_open_files(100_000).unwrap();
     assert!(allowed >= 256, "{allowed}");
     assert_eq!(platform::process::allow_open_files(16).unwrap(), allowed);
 }
 
-/// It has the folder open until it ends.
+/// Hangs up on a detached process and waits for its end; it keeps the folder open until then.
 fn end_detached(stream: &Stream, told: &str) {
     stream.hang_up();
     system::wait_for_end(told.split(' ').next().unwrap().parse().unwrap());

@@ -1,4 +1,4 @@
-//! The processes that would read what is typed, and which files they run.
+//! The processes that would read what is typed, and the files they run.
 
 use std::{fs, io};
 
@@ -23,7 +23,7 @@ fn observe(pty: Pty) -> (Screen, Observer) {
     (Screen::new(pty), observer)
 }
 
-/// The process that plays a role; a test's launcher under Wine plays none.
+/// The process that plays a role; under Wine there is also a test's launcher, which plays none.
 #[track_caller]
 fn player<'a>(processes: &'a [Process], role: &str) -> &'a Process {
     let plays = |process: &&Process| {
@@ -168,7 +168,7 @@ pub(crate) fn fork_has_its_parents_command_line() {
     assert_eq!(lines, [&line, &line]);
 }
 
-pub(crate) fn processes_that_end_meanwhile_do_no_harm() {
+pub(crate) fn look_survives_ending_processes() {
     let (mut screen, mut observer) = observed("churn", &[]);
     screen.wait_for("ready;");
     for _ in 0..20 {
@@ -239,7 +239,7 @@ pub(crate) fn removed_executable_is_known() {
     assert_eq!((&executable.path, executable.file), (&fs::canonicalize(&copy).unwrap(), file));
 }
 
-pub(crate) fn member_server_is_for_windows_alone() {
+pub(crate) fn member_server_is_unsupported_elsewhere() {
     assert_eq!(serve_console_members().unwrap_err().kind(), io::ErrorKind::Unsupported);
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn look_without_a_member_server_fails() {
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
 }
 
-pub(crate) fn member_server_is_started_anew_but_not_for_ever() {
+pub(crate) fn member_server_restarts_are_limited() {
     let screen = Screen::play("wait", &[]);
     let mut observer = Observer::new(&screen.pty, Some(role_command("exit", &["1"])));
     let errors: Vec<String> = (0..10).map(|_| observer.look().unwrap_err().to_string()).collect();

@@ -1,4 +1,4 @@
-//! Who listens where, and who may.
+//! Listeners: endpoints that are free, taken, stale, removed, or another user's.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use platform::{
     clock,
     endpoint::Endpoint,
     lock::Lock,
-    transport::{Listener, Place, Stream},
+    transport::{EndpointState, Listener, Stream},
 };
 
 use crate::{
@@ -21,12 +21,12 @@ use crate::{
     system,
 };
 
-pub(crate) fn nobody_listens() {
+pub(crate) fn connect_without_a_listener_fails() {
     let folder = Folder::new();
     let error = Stream::connect(&folder.endpoint()).unwrap_err();
     assert!(matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused));
     assert!(error.to_string().contains(folder.endpoint().as_text()), "{error}");
-    assert!(!folder.endpoint().is_foreign().unwrap());
+    assert!(!Listener::is_foreign(&folder.endpoint()).unwrap());
 }
 
 pub(crate) fn a_live_endpoint_is_refused() {
@@ -35,13 +35,14 @@ pub(crate) fn a_live_endpoint_is_refused() {
     let error = Listener::bind(&folder.endpoint()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     assert!(error.to_string().contains(folder.endpoint().as_text()), "{error}");
-    assert_eq!(listener.place().unwrap(), Place::Mine);
-    assert!(!folder.endpoint().is_foreign().unwrap());
+    assert_eq!(listener.endpoint_state().unwrap(), EndpointState::Mine);
+    assert!(!Listener::is_foreign(&folder.endpoint()).unwrap());
 }
 
-/// As daemons do: the lock first, then the endpoint. A lock is its open file's own, so that threads
-/// fight for it as processes do, and closer to one another; a third are processes all the same.
-pub(crate) fn one_of_a_hundred_wins() {
+/// Takes the lock first and then the endpoint, as daemons do. A lock belongs to an open file, so
+/// threads compete as processes do, and with smaller delays; a third of the rivals are processes
+/// all the same.
+pub(crate) fn one_of_a_hundred_rivals_listens() {
     const PROCESSES: usize = 33;
     const THREADS: usize = 67;
     let folder = Folder::new();
@@ -86,7 +87,7 @@ pub(crate) fn one_of_a_hundred_wins() {
     }
 }
 
-pub(crate) fn a_dead_endpoint_is_taken_over() {
+pub(crate) fn stale_endpoint_is_replaced() {
     let folder = Folder::new();
     let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
     let mut daemon = start_daemon(role("daemon", &[&lock, endpoint.as_text().as_ref()]));
@@ -101,7 +102,7 @@ pub(crate) fn a_dead_endpoint_is_taken_over() {
     assert_eq!(read_exactly(&listener.accept().unwrap(), 4), b"anew");
 }
 
-pub(crate) fn what_is_not_a_socket_is_left_alone() {
+pub(crate) fn file_at_the_endpoint_is_not_replaced() {
     let folder = Folder::new();
     let path = folder.endpoint().as_text().to_owned();
     fs::write(&path, "precious").unwrap();
@@ -119,7 +120,7 @@ pub(crate) fn what_is_not_a_socket_is_left_alone() {
     assert!(fs::metadata(&path).unwrap().is_dir());
 }
 
-pub(crate) fn where_nobody_can_listen_is_told() {
+pub(crate) fn unusable_endpoint_is_refused() {
     let folder = Folder::new();
     Listener::check(&folder.endpoint()).unwrap();
     let file = folder.path("file");
@@ -144,32 +145,32 @@ pub(crate) fn a_removed_socket_is_noticed() {
     let old = Listener::bind(&endpoint).unwrap();
     let early = Stream::connect(&endpoint).unwrap();
     fs::remove_file(endpoint.as_text()).unwrap();
-    assert_eq!(old.place().unwrap(), Place::Gone);
+    assert_eq!(old.endpoint_state().unwrap(), EndpointState::Gone);
     let new = Listener::bind(&endpoint).unwrap();
-    assert_eq!(old.place().unwrap(), Place::Foreign);
-    assert_eq!(new.place().unwrap(), Place::Mine);
-    // Who had connected notices nothing, and the old listener's end does no harm to the new.
+    assert_eq!(old.endpoint_state().unwrap(), EndpointState::Foreign);
+    assert_eq!(new.endpoint_state().unwrap(), EndpointState::Mine);
+    // An earlier connection is unaffected, and the old listener's end does not harm the new one.
     (&early).write_all(b"early").unwrap();
     assert_eq!(read_exactly(&old.accept().unwrap(), 5), b"early");
     drop(old);
-    assert_eq!(new.place().unwrap(), Place::Mine);
+    assert_eq!(new.endpoint_state().unwrap(), EndpointState::Mine);
     drop(new);
     assert!(!fs::exists(endpoint.as_text()).unwrap());
 }
 
-pub(crate) fn a_foreign_socket_is_left_alone() {
+pub(crate) fn foreign_socket_is_not_removed() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();
     let listener = Listener::bind(&endpoint).unwrap();
     fs::remove_file(endpoint.as_text()).unwrap();
     fs::write(endpoint.as_text(), "precious").unwrap();
-    assert_eq!(listener.place().unwrap(), Place::Foreign);
+    assert_eq!(listener.endpoint_state().unwrap(), EndpointState::Foreign);
     drop(listener);
     assert_eq!(fs::read(endpoint.as_text()).unwrap(), b"precious");
 }
 
-/// A client that has not noticed yet, or never will.
-pub(crate) fn who_holds_on_to_what_has_ended_keeps_nobody_from_listening() {
+/// The client has not noticed the end yet, or never will.
+pub(crate) fn client_of_an_ended_listener_does_not_block_a_new_one() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();
     let listener = Listener::bind(&endpoint).unwrap();
@@ -241,6 +242,6 @@ pub(crate) fn the_clock_goes_forward() {
         last = now;
         thread::yield_now();
     }
-    // Some day in the 21st century.
+    // A date in the 21st century.
     assert!(date > 1_700_000_000_000 && date < 4_200_000_000_000);
 }

@@ -1,4 +1,4 @@
-//! What this program does when a test starts it again, as another process.
+//! Roles: the behaviour of this test program when a test starts it as another process.
 
 use std::{
     env,
@@ -23,7 +23,7 @@ use platform::{
 
 use crate::{scene, system};
 
-/// The first argument of who plays a role; the role and its own arguments follow.
+/// The first argument of a process that plays a role; the role and its own arguments follow.
 pub(crate) const PLAY: &str = "--play";
 
 pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
@@ -72,7 +72,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Takes the lock and the endpoint, and says so; ends with its standard input.
+/// Takes the lock and the endpoint, and reports that; ends with its standard input.
 fn daemon(lock: &str, endpoint: &str) {
     let lock = Lock::take(Path::new(lock)).unwrap();
     let listener = lock.as_ref().map(|_| Listener::bind(&parse(endpoint)).unwrap());
@@ -80,7 +80,7 @@ fn daemon(lock: &str, endpoint: &str) {
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
 }
 
-/// The same at a sign, a byte.
+/// Takes the lock and the endpoint at a signal, one byte.
 fn rival(lock: &str, endpoint: &str) {
     say("ready");
     io::stdin().read_exact(&mut [0]).unwrap();
@@ -102,7 +102,7 @@ fn writable(directory: &str) {
 }
 
 fn greet(endpoint: &str) {
-    // The server is another user's, so that connect refuses it; the socket is open by then.
+    // The server runs as another user, so that connect refuses it; the socket is open by then.
     #[cfg(unix)]
     {
         let mut stream = std::os::unix::net::UnixStream::connect(endpoint).unwrap();
@@ -131,7 +131,7 @@ fn echo() {
     say(&format!("got={};", line.trim_end()));
 }
 
-/// Says the size once at first and once after it was told of a change.
+/// Prints the size at first, and once more after a notification of a change.
 fn size() {
     let (sender, told) = mpsc::channel();
     let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
@@ -144,7 +144,7 @@ fn size() {
     say_size();
 }
 
-/// Raw: a key arrives without a line's end. Not raw: a line can be corrected before it arrives.
+/// In raw mode, a key arrives without a line's end. Otherwise a line can be corrected first.
 fn raw(ending: &str) {
     panic::set_hook(Box::new(|_| say("hook;")));
     let play = || {
@@ -166,7 +166,7 @@ fn raw(ending: &str) {
     say(&format!("line={};", line.trim_end()));
 }
 
-/// Says what is typed, byte for byte, until that is an X; then reads until it is interrupted.
+/// Prints typed bytes up to an X; then reads until interrupted.
 fn keys() {
     let _raw = RawMode::enter().unwrap();
     let mut input = Input::new().unwrap();
@@ -179,7 +179,7 @@ fn keys() {
         let length = input.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..length]);
     }
-    // In one piece: a console redraws each piece in a way of its own.
+    // One write, because a console redraws each write in its own way.
     output.write_all(format!("keys={};", scene::hex(&seen)).as_bytes()).unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| input.read(&mut [0; 16]).unwrap());
@@ -189,7 +189,7 @@ fn keys() {
     assert_eq!(input.read(&mut [0; 16]).unwrap(), 0);
 }
 
-/// Interrupts a read while Shift, Ctrl and Alt were pressed and nothing else.
+/// Interrupts a read after only Shift, Ctrl and Alt were pressed.
 fn modifiers() {
     let _raw = RawMode::enter().unwrap();
     let mut input = Input::new().unwrap();
@@ -202,7 +202,7 @@ fn modifiers() {
     });
 }
 
-/// Writes a character in two pieces, and a text after half of one.
+/// Writes a character in two pieces, and a text after half of a character.
 fn torn() {
     let mut output = Output::new().unwrap();
     for piece in [&b"\xe2\x82"[..], b"\xac", b"\xe2\x82", b"whole;"] {
@@ -210,7 +210,7 @@ fn torn() {
     }
 }
 
-/// Says each signal until one means to stop; which it may send itself.
+/// Prints each signal until one requests a stop; may send that one itself.
 fn signals(interrupt: bool) {
     let (sender, told) = mpsc::channel();
     let listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
@@ -230,7 +230,7 @@ fn signals(interrupt: bool) {
     drop(stop::listen(|_| ()).unwrap());
 }
 
-/// Presses Ctrl-Break in raw mode and after it, and says what it was told.
+/// Presses Ctrl-Break in raw mode and after it, and prints the signals.
 fn raw_signals() {
     let (sender, told) = mpsc::channel();
     let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
@@ -242,7 +242,7 @@ fn raw_signals() {
     say(&format!("cooked={:?};", told.recv().unwrap()));
 }
 
-/// Until it is killed.
+/// Waits until it is killed.
 fn wait() {
     say(&format!("pid={};", std::process::id()));
     loop {
@@ -250,7 +250,7 @@ fn wait() {
     }
 }
 
-/// Has a child that waits in the same terminal, and waits too.
+/// Starts a child that waits in the same terminal, and waits too.
 fn parent() {
     let mut child = scene::role("deaf-wait", &[]).spawn().unwrap();
     say(&format!("pid={};", std::process::id()));
@@ -258,14 +258,14 @@ fn parent() {
     wait();
 }
 
-/// Has a child that waits in the same terminal, deaf to its hanging up, and ends.
+/// Starts a child that waits in the same terminal and ignores its hang-up, and ends.
 #[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
 fn leave_child() {
     let mut child = scene::role("deaf", &[]).stdout(Stdio::piped()).spawn().unwrap();
     say(&scene::first_line(&mut child));
 }
 
-/// Starts a process that has no terminal, and ends at once.
+/// Starts a process without a terminal, and ends at once.
 #[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
 fn launch() {
     let mut child = scene::role("wait", &[]);
@@ -273,7 +273,7 @@ fn launch() {
     say(&format!("pid={};", child.stderr(Stdio::null()).spawn().unwrap().id()));
 }
 
-/// Says that it is ready and waits for a line.
+/// Prints that it is ready and waits for a line.
 fn wait_for_a_line() {
     say("ready;");
     let mut line = String::new();
@@ -291,13 +291,13 @@ fn exec_shell_at_a_line() {
     panic!("{}", system::exec(shell.args(["-c", "echo 'shell ready;'; read line"])));
 }
 
-/// Has a child whose input is a pipe.
+/// Starts a child whose input is a pipe.
 fn piped_child() {
     let mut child = scene::role("wait", &[]).stdin(Stdio::piped()).spawn().unwrap();
     child.wait().unwrap();
 }
 
-/// Has a child without an input that opens the terminal.
+/// Starts a child without an input that opens the terminal.
 fn opener_parent() {
     let mut child = scene::role("opener", &[]).stdin(Stdio::null()).spawn().unwrap();
     child.wait().unwrap();
@@ -309,7 +309,8 @@ fn opener() {
     wait();
 }
 
-/// Has a child at a line that takes the terminal for a group of its own, until the child has ended.
+/// After a line, starts a child that takes the terminal for a group of its own, and waits for its
+/// end.
 fn shell_like() {
     wait_for_a_line();
     let mut child = scene::role("job", &[]);
@@ -319,14 +320,14 @@ fn shell_like() {
     wait();
 }
 
-/// Takes the terminal, says its process, and waits for a line.
+/// Takes the terminal, prints its process id, and waits for a line.
 fn job() {
     system::give_terminal(std::process::id());
     say(&format!("pid={};", std::process::id()));
     wait_for_a_line();
 }
 
-/// Erases its command line at a line.
+/// Erases its command line after a line of input.
 fn erase(has_fork: bool) {
     wait_for_a_line();
     system::erase_command_line();
@@ -337,7 +338,7 @@ fn erase(has_fork: bool) {
     wait();
 }
 
-/// Starts processes that end at once, until there is a line.
+/// Starts processes that end at once, until there is a line of input.
 fn churn() {
     let line = std::thread::spawn(wait_for_a_line);
     while !line.is_finished() {
@@ -345,14 +346,14 @@ fn churn() {
     }
 }
 
-/// In hex, since a console shows some characters in a way of its own.
+/// Prints arguments in hex, since a console shows some characters in its own way.
 fn say_arguments(arguments: &[&str]) {
     for argument in arguments {
         say(&format!("argument={};", scene::hex(argument.as_bytes())));
     }
 }
 
-/// Until its terminal is gone.
+/// Ignores hang-ups and waits until its terminal is gone.
 fn deaf() {
     let _listening = stop::listen(|_| ()).unwrap();
     say(&format!("pid={};", std::process::id()));
@@ -368,7 +369,7 @@ fn starter(log: &str, endpoint: &str) {
     say(&format!("started {} from {}", detached.pid(), system::session()));
 }
 
-/// Connects to tell where it is, and goes on until the other side hangs up.
+/// Connects, reports its process and directory, and waits until the other side hangs up.
 fn detached(endpoint: &str) {
     let mut typed = String::new();
     io::stdin().read_to_string(&mut typed).unwrap();
@@ -384,7 +385,7 @@ fn parse(endpoint: &str) -> Endpoint {
     Endpoint::parse(endpoint.as_ref()).unwrap()
 }
 
-/// Whoever listens may have gone.
+/// Prints a line; the reader may be gone.
 fn say(line: &str) {
     let mut output = io::stdout().lock();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());

@@ -1,5 +1,4 @@
-//! What tests need again and again: a folder, an endpoint, a pair of streams, a process, a
-//! terminal.
+//! Fixtures: a folder, an endpoint, a pair of streams, a process, a terminal.
 
 use std::{
     env,
@@ -24,17 +23,17 @@ use platform::{
 
 use crate::roles::PLAY;
 
-/// How long a test waits for something that has to come.
+/// The timeout for an expected event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A folder of its own, which is removed at the end.
+/// A temporary folder, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        // Process ids come again, and short ones are for the limit on a socket's path.
+        // Process ids are reused, and a socket's path must be short.
         let name = format!("c{}-{:x}-{number}", process::id(), platform::clock::unix_ms());
         let folder = env::temp_dir().join(name);
         fs::create_dir(&folder).unwrap();
@@ -56,7 +55,7 @@ impl Drop for Folder {
     }
 }
 
-/// Two ends of one connection: the client's and the server's.
+/// The two ends of one connection: the client's and the server's.
 pub(crate) fn pair() -> (Stream, Stream) {
     let folder = Folder::new();
     let endpoint = folder.endpoint();
@@ -65,7 +64,7 @@ pub(crate) fn pair() -> (Stream, Stream) {
     (client, listener.accept().unwrap())
 }
 
-/// Bytes that repeat only after a long while, so that none can be lost or doubled unseen.
+/// Bytes with a long period, so that a lost or doubled one is noticed.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -86,38 +85,38 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// This same program in another role.
+/// A command that runs this program in a role.
 pub(crate) fn role(role: &str, arguments: &[&Path]) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([PLAY, role]).args(arguments);
     command
 }
 
-/// The same, for a pseudo-terminal.
+/// A command line that runs this program in a role, for a pseudo-terminal.
 pub(crate) fn role_command(role: &str, arguments: &[&str]) -> Vec<OsString> {
     let exe = env::current_exe().unwrap().into_os_string();
     let arguments = [PLAY, role].into_iter().chain(arguments.iter().copied());
     [exe].into_iter().chain(arguments.map(OsString::from)).collect()
 }
 
-/// The first line that a process prints; the rest is thrown away.
+/// Returns the first line that a process prints, and discards the rest.
 pub(crate) fn first_line(process: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
     line.trim_end().to_owned()
 }
 
-/// Somebody in the role of a daemon, once he has lock and endpoint.
+/// Starts a process in the role of a daemon, and waits until it has the lock and the endpoint.
 pub(crate) fn start_daemon(mut role: Command) -> Child {
     let mut daemon = role.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     assert_eq!(first_line(&mut daemon), "mine");
     daemon
 }
 
-/// The size of a [`Screen`] at first.
+/// The initial size of a [`Screen`].
 pub(crate) const SIZE: Size = Size { rows: 30, cols: 90 };
 
-/// A role in a pseudo-terminal, and what it has printed so far.
+/// A role in a pseudo-terminal, and its unread output.
 pub(crate) struct Screen {
     pub(crate) pty: Pty,
     pub(crate) keys: Writer,
@@ -152,13 +151,13 @@ impl Screen {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the text was printed, and forgets what came up to it.
+    /// Waits until the text is printed, and discards the output up to it.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
         self.read_until(text);
     }
 
-    /// The same, and says what came before it.
+    /// Waits until the text is printed, and returns the output before it.
     #[track_caller]
     pub(crate) fn read_until(&mut self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
@@ -179,8 +178,8 @@ impl Screen {
         }
     }
 
-    /// Waits for the command, closes the terminal, and says the exit code and what else was
-    /// printed.
+    /// Waits for the command's end, closes the terminal, and returns the exit code and the rest of
+    /// the output.
     pub(crate) fn finish(mut self) -> (i32, String) {
         let code = self.pty.wait().unwrap();
         self.pty.close();

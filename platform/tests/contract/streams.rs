@@ -1,4 +1,4 @@
-//! Bytes go both ways, whole and in order.
+//! Streams: bytes arrive complete and in order, in both directions.
 
 use std::{io::Write as _, thread};
 
@@ -8,10 +8,10 @@ use crate::scene::{pair, pattern, read_exactly, read_to_end};
 
 const MEBIBYTE: usize = 1 << 20;
 
-pub(crate) fn one_thread_reads_while_another_writes() {
+pub(crate) fn blocked_read_does_not_block_a_write() {
     let (client, server) = pair();
     thread::scope(|scope| {
-        // Blocks until the echo comes, which takes a write on the same stream.
+        // Blocks until the echo arrives, which takes a write on the same stream.
         let reader = scope.spawn(|| read_exactly(&client, 4));
         (&client).write_all(b"ping").unwrap();
         assert_eq!(read_exactly(&server, 4), b"ping");
@@ -36,8 +36,8 @@ pub(crate) fn a_mebibyte_in_single_bytes() {
     in_pieces(MEBIBYTE, 1);
 }
 
-/// The same for where a write is slow.
-pub(crate) fn a_sixteenth_of_it_in_single_bytes() {
+/// A smaller variant of the test above, for systems with slow writes.
+pub(crate) fn a_sixteenth_of_a_mebibyte_in_single_bytes() {
     in_pieces(MEBIBYTE / 16, 1);
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn last_bytes_before_a_hang_up_arrive() {
     }
 }
 
-/// The client's end first, and the server's end first.
+/// Two pairs of ends: client and server, server and client.
 fn both_ways() -> [(Stream, Stream); 2] {
     let (client, server) = pair();
     let (other_client, other_server) = pair();

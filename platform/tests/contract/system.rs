@@ -1,5 +1,5 @@
-//! The little that the tests themselves have to know about the system: what it is called, what its
-//! endpoints look like, how to become another user there.
+//! The tests' own knowledge of the system: its name, its form of endpoints, the way to become
+//! another user there.
 
 use std::{
     ffi::OsString,
@@ -14,22 +14,22 @@ use platform::endpoint::Endpoint;
 
 use crate::scene::{Folder, PATIENCE};
 
-/// What this run is, most general first: the first column of the table.
+/// The kinds of this run, most general first: the first column of the table.
 pub(crate) fn here() -> Vec<&'static str> {
     imp::here()
 }
 
-/// An endpoint that nobody else has, given a folder that nobody else has.
+/// An endpoint in a folder, as unique as the folder.
 pub(crate) fn endpoint_in(folder: &Path) -> OsString {
     imp::endpoint_in(folder)
 }
 
-/// The longest endpoint there can be, and the limit that a longer one's refusal names.
+/// The longest possible endpoint, and the limit that the refusal of a longer one names.
 pub(crate) fn longest_endpoint() -> (String, usize) {
     imp::longest_endpoint()
 }
 
-/// What is no endpoint here.
+/// Texts that are not endpoints.
 pub(crate) fn bad_endpoints() -> impl Iterator<Item = &'static str> {
     imp::BAD_ENDPOINTS.iter().copied()
 }
@@ -49,32 +49,31 @@ pub(crate) fn let_everybody_write(path: &Path) {
     imp::let_everybody_write(path);
 }
 
-/// Whether the owner himself may read and write, whatever he does to others.
+/// Whether the owner may read and write, whatever others may do.
 pub(crate) fn is_the_owners(path: &Path) -> bool {
     imp::is_the_owners(path)
 }
 
-/// What the process forbids its new files for as long as this lives, where there is such a thing.
+/// A umask, in force as long as this lives; without effect where there is none.
 #[allow(dead_code, reason = "kept for its end")]
 pub(crate) struct Umask(imp::Umask);
 
 impl Umask {
-    /// Nothing.
+    /// A umask that removes no permissions.
     pub(crate) fn careless() -> Self {
         Self(imp::Umask::new(0))
     }
 
-    /// Everything, even to the owner.
+    /// A umask that removes all permissions, even the owner's.
     pub(crate) fn harsh() -> Self {
         Self(imp::Umask::new(0o777))
     }
 }
 
-/// Some user, or group of users, that this process is not: Windows's authenticated users.
+/// A user, or group of users, that this process does not act as: Windows's authenticated users.
 pub(crate) const ANOTHER_USER: &str = "S-1-5-11";
 
-/// Does something as this user, with less power than this process has: as one of his that isn't
-/// elevated where this one is.
+/// Calls `act` as the same user with fewer rights: without elevation if this process is elevated.
 pub(crate) fn with_less_power<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let acting = scope.spawn(|| {
@@ -85,34 +84,32 @@ pub(crate) fn with_less_power<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Ends a process of ours by the signal's name.
+/// Sends a signal, given by name, to a process of ours.
 pub(crate) fn signal(name: &str, pid: u32) {
     let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
     assert!(status.unwrap().success());
 }
 
-/// What Ctrl-C does, to this process.
+/// Raises the signal of Ctrl-C in this process.
 pub(crate) fn interrupt() {
     imp::interrupt();
 }
 
-/// What Ctrl-Break does, to this process.
+/// Raises the event of Ctrl-Break in this process.
 pub(crate) fn press_ctrl_break() {
     imp::press_ctrl_break();
 }
 
-/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until somebody has taken
-/// that.
+/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until the events are read.
 pub(crate) fn press_modifiers() {
     imp::press_modifiers();
 }
 
-/// Whether the process is there.
 pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
 }
 
-/// Waits until the process is gone; who is not its parent gets no event for that.
+/// Waits until the process is gone. Only its parent would get an event.
 pub(crate) fn wait_for_end(pid: u32) {
     let end = Instant::now() + PATIENCE;
     while is_alive(pid) {
@@ -121,7 +118,7 @@ pub(crate) fn wait_for_end(pid: u32) {
     }
 }
 
-/// Waits until something is so that no event tells.
+/// Polls a condition that no event reports.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -135,17 +132,17 @@ pub(crate) fn exec(command: &mut Command) -> io::Error {
     imp::exec(command)
 }
 
-/// Copies this process; true in the parent.
+/// Forks this process; returns true in the parent.
 pub(crate) fn fork() -> bool {
     imp::fork()
 }
 
-/// Has a process begin as the leader of a process group.
+/// Makes a command start as the leader of a process group.
 pub(crate) fn in_own_group(command: &mut Command) -> &mut Command {
     imp::in_own_group(command)
 }
 
-/// Makes a process group the foreground of this process's terminal, whatever it is now.
+/// Makes a process group the foreground of this process's terminal.
 pub(crate) fn give_terminal(group: u32) {
     imp::give_terminal(group);
 }
@@ -160,22 +157,22 @@ pub(crate) fn symbolic_link(file: &Path, link: &Path) {
     imp::symbolic_link(file, link);
 }
 
-/// Has a process begin without the terminal of this one.
+/// Makes a command start without this process's terminal.
 pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
     imp::without_terminal(command)
 }
 
-/// The session (Unix) that the calling process is in, or whether it has a console (Windows).
+/// The session of the calling process (Unix), or whether it has a console (Windows).
 pub(crate) fn session() -> String {
     imp::session()
 }
 
-/// What `session` says in a detached process.
+/// The result of `session` in a detached process.
 pub(crate) fn detached_session(pid: &str) -> String {
     imp::detached_session(pid)
 }
 
-/// A user that this one is not, and a place where both have access.
+/// A user other than this one, and a folder to which both have access.
 pub(crate) struct AnotherUser(imp::AnotherUser);
 
 impl AnotherUser {
@@ -191,7 +188,7 @@ impl AnotherUser {
         Endpoint::parse(&self.0.endpoint()).unwrap()
     }
 
-    /// This program in a role, run by that user.
+    /// A command that runs this program in a role, as that user.
     pub(crate) fn play(&self, role: &str, arguments: &[&Path]) -> Command {
         self.0.play(role, arguments)
     }
@@ -283,7 +280,8 @@ mod imp {
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {
-        // One that has ended stays until its parent, perhaps a careless process 1, looks after it.
+        // An ended process stays until its parent reaps it, which a careless process 1 may never
+        // do.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
         // SAFETY: no pointers; signal 0 only asks.
         let known = unsafe { libc::kill(pid as libc::pid_t, 0) == 0 };
@@ -314,7 +312,7 @@ mod imp {
         }
     }
 
-    /// The first of the command line's bytes, which follow one another.
+    /// The start of the command line in memory; its bytes are contiguous.
     #[cfg(target_os = "linux")]
     fn command_line() -> *mut u8 {
         let stat = fs::read_to_string("/proc/self/stat").unwrap();
@@ -338,7 +336,7 @@ mod imp {
         std::os::unix::fs::symlink(file, link).unwrap();
     }
 
-    /// Nothing is promised of those.
+    /// Does nothing: the contract does not cover processes without a terminal here.
     pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
         command
     }
@@ -348,7 +346,7 @@ mod imp {
         unsafe { libc::getsid(0) }.to_string()
     }
 
-    /// It leads a session of its own.
+    /// A detached process leads a session of its own.
     pub(crate) fn detached_session(pid: &str) -> String {
         pid.to_owned()
     }
@@ -356,7 +354,7 @@ mod imp {
     pub(crate) struct AnotherUser(PathBuf);
 
     impl AnotherUser {
-        /// The program may lie where another user cannot go; a copy lies where he can.
+        /// Copies the program to a folder where the other user has access.
         pub(crate) fn new(folder: &Folder) -> Self {
             let open = folder.path("open");
             fs::create_dir(&open).unwrap();
@@ -468,7 +466,7 @@ mod imp {
         }
     }
 
-    /// Anything to anybody.
+    /// Grants all rights to everybody.
     pub(crate) fn let_everybody_read(path: &Path) {
         let_everybody_in(path);
     }
@@ -489,7 +487,7 @@ mod imp {
         }
     }
 
-    /// To all that share the console, which are the role and who launched it.
+    /// Sends Ctrl-C to all processes of the console, which are the role and its launcher.
     pub(crate) fn interrupt() {
         // SAFETY: no pointers.
         assert_ne!(unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) }, 0);
@@ -523,7 +521,7 @@ mod imp {
         }
     }
 
-    /// For the calling thread's life.
+    /// Drops privileges for the calling thread's life.
     pub(crate) fn give_power_up() {
         let (mut mine, mut less) = (null_mut(), null_mut());
         // SAFETY: all-zero is a valid value of it.
@@ -539,7 +537,7 @@ mod imp {
             let (level, kind) = (SecurityImpersonation, TokenImpersonation);
             assert_ne!(DuplicateTokenEx(mine, TOKEN_ALL_ACCESS, null(), level, kind, &mut less), 0);
         }
-        // Medium and low.
+        // Medium and low integrity.
         let level = if elevation.TokenIsElevated != 0 { "S-1-16-8192" } else { "S-1-16-4096" };
         let level: Vec<u16> = level.encode_utf16().chain([0]).collect();
         let mut sid = null_mut();

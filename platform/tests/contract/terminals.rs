@@ -49,7 +49,7 @@ pub(crate) fn a_missing_command_is_named() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
 
-pub(crate) fn a_command_sees_its_surroundings() {
+pub(crate) fn command_gets_its_environment() {
     let folder = Folder::new();
     let here = folder.path("here");
     std::fs::create_dir(&here).unwrap();
@@ -68,7 +68,7 @@ pub(crate) fn a_command_sees_its_surroundings() {
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn what_is_typed_is_read() {
+pub(crate) fn typed_text_reaches_the_command() {
     let mut screen = Screen::play("echo", &[]);
     screen.wait_for("ready;");
     screen.type_keys("hello\r");
@@ -84,8 +84,8 @@ pub(crate) fn a_resize_reaches_the_command() {
     assert_eq!(screen.finish().0, 0);
 }
 
-/// Windows's pseudo console asks where the cursor is, and holds the command until it is told.
-pub(crate) fn the_cursor_is_told() {
+/// Windows's pseudo console asks for the cursor's position, and holds the command until the answer.
+pub(crate) fn cursor_position_is_answered() {
     let screen = Screen::play("exit", &["3"]);
     let (code, output) = screen.finish();
     assert_eq!(code, 3);
@@ -121,8 +121,8 @@ pub(crate) fn a_command_ends_with_what_it_started() {
     }
 }
 
-/// Whoever is in no terminal and no family of the command's is in its job.
-pub(crate) fn what_a_launcher_left_ends_as_well() {
+/// A descendant without the terminal is still in the command's job.
+pub(crate) fn orphans_of_a_launcher_end_with_the_command() {
     let mut screen = Screen::play("launch", &[]);
     screen.wait_for("pid=");
     let pid = screen.read_until(";").parse().unwrap();
@@ -130,7 +130,7 @@ pub(crate) fn what_a_launcher_left_ends_as_well() {
     system::wait_for_end(pid);
 }
 
-pub(crate) fn a_batch_file_gets_what_it_is_given() {
+pub(crate) fn batch_file_gets_its_arguments_unchanged() {
     batch_file_gets(&[
         "plain",
         "",
@@ -151,11 +151,11 @@ pub(crate) fn a_batch_file_gets_what_it_is_given() {
     ]);
 }
 
-pub(crate) fn a_batch_file_gets_names_of_variables() {
+pub(crate) fn batch_file_gets_variable_names_unexpanded() {
     batch_file_gets(&["100%", "%CONTRACT%", "a%", "%%", "%cd:~,%"]);
 }
 
-/// As it passes them on to another program, which is what most batch files are for.
+/// The batch file passes its arguments on to another program, as most batch files do.
 fn batch_file_gets(arguments: &[&str]) {
     let folder = Folder::new();
     let spawned = spawn_batch_file(&folder, &[&[PLAY, "arguments"], arguments].concat());
@@ -167,7 +167,7 @@ fn batch_file_gets(arguments: &[&str]) {
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn a_batch_file_gets_no_line_break_and_not_too_much() {
+pub(crate) fn batch_file_arguments_with_line_breaks_or_too_long_are_refused() {
     let folder = Folder::new();
     for refused in ["a\nb", "a\rb"] {
         let error = spawn_batch_file(&folder, &["a", refused]).unwrap_err();
@@ -175,7 +175,7 @@ pub(crate) fn a_batch_file_gets_no_line_break_and_not_too_much() {
         assert!(error.to_string().contains(&format!("{refused:?}")), "{error}");
     }
     let error = spawn_batch_file(&folder, &["a".repeat(9000).as_str()]).unwrap_err();
-    assert!(error.to_string().contains("can't be given so much"), "{error}");
+    assert!(error.to_string().contains("is longer than the"), "{error}");
 }
 
 fn spawn_batch_file(folder: &Folder, arguments: &[&str]) -> io::Result<Pty> {
@@ -221,21 +221,21 @@ pub(crate) fn every_key_arrives() {
     assert_eq!(screen.finish().0, 0);
 }
 
-/// A person who presses Shift alone is no reason to wait for what comes after it.
-pub(crate) fn what_types_nothing_holds_nobody_up() {
+/// The read must not block after a key such as Shift alone.
+pub(crate) fn modifier_keys_do_not_block_a_read() {
     let mut screen = Screen::play("modifiers", &[]);
     screen.wait_for("read=0;");
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn a_torn_character_harms_nothing_after_it() {
+pub(crate) fn split_character_does_not_garble_later_output() {
     let mut screen = Screen::play("torn", &[]);
     screen.wait_for("\u{20ac}");
     screen.wait_for("whole;");
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn ctrl_c_is_told() {
+pub(crate) fn ctrl_c_is_reported() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");
     screen.type_keys("\x03");
@@ -250,7 +250,7 @@ pub(crate) fn ctrl_break_is_a_key_in_raw_mode() {
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn ctrl_break_is_typed() {
+pub(crate) fn typed_ctrl_break_is_reported() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");
     screen.keys.write_all(pty::CTRL_BREAK).unwrap();
@@ -258,13 +258,13 @@ pub(crate) fn ctrl_break_is_typed() {
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn an_interrupt_is_told() {
+pub(crate) fn interrupt_is_reported() {
     let mut screen = Screen::play("signals", &["self"]);
     screen.wait_for("signal=Stop;");
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn termination_is_told() {
+pub(crate) fn termination_is_reported() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");
     system::signal("TERM", screen.pty.pid());
@@ -272,7 +272,7 @@ pub(crate) fn termination_is_told() {
     assert_eq!(screen.finish().0, 0);
 }
 
-pub(crate) fn a_hang_up_is_told() {
+pub(crate) fn hang_up_of_the_terminal_is_reported() {
     let mut screen = Screen::play("signals", &[]);
     screen.wait_for("ready;");
     system::signal("HUP", screen.pty.pid());

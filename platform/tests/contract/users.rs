@@ -1,4 +1,4 @@
-//! Whose process it is.
+//! Identities of processes: this user, another user, a service's user, and fewer rights.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
     system::{self, AnotherUser},
 };
 
-pub(crate) fn the_peer_is_me() {
+pub(crate) fn own_peer_is_this_user() {
     let folder = Folder::new();
     let listener = Listener::bind(&folder.endpoint()).unwrap();
     let client = Stream::connect(&folder.endpoint()).unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn another_user_cannot_connect() {
     assert!(said.contains(endpoint.as_text()), "{said}");
 }
 
-/// Even where the file's mode lets him in.
+/// The check must hold even if the file's mode lets the other user connect.
 pub(crate) fn another_user_is_recognized() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
@@ -72,13 +72,13 @@ pub(crate) fn another_users_server_is_refused() {
     let error = Stream::connect(&endpoint).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains(&another.name()), "{error}");
-    // Unless he is the one who was expected.
+    // A server of the expected user is accepted.
     let him = User::parse(&another.name()).unwrap();
     Stream::connect_among(&endpoint, &[him]).unwrap();
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    // Dead or alive, it is not ours to remove.
+    // This user may not remove it, whether its listener lives or not.
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     assert!(fs::exists(endpoint.as_text()).unwrap());
 }
@@ -87,12 +87,12 @@ pub(crate) fn another_users_endpoint_is_foreign() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
     let (endpoint, mut daemon) = strangers_daemon(&another, &folder);
-    assert!(endpoint.is_foreign().unwrap());
+    assert!(Listener::is_foreign(&endpoint).unwrap());
     daemon.kill().unwrap();
     daemon.wait().unwrap();
 }
 
-pub(crate) fn users_are_read_as_they_are_written() {
+pub(crate) fn user_text_parses_back() {
     let me = User::me().unwrap();
     assert_eq!(User::parse(&me.to_string()).unwrap(), me);
     for wrong in ["", " ", "S-1-", "S-1-5-", "S-1-5-x", "-1", "a name", "S-1-5-21-1 "] {
@@ -100,8 +100,8 @@ pub(crate) fn users_are_read_as_they_are_written() {
     }
 }
 
-/// Who listens for somebody else can reach himself, and is who he is.
-pub(crate) fn a_listener_for_another_user_is_still_ours() {
+/// A listener for another user can still be reached by the user that runs it.
+pub(crate) fn listener_for_another_user_admits_its_own_user() {
     let folder = Folder::new();
     let another = User::parse(system::ANOTHER_USER).unwrap();
     let listener = Listener::bind_for(&folder.endpoint(), &another).unwrap();
@@ -115,8 +115,8 @@ pub(crate) fn a_listener_for_another_user_is_still_ours() {
     }
 }
 
-/// Or whatever runs as a user could type into what he has elevated.
-pub(crate) fn who_has_less_power_is_kept_out() {
+/// Otherwise every process of a user could type into the user's elevated terminals.
+pub(crate) fn process_with_fewer_rights_cannot_connect() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();
     let listener = Listener::bind_guarded(&endpoint).unwrap();

@@ -47,7 +47,7 @@ impl Console {
         let (from, to) = (input.as_raw_handle(), printing.as_raw_handle());
         // SAFETY: both handles are open, and the console keeps copies of its own; the pointer is to
         // a handle of ours.
-        told(unsafe { (calls.create)(coord(size), from, to, flags, &mut handle) })?;
+        checked_result(unsafe { (calls.create)(coord(size), from, to, flags, &mut handle) })?;
         Ok((Self { output, handle: Handle(handle) }, typing))
     }
 
@@ -58,7 +58,7 @@ impl Console {
 
     pub(super) fn resize(&self, size: Size) -> io::Result<()> {
         // SAFETY: the console is open.
-        told(unsafe { (calls()?.resize)(self.handle.0, coord(size)) })
+        checked_result(unsafe { (calls()?.resize)(self.handle.0, coord(size)) })
     }
 
     /// The handle with which a process is started in this console; valid while `self` lives.
@@ -92,7 +92,7 @@ fn calls() -> io::Result<&'static Calls> {
     static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
     let found = CALLS.get_or_init(|| ["conpty.dll", "kernel32.dll"].into_iter().find_map(calls_of));
     found.as_ref().ok_or_else(|| {
-        let why = "this Windows has no pseudo consoles: it takes Windows 10 1809 or newer";
+        let why = "this Windows has no pseudo consoles: use Windows 10 1809 or newer";
         refusal(io::ErrorKind::Unsupported, why)
     })
 }
@@ -126,7 +126,7 @@ fn coord(size: Size) -> COORD {
     COORD { X: length(size.cols), Y: length(size.rows) }
 }
 
-fn told(result: HRESULT) -> io::Result<()> {
+fn checked_result(result: HRESULT) -> io::Result<()> {
     if result == S_OK {
         return Ok(());
     }

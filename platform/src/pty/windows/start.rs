@@ -146,7 +146,7 @@ fn lines(program: &Path, command: &Command) -> io::Result<(Vec<u16>, Vec<u16>)> 
         let line = command_line::of_batch_file(&own, &arguments);
         let line = line.map_err(|number| no_batch_argument(program, command, number))?;
         if line.len() > SHELL_UNITS_MAX {
-            return Err(too_much_for_batch(program));
+            return Err(too_long_for_batch(program));
         }
         (shell()?, line)
     } else {
@@ -156,12 +156,12 @@ fn lines(program: &Path, command: &Command) -> io::Result<(Vec<u16>, Vec<u16>)> 
     Ok((zero_ended(program)?, line))
 }
 
-fn too_much_for_batch(program: &Path) -> io::Error {
+fn too_long_for_batch(program: &Path) -> io::Error {
     refusal(
         io::ErrorKind::InvalidInput,
         format!(
-            "the batch file {} can't be given so much, since the system's shell reads {SHELL_UNITS_MAX} characters: \
-             run what it runs, its .exe or its script with node",
+            "the command line of the batch file {} is longer than the {SHELL_UNITS_MAX} characters that the system's \
+             shell reads: run its .exe, or its script with node",
             program.display()
         ),
     )
@@ -172,8 +172,8 @@ fn no_batch_argument(program: &Path, command: &Command, number: usize) -> io::Er
     refusal(
         io::ErrorKind::InvalidInput,
         format!(
-            "the batch file {} can't be given {argument:?}, which has a line break: run what it runs, \
-             its .exe or its script with node",
+            "the batch file {} cannot take {argument:?}, which has a line break: run its .exe, or its \
+             script with node",
             program.display()
         ),
     )
@@ -218,7 +218,7 @@ fn zero_ended(text: impl AsRef<OsStr>) -> io::Result<Vec<u16>> {
 fn units(text: &OsStr) -> io::Result<Vec<u16>> {
     let units: Vec<u16> = text.encode_wide().collect();
     if units.contains(&0) {
-        let why = format!("{text:?} has a character 0, which nothing can be given: take it out");
+        let why = format!("{text:?} contains a zero character: remove it");
         return Err(refusal(io::ErrorKind::InvalidInput, why));
     }
     Ok(units)
@@ -290,7 +290,7 @@ mod tests {
     use crate::pty::Size;
 
     #[test]
-    fn a_command_that_may_not_begin_in_a_job_is_put_into_it() {
+    fn command_refused_in_its_job_at_start_joins_it() {
         let mut command = Command::new("cmd");
         command.args(["/c", "exit"]).envs(std::env::vars_os());
         let program = find(&command, Path::new(r"C:\")).unwrap();
