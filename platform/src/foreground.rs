@@ -3,17 +3,20 @@
 //! Every fact holds for the moment of the look only. A program may come to the foreground between a
 //! look and the typing, so a caller looks again directly before it types.
 
-#[cfg(target_os = "linux")]
-#[path = "foreground/linux.rs"]
-mod imp;
-#[cfg(all(unix, not(target_os = "linux")))]
-#[path = "foreground/macos.rs"]
+#[cfg(unix)]
+#[path = "foreground/unix.rs"]
 mod imp;
 #[cfg(windows)]
 #[path = "foreground/windows.rs"]
 mod imp;
 #[path = "foreground/memory.rs"]
 mod memory;
+#[cfg(target_os = "linux")]
+#[path = "foreground/linux.rs"]
+mod system;
+#[cfg(all(unix, not(target_os = "linux")))]
+#[path = "foreground/macos.rs"]
+mod system;
 
 use std::{
     ffi::OsString,
@@ -212,10 +215,4 @@ fn unreadable(pid: u32) -> Process {
 fn too_many() -> io::Error {
     let why = format!("it has more than {PROCESSES_MAX} processes");
     refusal(io::ErrorKind::QuotaExceeded, why)
-}
-
-#[cfg(unix)]
-fn no_member_server() -> io::Error {
-    let why = "only Windows has consoles with members to serve";
-    refusal(io::ErrorKind::Unsupported, why)
 }

@@ -1,4 +1,4 @@
-//! macOS: the foreground process group, as libproc shows it.
+//! macOS: the state of processes, from libproc.
 
 use std::{
     ffi::{OsString, c_char, c_int, c_void},
@@ -7,18 +7,9 @@ use std::{
     os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
     ptr::null_mut,
-    thread,
 };
 
-use super::{
-    ARGUMENTS_BYTES_MAX, Executable, FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process,
-    memory::{CommandLine, Memory},
-    too_many, unreadable,
-};
-use crate::{
-    pty::{Pty, WeakPty},
-    refusal,
-};
+use super::{ARGUMENTS_BYTES_MAX, Executable, FileId, PROCESSES_MAX};
 
 // Constants of <sys/proc_info.h> that the crate libc lacks.
 const PROC_PGRP_ONLY: u32 = 2;
@@ -60,133 +51,102 @@ struct OpenFile {
 /// A program image in a process's memory: the executable's UUID, the process, and the number of its
 /// execs. Zeros where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     uuid: [u8; 16],
     unique: u64,
     version: i32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Image {
-    start: (u64, u64),
-    file: Option<FileId>,
+/// The start time, in seconds and microseconds.
+pub(super) type Start = (u64, u64);
+
+/// A member of the group may be unreadable: another user's process, such as one run by sudo.
+pub(super) const MEMBERS_MAY_BE_UNREADABLE: bool = true;
+/// A fork has a stamp of its own.
+pub(super) const FORK_SHARES_STAMP: bool = false;
+
+/// The executable and the arguments of this process, which a child has until it executes its
+/// command.
+#[derive(Debug)]
+pub(super) struct Spawner {
+    executable: Option<Executable>,
+    arguments: Option<Vec<OsString>>,
+}
+
+impl Spawner {
+    pub(super) fn this_process() -> Self {
+        let pid = std::process::id();
+        Self { executable: executable(pid), arguments: arguments(pid) }
+    }
+
+    /// Whether a process has not executed its command yet.
+    pub(super) fn is_before_exec(
+        &self,
+        _state: &ProcessState,
+        executable: Option<&Executable>,
+        arguments: Option<&Vec<OsString>>,
+    ) -> bool {
+        (executable, arguments) == (self.executable.as_ref(), self.arguments.as_ref())
+    }
+}
+
+/// The state of a process at one moment.
+pub(super) struct ProcessState {
+    basics: libc::proc_bsdinfo,
     stamp: Stamp,
 }
 
-/// The foreground group, and its leader's start time and image if the leader lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    group: u32,
-    /// Needed because a program that the waiting leader started may change this.
-    gathers_lines: Option<bool>,
-    leader: Option<((u64, u64), Stamp)>,
-}
-
-#[derive(Debug)]
-pub(super) struct Observer {
-    pty: WeakPty,
-    /// This process's executable and arguments: a child with the same ones has not executed the
-    /// command yet.
-    own: (Option<Executable>, Option<Vec<OsString>>),
-    memory: Memory,
-}
-
-impl Observer {
-    pub(super) fn new(pty: &Pty, _member_server: Option<Vec<OsString>>) -> Self {
-        let own = std::process::id();
-        let own = (executable(own), arguments(own));
-        let mut observer = Self { pty: pty.downgrade(), own, memory: Memory::default() };
-        for _ in 0..FIRST_TRIES {
-            match observer.sight(pty.pid(), pty.pid()) {
-                Sight::Changing => thread::sleep(PAUSE),
-                // No look lists a process that has ended.
-                Sight::Steady(_) | Sight::Gone => break,
-            }
-        }
-        observer
+impl ProcessState {
+    pub(super) fn read(pid: u32) -> io::Result<Self> {
+        let basics = basics(pid).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { basics, stamp: stamp(pid) })
     }
 
-    pub(super) fn mark(&self) -> Option<Mark> {
-        let group = self.group().ok()?;
-        let gathers_lines = self.pty.upgrade().ok()?.gathers_lines();
-        let leader = basics(group).map(|it| (start(&it), stamp(group)));
-        Some(Mark { group, gathers_lines, leader })
+    pub(super) fn start(&self) -> Start {
+        (self.basics.pbi_start_tvsec, self.basics.pbi_start_tvusec)
     }
 
-    fn group(&self) -> io::Result<u32> {
-        let none = || refusal(io::ErrorKind::NotFound, "the terminal has no foreground group");
-        self.pty.upgrade()?.foreground_group().ok_or_else(none)
+    pub(super) fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
-    /// Lists the foreground's processes; `None` if the foreground has changed meanwhile.
-    pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
-        let group = self.group()?;
-        let members = members(group)?;
-        if members.len() > PROCESSES_MAX {
-            return Err(too_many());
-        }
-        let mut processes = Vec::with_capacity(members.len());
-        for pid in members {
-            match self.sight(pid, group) {
-                Sight::Steady(process) => processes.push(*process),
-                Sight::Gone => {}
-                Sight::Changing => return Ok(None),
-            }
-        }
-        let lives = |pid, image: &Image| basics(pid).is_some_and(|it| start(&it) == image.start);
-        self.memory.retain(&processes, lives);
-        Ok((self.group()? == group).then_some(processes))
+    /// The parent's process id; 0 if there is none.
+    pub(super) fn parent(&self) -> u32 {
+        self.basics.pbi_ppid
     }
 
-    /// Reads the facts of one process, valid only if its image is the same before and after.
-    fn sight(&mut self, pid: u32, group: u32) -> Sight {
-        let Some(before) = basics(pid) else {
-            // Another user's process, such as one run by sudo, exists although it is unreadable.
-            return match io::Error::last_os_error().raw_os_error() {
-                Some(libc::ESRCH) => Sight::Gone,
-                _ => Sight::Steady(Box::new(unreadable(pid))),
-            };
+    pub(super) fn is_stopped(&self) -> bool {
+        self.basics.pbi_status == libc::SSTOP
+    }
+
+    pub(super) fn is_member(&self, group: u32, _session: u32) -> bool {
+        self.basics.pbi_pgid == group
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.basics.pbi_status == libc::SZOMB
+    }
+
+    /// Always false: libproc does not show such a process.
+    pub(super) fn has_no_memory(&self) -> bool {
+        false
+    }
+
+    /// Whether the terminal is standard input, or open for reading beside the standard streams.
+    /// Standard output and error do not count: every child inherits them.
+    pub(super) fn reads_terminal(&self) -> Option<bool> {
+        let (pid, terminal) = (self.basics.pbi_pid, self.basics.e_tdev);
+        let files = files(pid).filter(|_| !NO_TERMINAL.contains(&terminal))?;
+        let reads = |file: &libc::proc_fdinfo| {
+            !matches!(file.proc_fd, 1 | 2) && is_read_terminal(pid, file.proc_fd, terminal)
         };
-        if before.pbi_status == libc::SZOMB {
-            return Sight::Gone;
-        }
-        if before.pbi_pgid != group {
-            return Sight::Changing;
-        }
-        let stamp = stamp(pid);
-        let executable = executable(pid);
-        let file = executable.as_ref().map(|it| it.file);
-        let image = Image { start: start(&before), file, stamp };
-        let line = self.memory.get(pid, &image).cloned().unwrap_or_else(|| CommandLine {
-            arguments: arguments(pid),
-            directory: directory(pid),
-        });
-        if (&executable, &line.arguments) == (&self.own.0, &self.own.1) {
-            return Sight::Changing;
-        }
-        let reads_terminal = reads_terminal(pid, before.e_tdev);
-        let Some(after) = basics(pid) else { return Sight::Changing };
-        if (start(&after), self::stamp(pid)) != (image.start, stamp) {
-            return Sight::Changing;
-        }
-        self.memory.insert(pid, image, &line);
-        Sight::Steady(Box::new(Process {
-            pid,
-            parent: Some(after.pbi_ppid).filter(|&parent| parent != 0),
-            executable,
-            arguments: line.arguments,
-            directory: line.directory,
-            is_stopped: after.pbi_status == libc::SSTOP,
-            reads_terminal,
-        }))
+        let reads = files.iter().any(reads);
+        (reads || files.len() < FILES_MAX).then_some(reads)
     }
 }
 
-/// The result of reading one process.
-enum Sight {
-    Steady(Box<Process>),
-    Gone,
-    Changing,
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// One structure of the system's information about a process.
@@ -208,19 +168,15 @@ fn basics(pid: u32) -> Option<libc::proc_bsdinfo> {
     unsafe { info(pid, libc::PROC_PIDTBSDINFO) }
 }
 
-fn start(basics: &libc::proc_bsdinfo) -> (u64, u64) {
-    (basics.pbi_start_tvsec, basics.pbi_start_tvusec)
-}
-
 fn stamp(pid: u32) -> Stamp {
     // SAFETY: it has only numbers.
     let unique: Option<UniqueIdentifier> = unsafe { info(pid, PROC_PIDUNIQIDENTIFIERINFO) };
     let stamp =
-        |it: UniqueIdentifier| Stamp { uuid: it.uuid, unique: it.unique, version: it.version };
+        |id: UniqueIdentifier| Stamp { uuid: id.uuid, unique: id.unique, version: id.version };
     unique.map(stamp).unwrap_or_default()
 }
 
-fn directory(pid: u32) -> Option<PathBuf> {
+pub(super) fn directory(pid: u32) -> Option<PathBuf> {
     // SAFETY: it has only numbers.
     let paths: libc::proc_vnodepathinfo = unsafe { info(pid, libc::PROC_PIDVNODEPATHINFO)? };
     path_of(&paths.pvi_cdir)
@@ -232,8 +188,9 @@ fn path_of(vnode: &libc::vnode_info_path) -> Option<PathBuf> {
     (!path.is_empty()).then(|| OsString::from_vec(path).into())
 }
 
-/// The processes of a group, at most one more than [`PROCESSES_MAX`].
-fn members(group: u32) -> io::Result<Vec<u32>> {
+/// The processes of a group, sorted, at most one more than [`PROCESSES_MAX`]. Unreadable ones are
+/// among them, so that the second list is empty.
+pub(super) fn members(group: u32, _session: u32) -> io::Result<(Vec<u32>, Vec<u32>)> {
     let mut pids = vec![0_u32; PROCESSES_MAX + 1];
     let bytes = size_of_val(&pids[..]) as c_int;
     let into = pids.as_mut_ptr().cast();
@@ -245,7 +202,7 @@ fn members(group: u32) -> io::Result<Vec<u32>> {
     pids.truncate(filled as usize / size_of::<u32>());
     pids.retain(|&pid| pid != 0);
     pids.sort_unstable();
-    Ok(pids)
+    Ok((pids, Vec::new()))
 }
 
 /// The open files of a process, at most [`FILES_MAX`].
@@ -260,17 +217,6 @@ fn files(pid: u32) -> Option<Vec<libc::proc_fdinfo>> {
     // Zero means an error, or a process without files.
     files.truncate(usize::try_from(filled).ok()? / size_of::<libc::proc_fdinfo>());
     (!files.is_empty()).then_some(files)
-}
-
-/// Whether the terminal is standard input, or open for reading beside the standard streams.
-/// Standard output and error do not count: every child inherits them.
-fn reads_terminal(pid: u32, terminal: u32) -> Option<bool> {
-    let files = files(pid).filter(|_| !NO_TERMINAL.contains(&terminal))?;
-    let reads = |file: &libc::proc_fdinfo| {
-        !matches!(file.proc_fd, 1 | 2) && is_read_terminal(pid, file.proc_fd, terminal)
-    };
-    let reads = files.iter().any(reads);
-    (reads || files.len() < FILES_MAX).then_some(reads)
 }
 
 /// Whether a file is open for reading and is this terminal, by its device or as /dev/tty.
@@ -298,7 +244,7 @@ pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
 }
 
 /// The executable; `None` also if its file was removed, since it has no path then.
-fn executable(pid: u32) -> Option<Executable> {
+pub(super) fn executable(pid: u32) -> Option<Executable> {
     let mut path = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
     // SAFETY: the pointer and the length are those of one array.
     let length =
@@ -308,7 +254,7 @@ fn executable(pid: u32) -> Option<Executable> {
     Some(Executable { file: file_id(&path).ok()?, path })
 }
 
-fn arguments(pid: u32) -> Option<Vec<OsString>> {
+pub(super) fn arguments(pid: u32) -> Option<Vec<OsString>> {
     let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid as c_int];
     let mut bytes = vec![0_u8; PROCARGS_BYTES_MAX];
     let mut length = bytes.len();
@@ -336,12 +282,9 @@ fn parse_arguments(bytes: &[u8]) -> Option<Vec<OsString>> {
         taken += argument.len() + 1;
         taken <= ARGUMENTS_BYTES_MAX
     });
-    let arguments: Vec<_> = arguments.map(|it| OsString::from_vec(it.to_vec())).collect();
+    let arguments: Vec<_> =
+        arguments.map(|argument| OsString::from_vec(argument.to_vec())).collect();
     (!arguments.is_empty()).then_some(arguments)
-}
-
-pub(super) fn serve_console_members() -> io::Result<()> {
-    Err(super::no_member_server())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ffi::OsString, path::PathBuf};
 
-use super::{PROCESSES_MAX, Process, imp::Image};
+use super::{PROCESSES_MAX, Process};
 
 /// The most images remembered; above it, all images outside the foreground are forgotten.
 const IMAGES_MAX: usize = 2 * PROCESSES_MAX;
@@ -15,10 +15,16 @@ pub(super) struct CommandLine {
 }
 
 /// The command lines as first seen, by process id.
-#[derive(Debug, Default)]
-pub(super) struct Memory(HashMap<u32, (Image, CommandLine)>);
+#[derive(Debug)]
+pub(super) struct Memory<Image>(HashMap<u32, (Image, CommandLine)>);
 
-impl Memory {
+impl<Image> Default for Memory<Image> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<Image: PartialEq> Memory<Image> {
     /// The command line of the process, if it still runs this image.
     pub(super) fn get(&self, pid: u32, image: &Image) -> Option<&CommandLine> {
         self.0.get(&pid).filter(|(seen, _)| seen == image).map(|(_, line)| line)

@@ -19,7 +19,7 @@ use members::Server;
 
 /// A program image in a process's memory. A process runs one image from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Image {
+struct Image {
     start: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Mark {}
 pub(super) struct Observer {
     pty: WeakPty,
     server: Server,
-    memory: Memory,
+    memory: Memory<Image>,
 }
 
 impl Observer {
