@@ -9,8 +9,8 @@ use crate::{
     sandbox::Sandbox,
 };
 use agent_relay::bridge::{
-    frame::{Entry, Form, Frame, Origin},
-    recipe::Book,
+    frame::{Entry, Frame, Origin},
+    recipe::{Book, Form},
 };
 use platform::pty::Size;
 use std::{fs, path::Path};

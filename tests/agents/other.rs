@@ -24,7 +24,7 @@ impl Other {
         self.next(from, |event| match event {
             Event::Delivered(delivery) => {
                 self.0.acknowledge(&delivery.id);
-                Some(delivery)
+                Some(*delivery)
             }
             _ => None,
         })

@@ -109,8 +109,8 @@ fn wait_until_they_are_told_apart(kind: Kind) {
     let heard: Vec<_> = (0..4).map(|_| bob.hear(&twins[0])).collect();
     for (name, agent) in ["Ann", "Cid"].iter().zip(&twins) {
         let own: Vec<_> = heard.iter().filter(|heard| heard.from == *name).collect();
-        let bodies: Vec<_> = own.iter().map(|heard| heard.body).collect();
-        assert_eq!((bodies.len(), &*bodies[0]), (2, "none"), "{name}");
+        let bodies: Vec<_> = own.iter().map(|heard| heard.body.as_str()).collect();
+        assert_eq!((bodies.len(), bodies[0]), (2, "none"), "{name}");
         agent.terminal.wait_for(&format!("This is answer {}, that is.", bodies[1]));
     }
 }
